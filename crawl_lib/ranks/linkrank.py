@@ -7,7 +7,7 @@ Nutch takes the first of several links as it comes; here it is the one to, or fr
 
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from crawl_lib.config import LinkRankConfig
 from crawl_lib.crawldb import CRAWLDB_SCHEMA, newest_version
+from crawl_lib.engine import in_batches
 from crawl_lib.errors import InputError
 from crawl_lib.export import scratch_folder
 from crawl_lib.linkdb import OUTLINKS_SCHEMA, update_outlinks
@@ -42,11 +43,9 @@ LINKRANK = Family(
 )
 """A version's manifest has `now` (POSIX seconds), `config_digest`, `of` (a digest of the rows that it was made of) and
 `settings`: the section `linkrank` of the config, and where duplicates are dropped `crawldb`, a digest of its rows."""
-_ARCS = columns(
-    "source bytes, target bytes, source_domain text, target_domain text, source_group text, target_group text"
-)
-_KEPT = columns("source bytes, target bytes, source_group text")
-_NODES = columns("key bytes, url text, id int32")
+_ENDS = columns("key bytes, url text, id int32, host int32, domain int32")
+_KEPT = columns("source int32, target int32, source_group int32")
+_LOOPS = columns("source_domain int32, target_domain int32")
 _BATCH_ARCS = 1 << 20
 
 
@@ -54,92 +53,112 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
     """Take in new segments, and rank the ends of all links that count; returns the version that has the ranks: the
     newest one, where nothing has changed.
 
-    In memory are 40 bytes a URL; arcs lie in a mapped file in `scratch.directory`, 4 bytes each. Raises InputError
-    where no link counts, and as `linkdb.update_outlinks` does.
+    In memory are 40 bytes a URL that has a rank, 9 bytes more for each end of a link, and 300 bytes a host; arcs lie in
+    a mapped file in `scratch.directory`, 4 bytes each. Raises InputError where no link counts, and as
+    `linkdb.update_outlinks` does.
     """
     links, options = update_outlinks(stores, now=now), stores.config.linkrank
     drops = options.duplicates == "drop" and stores.config.frontier.is_crawldb
     crawldb = newest_version(stores) if drops else None
 
     def rows(work: Work) -> Iterator[pa.RecordBatch]:
-        if crawldb is None:
-            work.engine.values("duplicates", CRAWLDB_SCHEMA.empty_table().select(["key"]))
-        else:
-            work.engine.tables("crawldb", crawldb.paths, CRAWLDB_SCHEMA)
-            work.engine.view("duplicates", "linkrank/duplicates")
-        _thin(work, links, options)
-        nodes = work.write("nodes", _NODES, _numbered(work))
-        if nodes is None:
+        work.engine.tables("outlinks", links.paths, OUTLINKS_SCHEMA)
+        work.engine.tables("crawldb", crawldb.paths if crawldb else (), CRAWLDB_SCHEMA)
+        thinned = _thin(work, options)
+        if thinned.ends is None or not thinned.is_node.any():
             raise InputError(
                 f"{links.path}: has no links that count, so there is nothing to rank; linkrank.within_host and"
                 " linkrank.within_domain leave out those within a site"
             )
-        work.engine.table("nodes", nodes)
         with scratch_folder(stores.config, f"work-{uuid.uuid4().hex}") as scratch:
-            yield from _ranked(work, nodes, _ranks(work, scratch, nodes, options))
+            ranks = _ranks(work, scratch, thinned, options)
+        yield from in_batches(_ranked(work, thinned.ends, thinned.is_node, ranks), GROUP_ROWS)
 
     settings = {**asdict(options), **({"crawldb": crawldb.digest} if crawldb else {})}
     return derive(Versions(stores, LINKRANK), of=links, settings=settings, rows=rows, now=now)
 
 
-def _thin(work: Work, links: Version, options: LinkRankConfig) -> None:
-    """The table `kept`: links that count, with the group of their source."""
+@dataclass(frozen=True)
+class _Thinned:
+    """The ends of links by number: by how many a page's rank is divided, and whether a link stays that has this end.
+    `ends`: the file with their keys and URLs."""
+
+    ends: str | None
+    out_degrees: Ints
+    is_node: Ints
+
+
+def _thin(work: Work, options: LinkRankConfig) -> _Thinned:
+    """The table `kept`: links that count, by the numbers of their ends, with the group of their source."""
     engine = work.engine
     flags = {name: int(value) for name, value in asdict(options).items() if isinstance(value, bool)}
     engine.values("options", pa.Table.from_pylist([flags]))
-    engine.tables("outlinks", links.paths, OUTLINKS_SCHEMA)
     engine.view("links", "linkrank/links")
-    work.keep("domains", columns("host text, domain text"), _domains(work))
-    work.ask("arcs", _ARCS, "linkrank/arcs", "linkrank.arcs")
-    loops = columns("source_domain text, target_domain text")
+    ends = work.keep("ends", _ENDS, _numbered(work))
+    engine.view("nodes", f"linkrank/{_group(options)}")
+    engine.view("arcs", "linkrank/arcs")
     if options.drop_reciprocal or options.drop_triangles:
-        work.ask("domain_arcs", loops, "linkrank/domain_arcs", "linkrank.domains")
-        work.ask("loops", loops, "linkrank/loops", "linkrank.loops")
+        work.ask("domain_arcs", _LOOPS, "linkrank/domain_arcs", "linkrank.domains")
+        work.ask("loops", _LOOPS, "linkrank/loops", "linkrank.loops")
     else:
-        engine.values("loops", loops.empty_table())
-    work.ask("kept", _KEPT, "linkrank/kept", "linkrank.thin")
+        engine.values("loops", _LOOPS.empty_table())
+    count = engine.value("linkrank/count")
+    thinned = _Thinned(ends, np.zeros(count, np.int32), np.zeros(count, bool))
+    work.keep("kept", _KEPT, _counted(engine.stream("linkrank/kept", _BATCH_ARCS, "linkrank.thin"), thinned))
+    return thinned
 
 
-def _domains(work: Work) -> Iterator[pa.Table]:
-    for batch in work.engine.stream("linkrank/hosts", GROUP_ROWS, "linkrank.hosts"):
-        hosts = batch.column("host").to_pylist()
-        yield pa.table({"host": hosts, "domain": [domain_of(str(host)) for host in hosts]})
+def _group(options: LinkRankConfig) -> str:
+    """What is one where one of several links stays: a page's domain is all its pages' too."""
+    if options.one_per_domain:
+        return "by_domain"
+    return "by_page" if options.one_per_page else "by_url"
 
 
 def _numbered(work: Work) -> Iterator[pa.Table]:
-    """The ends of links in order of keys, with their numbers."""
-    first = 0
-    for batch in work.engine.stream("linkrank/nodes", GROUP_ROWS, "linkrank.nodes"):
-        numbers = np.arange(first, first + len(batch), dtype=np.int32)
-        yield pa.Table.from_batches([batch]).append_column("id", pa.array(numbers))
+    """The ends of links in order of keys, with their numbers, and numbers for their hosts and domains."""
+    first, hosts, domains = 0, dict[str, tuple[int, int]](), dict[str, int]()
+    for batch in work.engine.stream("linkrank/ends", GROUP_ROWS, "linkrank.ends"):
+        names = batch.column("host").dictionary_encode()
+        for host in names.dictionary.to_pylist():
+            if host not in hosts:
+                hosts[host] = (len(hosts), domains.setdefault(domain_of(host), len(domains)))
+        numbers = np.array([hosts[host] for host in names.dictionary.to_pylist()])[names.indices.to_numpy()]
+        ids = np.arange(first, first + len(batch))
+        yield pa.table([batch.column("key"), batch.column("url"), ids, *numbers.T], _ENDS.names)
         first += len(batch)
 
 
-def _ranks(work: Work, scratch: Path, nodes: str, options: LinkRankConfig) -> Floats:
-    """The ranks by number."""
-    with open_parquet(work.stores.storage, nodes, _NODES) as table:
-        count = table.rows
-    out_degrees, in_degrees = np.ones(count), np.zeros(count, np.int64)
-    for batch in work.engine.stream("linkrank/degrees", _BATCH_ARCS, "linkrank.degrees"):
-        out_degrees[batch.column("id").to_numpy()] = batch.column("degree").to_numpy()
+def _counted(batches: Iterable[pa.RecordBatch], thinned: _Thinned) -> Iterator[pa.Table]:
+    """The same links, which are noted in `thinned`."""
+    for batch in batches:
+        sources = batch.column("source").to_numpy()
+        np.add.at(thinned.out_degrees, sources, 1)
+        thinned.is_node[sources] = thinned.is_node[batch.column("target").to_numpy()] = True
+        yield pa.Table.from_batches([batch])
+
+
+def _ranks(work: Work, scratch: Path, thinned: _Thinned, options: LinkRankConfig) -> Floats:
+    """The ranks of the nodes, in order of their keys."""
+    numbers = np.cumsum(thinned.is_node, dtype=np.int32) - np.int32(1)
+    in_degrees = np.zeros(int(numbers[-1]) + 1, np.int64)
     batches = work.engine.stream("linkrank/inlinks", _BATCH_ARCS, "linkrank.inlinks")
-    sources = mapped(scratch / "sources", _sources(work.stores.until_stopped(batches), in_degrees))
+    sources = mapped(scratch / "sources", _sources(work.stores.until_stopped(batches), numbers, in_degrees))
     inlinks = Inlinks(starts_of(in_degrees), sources)
     progress = Progress(work.stores, "linkrank.rounds", options.rounds * inlinks.arcs, "arcs")
-    ranks = link_rank(inlinks, out_degrees, options, progress)
+    ranks = link_rank(inlinks, np.maximum(thinned.out_degrees[thinned.is_node], 1), options, progress)
     progress.end()
     return ranks
 
 
-def _sources(batches: Iterable[pa.RecordBatch], in_degrees: Ints) -> Iterator[Ints]:
+def _sources(batches: Iterable[pa.RecordBatch], numbers: Ints, in_degrees: Ints) -> Iterator[Ints]:
     """The sources of inlinks, which come by target; how many each target has is added to `in_degrees`."""
     for batch in batches:
-        targets, counts = np.unique(batch.column("target").to_numpy(), return_counts=True)
-        in_degrees[targets] += counts
-        yield batch.column("source").to_numpy()
+        np.add.at(in_degrees, numbers[batch.column("target").to_numpy()], 1)
+        yield numbers[batch.column("source").to_numpy()]
 
 
-def link_rank(inlinks: Inlinks, out_degrees: Floats, options: LinkRankConfig, progress: Progress) -> Floats:
+def link_rank(inlinks: Inlinks, out_degrees: Ints, options: LinkRankConfig, progress: Progress) -> Floats:
     """Rank the nodes of a graph. `out_degrees`: by how many a page's rank is divided, at least 1; it may be more than
     `inlinks` have of it. `progress`: counts arcs. The same graph gives the same bytes. Raises StoppedError."""
     damping, ranks = options.damping, np.ones(inlinks.nodes)
@@ -149,10 +168,11 @@ def link_rank(inlinks: Inlinks, out_degrees: Floats, options: LinkRankConfig, pr
     return ranks
 
 
-def _ranked(work: Work, nodes: str, ranks: Floats) -> Iterator[pa.RecordBatch]:
-    first = 0
-    with open_parquet(work.stores.storage, nodes, _NODES) as table:
+def _ranked(work: Work, ends: str, is_node: Ints, ranks: Floats) -> Iterator[pa.RecordBatch]:
+    """The ends of links that have a rank, with it."""
+    first, done = 0, 0
+    with open_parquet(work.stores.storage, ends, _ENDS) as table:
         for batch in table.batches(GROUP_ROWS, ["key", "url"]):
-            some = pa.array(ranks[first : first + len(batch)])
-            yield pa.RecordBatch.from_arrays([*batch.columns, some], names=["key", "url", "rank"])
-            first += len(batch)
+            nodes = batch.filter(pa.array(is_node[first : first + len(batch)]))
+            yield nodes.append_column("rank", pa.array(ranks[done : done + len(nodes)]))
+            first, done = first + len(batch), done + len(nodes)

@@ -60,12 +60,13 @@ class Work:
         answer = self.engine.stream(query, GROUP_ROWS, stage)
         self.keep(name, schema, (pa.Table.from_batches([batch]) for batch in answer))
 
-    def keep(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
-        """Make a table of rows, by way of a file: there may be many."""
+    def keep(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str | None:
+        """Make a table of rows, by way of a file, which is returned if there are any: there may be many."""
         if path := self.write(name, schema, tables):
             self.engine.table(name, path)
         else:
             self.engine.values(name, schema.empty_table())
+        return path
 
     def write(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str | None:
         """A file of rows, its path; None where there are none."""

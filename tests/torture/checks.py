@@ -19,16 +19,20 @@ import pyarrow.parquet as pq
 from warcio.archiveiterator import ArchiveIterator
 
 from crawl_lib.config import Config
-from crawl_lib.crawldb import CRAWLDB_SCHEMA, newest_version, rebuild
+from crawl_lib.crawldb import CRAWLDB_SCHEMA, Status, newest_version, rebuild
+from crawl_lib.duplicates import DUPLICATES
 from crawl_lib.errors import KrakeError
 from crawl_lib.fetch import costs_a_retry
 from crawl_lib.frontier import Queue, Take, open_take
 from crawl_lib.frontier.fairness import positions_of
 from crawl_lib.keys import open_key_store
+from crawl_lib.linkdb import LINKDB
+from crawl_lib.ranks import LINKRANK
 from crawl_lib.repair import sweep
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, Outcome
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import key_of
+from crawl_lib.versions import Versions
 from demo import LoggedRequest, RequestLog, Truth
 from tests.e2e.crawl import Result, check_cdxj, check_counts
 
@@ -190,7 +194,7 @@ def table(result: Result, unbroken: Mapping[str, Any]) -> Iterator[str]:
     grown = newest_version(stores)
     assert grown is not None
     names = [name for name in CRAWLDB_SCHEMA.names if name != "score"]
-    old = [row for path in grown.paths for row in _read(result, path, names)]
+    old = [_unmarked(row) for path in grown.paths for row in _read(result, path, names)]
     again = rebuild(stores, now=datetime.fromtimestamp(grown.manifest["now"], UTC))
     new = [row for path in again.paths for row in _read(result, path, names)]
     if old != new:
@@ -203,6 +207,36 @@ def table(result: Result, unbroken: Mapping[str, Any]) -> Iterator[str]:
     found = [str(path) for path in Path(result.config.dfs_primary).rglob(".*") if path.name != ".locks"]
     if found := [path for path in found if not Path(path).name.startswith(UNFINISHED_INDEX)]:
         yield f"left after a sweep: {some(found)}"
+
+
+def _unmarked(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of the CrawlDb with the status of its visits, which it has until `duplicates` marks it again."""
+    return {**row, "status": row["fetch_status"]} if row["status"] == Status.DUPLICATE else row
+
+
+def derived(result: Result) -> dict[str, str]:
+    """SHA-256 by name of what follows from the crawl's pages and links, as far as it was made: the bytes of tables that
+    no time is in, the ranks of the export, and scores and duplicates of the CrawlDb."""
+    stores = open_stores(result.config)
+    newest = {family.folder: Versions(stores, family).newest() for family in (LINKDB, LINKRANK, DUPLICATES)}
+    found = {name: version.digest for name, version in newest.items() if version is not None}
+    ranks = Path(result.config.dfs_primary) / result.config.export.directory / "out" / "pagerank-pages.parquet"
+    if ranks.exists():
+        found[ranks.name] = _digest(pq.read_table(ranks).to_pylist())
+    if (version := newest_version(stores)) is not None:
+        names = ["url", "score", "status"]
+        found["crawldb"] = _digest([row for path in version.paths for row in _read(result, path, names)])
+    return found
+
+
+def same_derived(own: Mapping[str, str], unbroken: Mapping[str, str]) -> Iterator[str]:
+    """I4: what follows from the crawl is that of the unbroken crawl."""
+    if own != unbroken:
+        yield f"I4: derived tables differ: {some(name for name in {*own, *unbroken} if own.get(name) != unbroken.get(name))}"
+
+
+def _digest(rows: object) -> str:
+    return hashlib.sha256(repr(rows).encode()).hexdigest()
 
 
 def _read(result: Result, path: str, names: list[str]) -> list[dict[str, Any]]:

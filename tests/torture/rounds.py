@@ -26,7 +26,7 @@ from tests.torture.children import Attempt, Ended, Kill
 from tests.torture.kills import Killer, Unbroken
 from tests.torture.moods import refuse_at_first
 from tests.torture.power import Disk, Loss
-from tests.torture.tasks import Task
+from tests.torture.tasks import OF_LINKS, OF_SCORES, Task
 
 MOST_ITERATIONS = 40
 ODD = 0.2
@@ -49,7 +49,7 @@ RETRIES = 3
 class Flavour:
     """A kind of round: a web, and how it is crawled. `delay_s`: between requests to a host; `least_s`: that a
     page takes; `every`: it is the turn of this kind in every so many rounds only; `batch`: options of the batch;
-    `crawldb`: of the CrawlDb, None: there is none."""
+    `crawldb`: of the CrawlDb, None: there is none; `derived`: tasks that make of the crawl what may be made again."""
 
     name: str
     web: SynthWeb
@@ -61,6 +61,7 @@ class Flavour:
     every: int = 1
     batch: dict[str, int] = field(default_factory=dict)
     crawldb: dict[str, Any] | None = None
+    derived: tuple[str, ...] = ()
 
     def config(self, directory: Path) -> Config:
         """The config of a crawl below a directory."""
@@ -77,7 +78,13 @@ class Flavour:
 
 FLAVOURS = (
     Flavour("one node", SynthWeb(seed=5, sites=3, pages_per_site=12, specials=False), least_s=0.01),
-    Flavour("two nodes", SynthWeb(seed=6, sites=4, pages_per_site=6, specials=False), nodes=2, delay_s=0.01),
+    Flavour(
+        "two nodes",
+        SynthWeb(seed=6, sites=4, pages_per_site=6, specials=False),
+        nodes=2,
+        delay_s=0.01,
+        derived=OF_LINKS,
+    ),
     Flavour("several parts", SynthWeb(seed=7, sites=1, pages_per_site=120, specials=False), nodes=1),
     Flavour(
         "odd things", SynthWeb(seed=9, sites=2, pages_per_site=5), nodes=2, delay_s=0.005, max_redirects=3, every=6
@@ -94,6 +101,7 @@ FLAVOURS = (
         nodes=2,
         batch={"size": 8},
         crawldb={"keep_versions": 1, "signature": "text"},
+        derived=OF_SCORES,
     ),
     Flavour("local routing", SynthWeb(seed=8, sites=4, pages_per_site=6, specials=False), nodes=2, routing="local"),
 )
@@ -234,7 +242,7 @@ class Round:
                 queued = [self._task(Task("settle", run, node=node))["queue"] for node in self._nodes()]
                 if not any(queued):
                     break
-        for kind in ("maintain_keys", "export", "linker", "finalizer"):
+        for kind in ("maintain_keys", "export", "linker", "finalizer", *self.ground.flavour.derived):
             self._task(Task(kind, run))
 
     def _give_up_somewhere(self) -> None:
@@ -389,6 +397,7 @@ def look_at(config: Config, ground: Ground) -> tuple[list[str], dict[str, Any]]:
     has_crawldb = config.frontier.is_crawldb
     doubles = ground.flavour.routing == "local"  # I2 has an exception for intakes that are killed there
     findings: list[str] = []
+    derived = checks.derived(result)  # before a CrawlDb is made again
     looks: Sequence[Callable[[], Any]] = (
         lambda: checks.visited(result, ground.truth, doubles=doubles),
         lambda: checks.retried(result),
@@ -396,11 +405,12 @@ def look_at(config: Config, ground: Ground) -> tuple[list[str], dict[str, Any]]:
         lambda: checks.table(result, ground.output) if has_crawldb else checks.keys(result, ground.truth),
         lambda: checks.nothing_left(result),
         lambda: checks.same_output(result, ground.output, doubles=doubles) if ground.output else (),
+        lambda: checks.same_derived(derived, ground.output["derived"]) if ground.output else (),
     )
     for look in looks:
         try:
             findings += look()
         except Exception as error:
             findings.append(f"{type(error).__name__}: {error}")
-    output = {"rows": checks.rows(result), "exported": checks.exported(result)}
+    output = {"rows": checks.rows(result), "exported": checks.exported(result), "derived": derived}
     return findings, {**output, "believed": checks.believed(result)} if has_crawldb else output

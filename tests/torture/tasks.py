@@ -1,17 +1,26 @@
-"""The tasks of a run, as the DAG has them: each is one call of `crawl_lib.stages`."""
+"""The tasks of a run, as the DAGs have them: each is one call of `crawl_lib.stages`. Commands that no DAG has are a call
+of what they call."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.stores import open_stores
+from crawl_lib.duplicates import find_near
+from crawl_lib.ranks import update_linkrank
+from crawl_lib.stores import Stores, open_stores
 
+OF_LINKS = ("invert_links", "link_rank", "rank")
+"""What follows from links, with `frontier.order: fifo` too."""
+OF_SCORES = (*OF_LINKS, "score", "near", "duplicates")
 KINDS = (
     *("inject", "generate", "crawl", "commit", "update", "settle"),
     *("maintain_keys", "export", "linker", "finalizer"),
+    *OF_SCORES,
 )
 
 
@@ -29,26 +38,24 @@ class Task:
         return " ".join(str(word) for word in (self.run, self.kind, self.iteration or "", self.node) if word)
 
     def call(self, config: Config) -> dict[str, Any]:
-        """Do it, with the code that Airflow's operators call."""
-        run, iteration, node = self.run, self.iteration, self.node
-        match self.kind:
-            case "inject":
-                return stages.inject(open_stores(config), run_id=run, seeds=self.seeds)
-            case "crawl":
-                return stages.crawl_node(open_stores(config), run_id=run, iteration=iteration, node=node)
-            case "generate":
-                return stages.generate(open_stores(config), run_id=run, iteration=iteration)
-            case "update":
-                return stages.update_crawldb(open_stores(config))
-            case "commit":
-                return stages.commit_iteration(open_stores(config), run_id=run, iteration=iteration)
-            case "settle":
-                return stages.settle_node(open_stores(config), node=node)
-            case "maintain_keys":
-                return stages.maintain_keys(open_stores(config))
-            case "export":
-                return stages.export_pages(open_stores(config), label="out")
-            case "linker":
-                return stages.link_export(open_stores(config), export="out")
-            case _:
-                return stages.finalize_export(open_stores(config), export="out")
+        """Do it, with the code that Airflow's operators, or the command line, call."""
+        run, iteration, node, now = self.run, self.iteration, self.node, datetime.now(UTC)
+        calls: dict[str, Callable[[Stores], dict[str, Any]]] = {
+            "inject": lambda stores: stages.inject(stores, run_id=run, seeds=self.seeds),
+            "generate": lambda stores: stages.generate(stores, run_id=run, iteration=iteration),
+            "crawl": lambda stores: stages.crawl_node(stores, run_id=run, iteration=iteration, node=node),
+            "commit": lambda stores: stages.commit_iteration(stores, run_id=run, iteration=iteration),
+            "update": stages.update_crawldb,
+            "settle": lambda stores: stages.settle_node(stores, node=node),
+            "maintain_keys": stages.maintain_keys,
+            "export": lambda stores: stages.export_pages(stores, label="out"),
+            "linker": lambda stores: stages.link_export(stores, export="out"),
+            "finalizer": lambda stores: stages.finalize_export(stores, export="out"),
+            "invert_links": stages.invert_links,
+            "link_rank": lambda stores: asdict(update_linkrank(stores, now=now)),
+            "rank": lambda stores: stages.rank_export(stores, export="out"),
+            "score": lambda stores: stages.update_score(stores, export="out"),
+            "near": lambda stores: asdict(find_near(stores, now=now)),
+            "duplicates": stages.mark_duplicates,
+        }
+        return calls[self.kind](open_stores(config))
