@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,15 +46,25 @@ to one process, so a long one at the end would have the others wait."""
 SHARED_TESTDATA = Path(__file__).resolve().parents[1].parent / "shared" / "testdata"
 
 
+gc.disable()  # until all tests are collected, which leaves nothing to free
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have processes that share the tests begin with the longest files."""
     here = Path(__file__).parent
 
-    def rank(item: pytest.Item) -> int:
-        path = item.path.relative_to(here).as_posix() if here in item.path.parents else ""
+    @cache
+    def rank(file: Path) -> int:
+        path = file.relative_to(here).as_posix() if here in file.parents else ""
         return next((number for number, start in enumerate(LONGEST_FIRST) if path.startswith(start)), sys.maxsize)
 
-    items.sort(key=rank)
+    items.sort(key=lambda item: rank(item.path))
+
+
+def pytest_collection_finish() -> None:
+    """Modules and thousands of tests stay to the end: no collection of garbage looks through them again."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

@@ -5,19 +5,29 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1] / "crawl_lib"
 FILES = sorted(ROOT.rglob("*.py"))
-TREES = {file: ast.parse(file.read_text()) for file in FILES}
-CLASSES = {node.name: node for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 PACKAGES = [file for file in FILES if file.name == "__init__.py" and file.parent != ROOT]
 LONGEST = 15
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Read by the tests: each process of tests imports this module, and one runs it."""
+    return {file: ast.parse(file.read_text()) for file in FILES}
+
+
+@cache
+def classes() -> dict[str, ast.ClassDef]:
+    return {node.name: node for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
 
 
 def is_public(name: str) -> bool:
@@ -38,7 +48,7 @@ def lineage(owner: ast.ClassDef | None) -> list[ast.ClassDef]:
     if owner is None:
         return []
     bases = [base.id for base in owner.bases if isinstance(base, ast.Name)]
-    return [owner, *(above for base in bases for above in lineage(CLASSES.get(base)))]
+    return [owner, *(above for base in bases for above in lineage(classes().get(base)))]
 
 
 def told(owner: ast.ClassDef | None, node: ast.ClassDef | Function) -> str:
@@ -56,9 +66,9 @@ def raised(node: ast.AST) -> set[str]:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_public_names_are_documented_with_what_they_raise(file: Path) -> None:
-    assert ast.get_docstring(TREES[file]), "a module says what it is"
+    assert ast.get_docstring(trees()[file]), "a module says what it is"
     missing = []
-    for owner, node in public(TREES[file].body):
+    for owner, node in public(trees()[file].body):
         assert isinstance(node, ast.ClassDef | Function)
         if isinstance(node, ast.ClassDef):
             if not ast.get_docstring(node):
@@ -75,9 +85,9 @@ def test_public_names_are_documented_with_what_they_raise(file: Path) -> None:
 @pytest.mark.parametrize("file", PACKAGES, ids=lambda file: str(file.parent.relative_to(ROOT)))
 def test_a_package_says_in_few_lines_how_data_flows(file: Path) -> None:
     """What is longer belongs to `docs/`."""
-    assert len((ast.get_docstring(TREES[file]) or "").splitlines()) <= LONGEST
+    assert len((ast.get_docstring(trees()[file]) or "").splitlines()) <= LONGEST
 
 
 def test_the_library_tells_the_life_of_a_url_in_ten_steps() -> None:
-    text = ast.get_docstring(TREES[ROOT / "__init__.py"]) or ""
+    text = ast.get_docstring(trees()[ROOT / "__init__.py"]) or ""
     assert re.findall(r"^(\d+)\. ", text, re.MULTILINE) == [str(number) for number in range(1, 11)]
