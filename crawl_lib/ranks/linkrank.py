@@ -120,10 +120,11 @@ def _numbered(work: Work) -> Iterator[pa.Table]:
     first, hosts, domains = 0, dict[str, tuple[int, int]](), dict[str, int]()
     for batch in work.engine.stream("linkrank/ends", GROUP_ROWS, "linkrank.ends"):
         names = batch.column("host").dictionary_encode()
-        for host in names.dictionary.to_pylist():
+        named = [str(host) for host in names.dictionary.to_pylist()]
+        for host in named:
             if host not in hosts:
                 hosts[host] = (len(hosts), domains.setdefault(domain_of(host), len(domains)))
-        numbers = np.array([hosts[host] for host in names.dictionary.to_pylist()])[names.indices.to_numpy()]
+        numbers = np.array([hosts[host] for host in named])[names.indices.to_numpy()]
         ids = np.arange(first, first + len(batch))
         yield pa.table([batch.column("key"), batch.column("url"), ids, *numbers.T], _ENDS.names)
         first += len(batch)
