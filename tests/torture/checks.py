@@ -232,7 +232,8 @@ def derived(result: Result) -> dict[str, str]:
 def same_derived(own: Mapping[str, str], unbroken: Mapping[str, str]) -> Iterator[str]:
     """I4: what follows from the crawl is that of the unbroken crawl."""
     if own != unbroken:
-        yield f"I4: derived tables differ: {some(name for name in {*own, *unbroken} if own.get(name) != unbroken.get(name))}"
+        names = (name for name in {*own, *unbroken} if own.get(name) != unbroken.get(name))
+        yield f"I4: derived tables differ: {some(names)}"
 
 
 def _digest(rows: object) -> str:

@@ -1,5 +1,7 @@
-"""The tasks of a run, as the DAGs have them: each is one call of `crawl_lib.stages`. Commands that no DAG has are a call
-of what they call."""
+"""The tasks of a run, as the DAGs have them: each is one call of `crawl_lib.stages`.
+
+Commands that no DAG has are a call of what they call.
+"""
 
 from __future__ import annotations
 
