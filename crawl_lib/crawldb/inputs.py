@@ -70,9 +70,11 @@ def _score(text: Any) -> Decimal | None:
 
 @dataclass(frozen=True)
 class UpdateInputs(SegmentInputs):
-    """The same with seeds. `seeds`: folders to take in, with when they came."""
+    """The same with seeds. `seeds`: folders to take in, with when they came; `empty`: those without an accepted URL,
+    which ask for no version, and are not read again once there is a next one."""
 
     seeds: tuple[tuple[str, datetime], ...]
+    empty: tuple[str, ...]
     _filters: dict[str, UrlFilter] = field(default_factory=dict)
 
     def seed_rows(self, begun: Sequence[tuple[str, datetime]]) -> Iterator[dict[str, Any]]:
@@ -141,10 +143,10 @@ def find_inputs(stores: Stores, parent: Version | None) -> UpdateInputs:
     """What an update on top of a version takes in. Raises StorageError, DamagedFileError, StoppedError."""
     known = parent.manifest if parent else {"segments": {}, "seeds": []}
     found = find_segments(stores, known["segments"])
-    new = (name for name in stores.crawl.seeds() if name not in known["seeds"])
-    seeds = [name for name in new if stores.crawl.seeds_manifest(name)["accepted"]]  # most runs are given none
-    came = tuple(sorted(_times(stores, seeds), key=lambda pair: (pair[1], pair[0])))
-    return UpdateInputs(stores, found.there, found.taken_out, found.segments, came)
+    new = [name for name in stores.crawl.seeds() if name not in known["seeds"]]
+    empty = tuple(name for name in new if not stores.crawl.seeds_manifest(name)["accepted"])  # most runs are given none
+    came = sorted(_times(stores, set(new).difference(empty)), key=lambda pair: (pair[1], pair[0]))
+    return UpdateInputs(stores, found.there, found.taken_out, found.segments, tuple(came), empty)
 
 
 def _times(stores: Stores, seeds: Iterable[str]) -> Iterator[tuple[str, datetime]]:

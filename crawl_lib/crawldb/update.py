@@ -98,7 +98,7 @@ def _grown(stores: Stores, parent: Version | None, inputs: UpdateInputs, now: da
     versions = Versions(stores, CRAWLDB)
     number = versions.next_number()
     before = parent.manifest if parent else {"segments": {}, "seeds": []}
-    seeds = {*before["seeds"], *(name for name, _ in inputs.seeds)}
+    seeds = {*before["seeds"], *inputs.empty, *(name for name, _ in inputs.seeds)}
     facts: dict[str, Any] = {
         "parent": parent.number if parent else None,
         "now": int(now.timestamp()),

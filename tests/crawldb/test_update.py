@@ -57,7 +57,9 @@ def test_a_run_without_seeds_and_segments_makes_no_version(crawl: Crawl) -> None
     crawl.seeds("", "another run")
     assert update(crawl.stores, now=NOW) == version
     crawl.seeds(B, "one more")
-    assert set(crawl.rows(update(crawl.stores, now=NOW))) == {A, B}
+    grown = update(crawl.stores, now=NOW)
+    assert set(crawl.rows(grown)) == {A, B}
+    assert grown.manifest["seeds"] == sorted(crawl.stores.crawl.seeds())  # those of none are not read again
 
 
 def test_seeds_come_before_what_their_iteration_fetched_also_if_it_was_named_by_a_later_time(crawl: Crawl) -> None:
