@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,12 +28,13 @@ from crawl_lib.versions import GROUP_ROWS, Versions, write_version
 
 PAGES, PAGES_OF_A_HOST, MOST_LINKS, BLOCK = 2_000_000, 100, 19, 1 << 14
 STEP, SEED = 1_000_003, 7
-MOST_S, MOST_MB = 60, 4000
+SORTING_BYTES, MOST_S, MOST_MB = 2 << 30, 60, 4000
 MADE = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def _stores(root: Path) -> Stores:
-    options = {"servers": ["node"], "dfs_primary": "dfs", "scratch": {"directory": "scratch"}}
+    scratch = {"directory": "scratch", "memory_bytes": SORTING_BYTES}
+    options = {"servers": ["node"], "dfs_primary": "dfs", "scratch": scratch}
     return open_stores(from_mapping(options, root))
 
 
@@ -44,19 +46,21 @@ def _mixed(ids: np.ndarray, seed: int) -> np.ndarray:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def _keys(ids: np.ndarray, pages: int) -> pa.Array:
+def _keys(ids: np.ndarray, pages: int) -> pa.Array[Any]:
     """Keys in the order of pages, as evenly spread as digests are."""
     words = np.empty((len(ids), 5), ">u4")
     words[:, :2] = (ids.astype(np.uint64) * np.uint64((2**64 - 1) // pages)).astype(">u8").view(">u4").reshape(-1, 2)
     words[:, 2:4] = _mixed(ids, 1).astype(">u8").view(">u4").reshape(-1, 2)
     words[:, 4] = _mixed(ids, 2).astype(np.uint32)
-    return pa.Array.from_buffers(pa.binary(20), len(ids), [None, pa.py_buffer(words)])
+    return pa.Array.from_buffers(pa.binary(20), len(ids), [None, pa.py_buffer(words.tobytes())])
 
 
-def _urls(ids: np.ndarray, pages: int) -> pa.Array:
+def _urls(ids: np.ndarray, pages: int) -> pa.Array[Any]:
     hosts = _mixed(ids, 3) % np.uint64(max(2, pages // PAGES_OF_A_HOST))
-    parts = [pc.cast(pa.array(numbers), pa.string()) for numbers in (hosts, ids)]
-    return pc.binary_join_element_wise("http://h", parts[0], ".example/page/", parts[1], "")
+    host, page = (pc.cast(pa.array(numbers), pa.string()) for numbers in (hosts, ids))
+    parts = [pa.scalar("http://h"), host, pa.scalar(".example/page/"), page, pa.scalar("")]
+    found: pa.Array[Any] = pc.call_function("binary_join_element_wise", parts)
+    return found
 
 
 def _batches(pages: int) -> Iterator[pa.RecordBatch]:
@@ -89,7 +93,13 @@ def make_links(root: Path, pages: int) -> None:
     """The table of links of so many pages, as if it had been made of segments that are gone, if it is not there."""
     versions = Versions(_stores(root), OUTLINKS)
     if versions.newest() is None:
-        facts = {"parent": None, "now": 0, "config_digest": "", "segments": {}, "dropped": sha256().hexdigest()}
+        facts: dict[str, Any] = {
+            "parent": None,
+            "now": 0,
+            "config_digest": "",
+            "segments": {},
+            "dropped": sha256().hexdigest(),
+        }
         write_version(versions, 1, _batches(pages), facts)
 
 

@@ -63,7 +63,9 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
 
     def rows(work: Work) -> Iterator[pa.RecordBatch]:
         work.engine.tables("outlinks", links.paths, OUTLINKS_SCHEMA)
-        work.engine.tables("crawldb", crawldb.paths if crawldb else (), CRAWLDB_SCHEMA)
+        if crawldb is not None:
+            work.engine.tables("crawldb", crawldb.paths, CRAWLDB_SCHEMA)
+        work.engine.view("links", "linkrank/links_but_duplicates" if crawldb else "linkrank/links")
         thinned = _thin(work, options)
         if thinned.ends is None or not thinned.is_node.any():
             raise InputError(
@@ -93,7 +95,6 @@ def _thin(work: Work, options: LinkRankConfig) -> _Thinned:
     engine = work.engine
     flags = {name: int(value) for name, value in asdict(options).items() if isinstance(value, bool)}
     engine.values("options", pa.Table.from_pylist([flags]))
-    engine.view("links", "linkrank/links")
     ends = work.keep("ends", _ENDS, _numbered(work))
     engine.view("nodes", f"linkrank/{_group(options)}")
     engine.view("arcs", "linkrank/arcs")
