@@ -1,9 +1,8 @@
 """Scoring: plug-ins that say what a URL matters, chained in the order of `scoring.plugins`.
 
 `plugin` says what a plug-in is, and which moments it may choose from; `builtin` has Krake's own, `loading` finds those
-that others have installed; `pages` is what fetching processes use. `chain` is what stages use; `layers` makes nested
-expressions of it, which the engine computes, and `trial` computes them for a few rows without one: to look at plug-ins
-before a stage begins, and to find the URL that one cannot judge.
+that others have installed; `pages` is what fetching processes use. `chain` is what stages use: nested expressions,
+which the engine computes. `trial` asks plug-ins about rows at hand: functions, and those that are wrong, to say where.
 """
 
 from typing import TYPE_CHECKING

@@ -1,5 +1,11 @@
-"""The chain of a config's plug-ins, in its order, as stages ask it."""
+"""The chain of a config's plug-ins, in its order, as stages ask it.
 
+Over a table of an engine a chain of expressions is one query, each nested in the next one. Where one is a function, or
+the query has failed, the rows pass through this process (`trial`).
+"""
+
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,15 +13,25 @@ import pyarrow as pa
 
 from crawl_lib.config import Config
 from crawl_lib.engine import Engine
-from crawl_lib.scoring.layers import Layers
+from crawl_lib.errors import StorageError
 from crawl_lib.scoring.loading import load_plugins
 from crawl_lib.scoring.pages import FIELD
 from crawl_lib.scoring.plugin import MOMENTS, Plugin
-from crawl_lib.scoring.trial import chained, require_right
+from crawl_lib.scoring.trial import chained, columns_of, require_right
 from crawl_lib.segment import PAGES_SCHEMA
-from crawl_lib.versions import Work
+from crawl_lib.versions import GROUP_ROWS, Work
 
+_QUERY = "scoring/scored"
 _NOTED = f'"{FIELD}": [{{][^}}]*[}}]'
+_NUMBER = """cast(nullif(regexp_extract(metadata, '"{0}": (-?[0-9.]+(e[-+]?[0-9]+)?)', 1), '') as double) as {0}"""
+"""The number of that name in metadata: a regular expression as both engines have them."""
+_WITH_NOTED = "left join noted on noted.key = seen.key and noted.segment = seen.segment and noted.time = seen.moment"
+_AS_DOUBLE = "cast(cast(cast(seen.{0} as decimal(27, 9)) * 1000000000 as bigint) as double) / 1e9 as {0}"
+_BILLIONTHS = "cast(cast(round({0} * 1e9) as bigint) as decimal(19, 0))"
+_AS_SCORE = f"cast({_BILLIONTHS} * cast(0.000000001 as decimal(10, 9)) as decimal(18, 9)) as {{1}}"
+"""What both engines compute alike: no decimal is divided, and no double with a fraction is cast to one."""
+_OR_FAIL = "coalesce({0}, cast('nan' as double))"
+"""Where null is no answer: both engines refuse to make an integer of NaN."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +63,7 @@ class Scoring:
         names = [name for name in PAGES_SCHEMA.names if name != "metadata"]
         plain = f"regexp_replace(metadata, '{_NOTED}, |, {_NOTED}|{_NOTED}', '') as metadata"
         engine.define("pages", f"select {', '.join(names)}, segment, {plain} from {given}")
-        numbers = ", ".join(map(_number, self.columns))
+        numbers = ", ".join(map(_NUMBER.format, self.columns))
         engine.define("noted", f"select key, segment, time, {numbers} from {given}")
 
     def apply(self, work: Work, moment: str, source: str, target: str, schema: pa.Schema) -> None:
@@ -57,24 +73,56 @@ class Scoring:
         `schema`: the columns of `target`; those that the moment does not know are handed through. Raises ConfigError
         naming plug-in, moment and URL where one cannot judge a row, and what engines raise.
         """
-        columns = self.columns if MOMENTS[moment].has_noted else ()
-        layers = Layers(work, moment, target, schema, columns, {"now": self.now, "version": self.version})
-        layers.make(source, self.wanting(moment))
+        what, result, plugins = MOMENTS[moment], MOMENTS[moment].result, self.wanting(moment)
+        own = columns_of(moment, self.columns)
+        more = [pa.field("key", pa.binary()), *(field for field in schema if field.name not in {"key", *own.names})]
+        fields = pa.schema([*more, *own])
+        first, said = self._first(moment, source, fields), f"{target}_said"
+        if all(isinstance(getattr(plugin, moment), str) for plugin in plugins):
+            others, text = ", ".join(name for name in fields.names if name != result), first
+            for plugin in plugins:
+                text = f"select {others}, cast(({getattr(plugin, moment)}) as double) as {result} from ({text}) as seen"
+            work.engine.define(said, text)
+        else:
+            work.keep(said, fields, _judged(work, moment, plugins, first))
+        answered = result if what.may_be_null else _OR_FAIL.format(result)
+        names = [_AS_SCORE.format(answered, result) if name == result else name for name in schema.names]
+        work.engine.define("scored", f"select {', '.join(names)} from {said}")
+        try:
+            work.ask(target, schema, _QUERY, f"crawldb.{moment}")
+        except StorageError as error:
+            if type(error) is StorageError:
+                deque(_judged(work, moment, plugins, first), maxlen=0)  # it names the plug-in, and the URL
+            raise
 
     def values(self, moment: str, batch: pa.RecordBatch) -> "pa.Array[Any]":
         """What the chain makes of rows that are at hand. Raises ConfigError naming plug-in, moment and URL."""
-        what, rows = MOMENTS[moment], len(batch)
-        given: dict[str, pa.Array[Any]] = {"now": pa.repeat(self.now, rows), "version": pa.repeat(self.version, rows)}
-        if what.start is not None:
-            given[what.result] = pa.repeat(what.start, rows)
-        arrays = [
-            (given[field.name] if field.name in given else batch.column(field.name)).cast(field.type)
-            for field in what.columns
-        ]
-        return chained(self.wanting(moment), moment, pa.RecordBatch.from_arrays(arrays, schema=what.columns))
+        given, fields, rows = self._given(moment), columns_of(moment), len(batch)
+        found = {name: pa.repeat(given[name], rows) if name in given else batch.column(name) for name in fields.names}
+        whole = pa.RecordBatch.from_arrays([found[field.name].cast(field.type) for field in fields], schema=fields)
+        return chained(self.wanting(moment), moment, whole).column(MOMENTS[moment].result)
+
+    def _given(self, moment: str) -> dict[str, float]:
+        """Columns that are the same for all rows before the first plug-in."""
+        what = MOMENTS[moment]
+        return {"now": self.now, "version": self.version} | ({} if what.start is None else {what.result: what.start})
+
+    def _first(self, moment: str, source: str, fields: pa.Schema) -> str:
+        """The query of the rows as the first plug-in gets them."""
+        given, columns = self._given(moment), []
+        for name, kind in zip(fields.names, fields.types, strict=True):
+            if name in given:
+                columns.append(f"cast({given[name]} as {'double' if kind == pa.float64() else 'bigint'}) as {name}")
+            elif name in self.columns:
+                columns.append(f"noted.{name}")
+            else:
+                columns.append(_AS_DOUBLE.format(name) if kind == pa.float64() else f"seen.{name}")
+        is_joined = MOMENTS[moment].has_noted and self.columns
+        return f"select {', '.join(columns)} from {source} as seen {_WITH_NOTED if is_joined else ''}"
 
 
-def _number(column: str) -> str:
-    """The number of that name in metadata: a regular expression as both engines have them."""
-    pattern = f'"{column}": (-?[0-9.]+(e[-+]?[0-9]+)?)'
-    return f"cast(nullif(regexp_extract(metadata, '{pattern}', 1), '') as double) as {column}"
+def _judged(work: Work, moment: str, plugins: list[Plugin], rows: str) -> Iterator[pa.Table]:
+    """The rows of a query with what the chain makes of them."""
+    work.engine.define("scored", rows)
+    for batch in work.engine.stream(_QUERY, GROUP_ROWS, f"crawldb.{moment}"):
+        yield pa.Table.from_batches([chained(plugins, moment, batch)])

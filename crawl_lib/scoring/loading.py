@@ -1,17 +1,14 @@
 """Finding the plug-ins that a config names."""
 
-import re
-from collections import Counter
 from functools import cache
 
 from crawl_lib.config import ScoringConfig
 from crawl_lib.errors import ConfigError
 from crawl_lib.scoring.builtin import BUILT_IN
-from crawl_lib.scoring.plugin import MOMENTS, Plugin
+from crawl_lib.scoring.plugin import Plugin
 
 GROUP = "krake.scoring"
 """Of entry points: https://packaging.python.org/specifications/entry-points/"""
-_COLUMN = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def load_plugins(config: ScoringConfig) -> tuple[Plugin, ...]:
@@ -19,14 +16,7 @@ def load_plugins(config: ScoringConfig) -> tuple[Plugin, ...]:
 
     What they say is not looked at: see `trial`.
     """
-    plugins = tuple(_made(name, config) for name in config.plugins)
-    counts = Counter(column for plugin in plugins for column in plugin.columns)
-    known = {column for moment in MOMENTS.values() for column in moment.columns.names}
-    for plugin in plugins:
-        for column in plugin.columns:
-            if not _COLUMN.fullmatch(column) or column in known or counts[column] > 1:
-                raise ConfigError(f"scoring.plugins: {plugin.name}: column {column!r} is no name, or is there already")
-    return plugins
+    return tuple(_made(name, config) for name in config.plugins)
 
 
 def _made(name: str, config: ScoringConfig) -> Plugin:

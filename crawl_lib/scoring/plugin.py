@@ -51,48 +51,26 @@ class Plugin:
 @dataclass(frozen=True)
 class Moment:
     """A moment that is about rows. `result`: the column that the chain makes; `start`: what it begins with, None: what
-    the rows have. `columns`: what expressions may name; `has_noted`: and what was noted of a page. `may_be_null`: null
-    is an answer."""
+    the rows have. `columns`: what expressions may name, as `versions.columns` has them; `has_noted`: and what was noted
+    of a page. `may_be_null`: null is an answer."""
 
     result: str
-    columns: pa.Schema
+    columns: str
     start: float | None = None
     has_noted: bool = False
     may_be_null: bool = False
 
 
-_TYPES: "dict[str, pa.DataType]" = {
-    "text": pa.string(),
-    "flag": pa.bool_(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "number": pa.float64(),
-}
-
-
-def _columns(text: str) -> pa.Schema:
-    pairs = (words.split() for words in f"{text}, now int64, version int64".split(","))
-    return pa.schema([(name, _TYPES[kind]) for name, kind in pairs])
-
-
 _ROW = "url text, host text, domain text, status text, depth int32, retries int32, interval_s int64, inlinks int64"
+_PAGE = "depth int32, max_depth int32, score number, outlinks int64, is_changed flag"
+_VISIT = "url text, status text, depth int32, is_visited flag, is_changed flag, given number"
 MOMENTS = {
-    "injected": Moment("score", _columns("url text, host text, depth int32, metadata text, score number")),
-    "initial": Moment("score", _columns("url text, depth int32, score number")),
-    "distribute": Moment(
-        "given",
-        _columns("url text, depth int32, max_depth int32, score number, outlinks int64, is_changed flag, given number"),
-        start=0.0,
-        has_noted=True,
-        may_be_null=True,
-    ),
-    "update": Moment(
-        "score",
-        _columns("url text, status text, depth int32, is_visited flag, is_changed flag, given number, score number"),
-        has_noted=True,
-    ),
-    "sort_value": Moment("sort_value", _columns(f"{_ROW}, score number, sort_value number"), start=1.0),
-    "index_boost": Moment("boost", _columns(f"{_ROW}, score number, boost number"), start=1.0),
+    "injected": Moment("score", "url text, host text, depth int32, metadata text, score number"),
+    "initial": Moment("score", "url text, depth int32, score number"),
+    "distribute": Moment("given", f"url text, {_PAGE}, given number", start=0, has_noted=True, may_be_null=True),
+    "update": Moment("score", f"{_VISIT}, score number", has_noted=True),
+    "sort_value": Moment("sort_value", f"{_ROW}, score number, sort_value number", start=1),
+    "index_boost": Moment("boost", f"{_ROW}, score number, boost number", start=1),
 }
 """In the order in which a URL meets them; docs/scoring.md says what each column is."""
 

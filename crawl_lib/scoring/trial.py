@@ -4,6 +4,7 @@ where no engine is open."""
 import re
 from collections.abc import Iterable
 from functools import cache
+from itertools import product
 from typing import Any
 
 import duckdb
@@ -12,10 +13,12 @@ import pyarrow as pa
 
 from crawl_lib.errors import ConfigError
 from crawl_lib.scoring.plugin import MOMENTS, PAGE_MOMENTS, Moment, Plugin, Row, blamed
+from crawl_lib.versions import columns
 
 MOST = 1e9
 """Scores are smaller: `decimal(18, 9)`."""
 _CLOCKS = re.compile(r"\b(current_\w+|localtime\w*|today|transaction_timestamp)\b", re.IGNORECASE)
+_COLUMN = re.compile(r"[a-z][a-z0-9_]*")
 _CALLS = re.compile(r"\b(\w+)\s*\(")
 _VOLATILE = "select distinct function_name from duckdb_functions() where stability <> 'CONSISTENT'"
 
@@ -34,6 +37,13 @@ def answer(plugin: Plugin, moment: str, batch: pa.RecordBatch) -> "pa.Array[Any]
         where = [batch.column("url")[0].as_py()] if len(batch) else []
         raise blamed(plugin, moment, error, *where) from error
     return found
+
+
+def columns_of(moment: str, noted: Iterable[str] = ()) -> pa.Schema:
+    """What plug-ins may name at a moment. `noted`: the numbers that are noted of pages."""
+    what = MOMENTS[moment]
+    more = [f"{name} number" for name in noted if what.has_noted]
+    return columns(", ".join([what.columns, "now int64, version int64", *more]))
 
 
 @cache
@@ -71,36 +81,32 @@ def _require_numbers(found: "pa.Array[Any]", moment: Moment) -> None:
         raise ValueError(f"{moment.result} is {wrong[0]}, which is not between -1e9 and 1e9")
 
 
-def with_result(batch: pa.RecordBatch, name: str, values: "pa.Array[Any]") -> pa.RecordBatch:
-    """The rows with other values of a column."""
-    return batch.set_column(batch.schema.get_field_index(name), pa.field(name, values.type), values)
-
-
-def chained(plugins: Iterable[Plugin], moment: str, batch: pa.RecordBatch) -> "pa.Array[Any]":
-    """The result of a chain for each row. Raises ConfigError as `answer` does."""
+def chained(plugins: Iterable[Plugin], moment: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with the result of a chain. Raises ConfigError as `answer` does."""
+    place = batch.schema.get_field_index(MOMENTS[moment].result)
     for plugin in plugins:
-        batch = with_result(batch, MOMENTS[moment].result, answer(plugin, moment, batch))
-    return batch.column(MOMENTS[moment].result)
-
-
-def require_steady(plugin: Plugin, moment: str) -> None:
-    """Raise ConfigError if an expression reads clock or chance."""
-    what = getattr(plugin, moment)
-    if not isinstance(what, str):
-        return
-    calls = {name.lower() for name in _CALLS.findall(what)}
-    for name in sorted((calls & _volatile()) | set(_CLOCKS.findall(what))):
-        raise blamed(plugin, moment, ValueError(f"{name}: reads clock or chance; use the columns now and version"))
+        batch = batch.set_column(place, MOMENTS[moment].result, answer(plugin, moment, batch))
+    return batch
 
 
 def require_right(plugins: tuple[Plugin, ...], columns: tuple[str, ...]) -> None:
-    """Ask each plug-in about no rows. Raises ConfigError naming plug-in, moment, and a column that is not there."""
-    for plugin in plugins:
-        for name, moment in MOMENTS.items():
-            if getattr(plugin, name) is not None:
-                fields = [*moment.columns, *(pa.field(one, pa.float64()) for one in columns if moment.has_noted)]
-                require_steady(plugin, name)
-                answer(plugin, name, pa.RecordBatch.from_pylist([], pa.schema(fields)))
-        for name in PAGE_MOMENTS:
-            if getattr(plugin, name) is not None and not callable(getattr(plugin, name)):
-                raise ConfigError(f"scoring.plugins: {plugin.name}, {name}: must be a function over a page's fields")
+    """Ask each plug-in about no rows. Raises ConfigError naming it, and a moment, or a column that is not there."""
+    known = {name for moment in MOMENTS for name in columns_of(moment).names}
+    for plugin, column in [(one, column) for one in plugins for column in one.columns]:
+        if not _COLUMN.fullmatch(column) or column in known or columns.count(column) > 1:
+            raise ConfigError(f"scoring.plugins: {plugin.name}: column {column!r} is no name, or is there already")
+    for plugin, name in product(plugins, (*MOMENTS, *PAGE_MOMENTS)):
+        what = getattr(plugin, name)
+        if name in PAGE_MOMENTS and what is not None and not callable(what):
+            raise ConfigError(f"scoring.plugins: {plugin.name}, {name}: must be a function over a page's fields")
+        if name in MOMENTS and what is not None:
+            _require_steady(plugin, name, what)
+            answer(plugin, name, pa.RecordBatch.from_pylist([], columns_of(name, columns)))
+
+
+def _require_steady(plugin: Plugin, moment: str, what: Row) -> None:
+    """Raise ConfigError if an expression reads clock or chance."""
+    if isinstance(what, str):
+        calls = {name.lower() for name in _CALLS.findall(what)}
+        for name in sorted((calls & _volatile()) | set(_CLOCKS.findall(what))):
+            raise blamed(plugin, moment, ValueError(f"{name}: reads clock or chance; use the columns now and version"))

@@ -24,6 +24,8 @@ _TYPES: "dict[str, pa.DataType]" = {
     "int64": pa.int64(),
     "time": TIME,
     "score": SCORE,
+    "number": pa.float64(),
+    "key": pa.binary(20),
 }
 
 
@@ -88,8 +90,12 @@ def tables_of(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> Iterator[pa.
 
 
 def columns(text: str) -> pa.Schema:
-    """The columns of a table that the making of a version needs: `key bytes, url text`."""
-    return pa.schema([(name, _TYPES[kind]) for name, kind in (words.split() for words in text.split(","))])
+    """The columns of a table, such as `key key!, target bytes`; `!`: never null."""
+    pairs = (words.split() for words in text.split(","))
+    fields: list[pa.Field[Any]] = [
+        pa.field(name, _TYPES[kind.rstrip("!")], nullable=not kind.endswith("!")) for name, kind in pairs
+    ]
+    return pa.schema(fields)
 
 
 def table_of(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.Table:
