@@ -50,8 +50,4 @@ def host_statistics(stores: Stores, version: Version, *, now: datetime) -> Gener
         work.engine.tables("pages", there, PAGES_SCHEMA)
         work.engine.values("settings", pa.table({"now": pa.array([now], TIME)}))
         for batch in work.engine.stream("crawldb/host_statistics", GROUP_ROWS, "hosts"):
-            for row in batch.to_pylist():
-                ms, answers = row.pop("answers_ms"), row["answers"]
-                size, contents = row.pop("contents_bytes"), row.pop("contents")
-                mean_ms = ms // answers if answers else None
-                yield HostStatistics(**row, mean_ms=mean_ms, mean_bytes=size // contents if contents else None)
+            yield from (HostStatistics(**row) for row in batch.to_pylist())

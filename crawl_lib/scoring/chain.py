@@ -60,6 +60,9 @@ class Scoring:
 
     def read_pages(self, engine: Engine, given: str) -> None:
         """Make `pages` of a table of captures: metadata without what was noted, which is the table `noted`."""
+        if not self.columns:
+            engine.define("pages", f"select * from {given}")
+            return
         names = [name for name in PAGES_SCHEMA.names if name != "metadata"]
         plain = f"regexp_replace(metadata, '{_NOTED}, |, {_NOTED}|{_NOTED}', '') as metadata"
         engine.define("pages", f"select {', '.join(names)}, segment, {plain} from {given}")
