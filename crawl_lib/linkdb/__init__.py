@@ -2,7 +2,7 @@
 
 How data flows: `update_outlinks` takes new segments into the table of the links that pages have now, by source
 (`outlinks`). `update_linkdb` turns it around, within the limits of `linkdb` in the config (`inlinks`); ranks are made
-of it too (`crawl_lib.ranks`). All are versions (`crawl_lib.versions`), and need no CrawlDb. `runs` cuts sorted rows.
+of it too (`crawl_lib.ranks`). All are versions (`crawl_lib.versions`), and need no CrawlDb.
 """
 
 from crawl_lib.linkdb.inlinks import INLINKS_SCHEMA, LINKDB, update_linkdb

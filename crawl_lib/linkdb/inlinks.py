@@ -1,28 +1,21 @@
 """The LinkDb: who links to a URL, and with which words. The table of links by source, turned around and limited."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl_lib.engine import in_batches
 from crawl_lib.linkdb.outlinks import OUTLINKS_SCHEMA, links_of, update_outlinks
-from crawl_lib.linkdb.runs import each_once, first_of_each
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Chain, Scope, host_of, key_of
-from crawl_lib.versions import GROUP_ROWS, Family, Version, Versions, Work, derive
+from crawl_lib.versions import GROUP_ROWS, Family, Version, Versions, Work, columns, derive
 
-_FIELDS: "list[pa.Field[Any]]" = [
-    pa.field("key", pa.binary(20), nullable=False),
-    pa.field("url", pa.string(), nullable=False),
-    pa.field("source", pa.binary(20), nullable=False),
-    pa.field("source_url", pa.string(), nullable=False),
-    pa.field("anchor", pa.string(), nullable=False),
-]
-INLINKS_SCHEMA = pa.schema(_FIELDS)
+INLINKS_SCHEMA = columns("key key!, url text!, source key!, source_url text!, anchor text!")
 """A row for each page that links to `url`, and each text with which it does; in order of key, source and text."""
 LINKDB = Family(
     folder="linkdb",
@@ -50,7 +43,7 @@ def update_linkdb(stores: Stores, *, now: datetime) -> Version:
         thinned = _thinned(work, links, chain)
         work.keep("thinned", _LINKS, (pa.Table.from_batches([batch]) for batch in thinned))
         batches = work.engine.stream("linkdb/inlinks", GROUP_ROWS, "linkdb.inlinks")
-        return in_batches(first_of_each(batches, "key", stores.config.linkdb.max_inlinks), GROUP_ROWS)
+        return in_batches(first_of_each(batches, ["key"], stores.config.linkdb.max_inlinks), GROUP_ROWS)
 
     return derive(Versions(stores, LINKDB), of=links, settings=settings, rows=rows, now=now)
 
@@ -68,7 +61,22 @@ def _thinned(work: Work, links: Version, chain: Chain) -> Iterator[pa.RecordBatc
         batch.set_column(place, "anchor", pc.utf8_slice_codeunits(batch.column(place), 0, options.max_anchor_chars))
         for batch in batches
     )
-    return first_of_each(each_once(cut, ("key", "target", "anchor")), "key", options.max_outlinks)
+    return first_of_each(first_of_each(cut, ["key", "target", "anchor"], 1), ["key"], options.max_outlinks)
+
+
+def first_of_each(batches: Iterable[pa.RecordBatch], names: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+    """The first `most` of each run of rows that have the same in these columns, which have no nulls; a run may go on in
+    the next batch."""
+    last, before = None, 0  # rows of the run that the batch goes on with
+    for batch in filter(len, batches):
+        begins, values = np.zeros(len(batch), bool), [batch.column(name) for name in names]
+        begins[0] = [value[0] for value in values] != last
+        for value in values:
+            begins[1:] |= pc.not_equal(value[1:], value[:-1]).to_numpy(zero_copy_only=False)
+        numbers, last = np.arange(len(batch)), [value[-1] for value in values]
+        starts = np.maximum.accumulate(np.where(begins, numbers, -before))
+        before = len(batch) - int(starts[-1])
+        yield batch.filter(pa.array(numbers - starts < most))
 
 
 def hosts(batch: pa.RecordBatch, column: str) -> "pa.Array[Any]":

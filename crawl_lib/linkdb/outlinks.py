@@ -8,7 +8,6 @@ what is known of it. The rows do not depend on how segments were grouped into up
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +16,6 @@ from crawl_lib.errors import InputError
 from crawl_lib.stores import Stores
 from crawl_lib.versions import (
     GROUP_ROWS,
-    TIME,
     Family,
     SegmentInputs,
     Version,
@@ -28,18 +26,10 @@ from crawl_lib.versions import (
     write_version,
 )
 
-_FIELDS: "list[pa.Field[Any]]" = [
-    pa.field("key", pa.binary(20), nullable=False),
-    pa.field("url", pa.string(), nullable=False),
-    pa.field("target", pa.binary(20)),
-    pa.field("target_url", pa.string()),
-    pa.field("anchor", pa.string()),
-    pa.field("is_gone", pa.bool_(), nullable=False),
-    pa.field("capture_time", TIME),
-    pa.field("capture_segment", pa.string()),
-    pa.field("seen_time", TIME),
-]
-OUTLINKS_SCHEMA = pa.schema(_FIELDS)
+OUTLINKS_SCHEMA = columns(
+    "key key!, url text!, target key, target_url text, anchor text, is_gone flag!, capture_time time, "
+    "capture_segment text, seen_time time"
+)
 """`key`, `url`: of the page. `target`: null in the row of the page itself, which has the last three columns: when and
 in which segment (`<folder>/<node>`) the capture was made whose links these are, and when the page was seen last."""
 OUTLINKS = Family(
