@@ -97,15 +97,8 @@ def _grown(stores: Stores, parent: Version | None, inputs: UpdateInputs, now: da
     """The next version, None if another update has made one of its number meanwhile."""
     versions = Versions(stores, CRAWLDB)
     number = versions.next_number()
-    before = parent.manifest if parent else {"segments": {}, "seeds": []}
-    seeds = {*before["seeds"], *(name for name, _ in inputs.seeds)}
-    facts: dict[str, Any] = {
-        "parent": parent.number if parent else None,
-        "now": int(now.timestamp()),
-        "config_digest": stores.config_digest,
-        "segments": inputs.taken_in(before["segments"]),
-        "seeds": sorted(seeds.intersection(stores.crawl.seeds())),
-    }
+    seeds = {*(parent.manifest["seeds"] if parent else ()), *(name for name, _ in inputs.seeds)}
+    facts = {**inputs.facts(parent, now), "seeds": sorted(seeds.intersection(stores.crawl.seeds()))}
     scoring = Scoring.of(stores.config, now=facts["now"], version=number)
     with Work.of(versions, number) as work:
         made = _Update(work, parent, inputs, Scores(work, scoring))

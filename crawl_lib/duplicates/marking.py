@@ -58,10 +58,7 @@ def _groups(stores: Stores) -> Version | None:
 
 
 def _judged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Equal pages with what their URLs say."""
+    """Equal pages with how long their URLs are."""
     for batch in batches:
-        urls = list(map(str, batch.column("url").to_pylist()))
-        found = dict(zip(batch.schema.names, batch.columns, strict=True))
-        found["is_https"] = pa.array([int(url.startswith("https:")) for url in urls], pa.int32())
-        found["length_chars"] = pa.array([len(unquote(url)) for url in urls], pa.int32())
-        yield pa.table({name: found[name] for name in _EQUALS.names})
+        lengths = pa.array([len(unquote(str(url))) for url in batch.column("url").to_pylist()], pa.int32())
+        yield pa.Table.from_batches([batch.append_column("length_chars", lengths)]).select(_EQUALS.names)

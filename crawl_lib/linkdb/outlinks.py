@@ -8,6 +8,7 @@ what is known of it. The rows do not depend on how segments were grouped into up
 
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +24,7 @@ from crawl_lib.versions import (
     Work,
     columns,
     find_segments,
-    write_version,
+    make_version,
 )
 
 OUTLINKS_SCHEMA = columns(
@@ -66,20 +67,12 @@ def update_outlinks(stores: Stores, *, now: datetime) -> Version:
             raise InputError(f"{stores.crawl.path}: has no segment yet, and so no links; crawl first")
         if parent is not None and not inputs.segments and before["dropped"] == inputs.dropped_digest:
             return parent
-        facts = {
-            "parent": parent.number if parent else None,
-            "now": int(now.timestamp()),
-            "config_digest": stores.config_digest,
-            "segments": inputs.taken_in(before["segments"]),
-            "dropped": inputs.dropped_digest,
-        }
-        number = versions.next_number()
-        with Work.of(versions, number) as work:
-            if version := write_version(versions, number, _rows(work, parent, inputs), facts):
-                return version
+        facts = {**inputs.facts(parent, now), "dropped": inputs.dropped_digest}
+        if version := make_version(versions, partial(_rows, parent, inputs), facts):
+            return version
 
 
-def _rows(work: Work, parent: Version | None, inputs: SegmentInputs) -> Iterator[pa.RecordBatch]:
+def _rows(parent: Version | None, inputs: SegmentInputs, work: Work) -> Iterator[pa.RecordBatch]:
     engine = work.engine
     inputs.give(engine)
     engine.tables("old", parent.paths if parent else (), OUTLINKS_SCHEMA)

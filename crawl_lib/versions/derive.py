@@ -10,7 +10,7 @@ import pyarrow as pa
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.versions.version import Version, Versions
 from crawl_lib.versions.work import Work
-from crawl_lib.versions.writing import write_version
+from crawl_lib.versions.writing import make_version
 
 log = logging.getLogger(__name__)
 
@@ -35,10 +35,8 @@ def derive(
         if newest is not None and facts == {name: newest.manifest.get(name) for name in facts}:
             return newest
         made = {**facts, "now": int(now.timestamp()), "config_digest": stores.config_digest}
-        number = versions.next_number()
-        with Work.of(versions, number) as work:
-            if version := write_version(versions, number, rows(work), made):
-                return version
+        if version := make_version(versions, rows, made):
+            return version
 
 
 def _newest(versions: Versions) -> Version | None:

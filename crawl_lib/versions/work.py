@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -31,11 +32,13 @@ _TYPES: "dict[str, pa.DataType]" = {
 
 @dataclass(frozen=True)
 class Work:
-    """The making of a version, or of an answer. `folder`: where its own tables are, relative to the storage's root."""
+    """The making of a version, or of an answer. `folder`: where its own tables are, relative to the storage's root;
+    `scratch`: a folder of this machine."""
 
     stores: Stores
     engine: Engine
     folder: str
+    scratch: Path
 
     @classmethod
     @contextmanager
@@ -53,7 +56,7 @@ class Work:
             with scratch_folder(stores.config, f"work-{uuid.uuid4().hex}") as scratch:
                 room = Room(stores.storage, scratch, f"{folder}/engine", limits.memory_bytes, stores, limits.max_bytes)
                 with open_engine(stores.secrets.dfs.applied(stores.config), room) as engine:
-                    yield cls(stores, engine, folder)
+                    yield cls(stores, engine, folder, scratch)
         finally:
             stores.storage.delete(folder)
 
