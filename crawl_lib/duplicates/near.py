@@ -90,7 +90,7 @@ def _rows(captures: Captures, least: float, facts: dict[str, Any]) -> Iterator[p
     engine.values("found", pa.Table.from_pylist(groups.rows(), _FOUND))
     facts |= {"pages": engine.value("duplicates/count"), "groups": 0}
     for batch in engine.stream("duplicates/groups", GROUP_ROWS, "duplicates.groups"):
-        facts["groups"] += pc.sum(pc.equal(batch.column("key"), batch.column("group_key"))).as_py()
+        facts["groups"] += pc.equal(batch.column("key"), batch.column("group_key")).true_count
         yield batch
 
 

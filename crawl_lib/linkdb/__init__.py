@@ -6,4 +6,4 @@ of it too (`crawl_lib.ranks`). All are versions (`crawl_lib.versions`), and need
 """
 
 from crawl_lib.linkdb.inlinks import INLINKS_SCHEMA, LINKDB, update_linkdb
-from crawl_lib.linkdb.outlinks import OUTLINKS, OUTLINKS_SCHEMA, links_of, update_outlinks
+from crawl_lib.linkdb.outlinks import OUTLINKS, OUTLINKS_SCHEMA, update_outlinks

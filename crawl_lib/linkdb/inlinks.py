@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl_lib.engine import in_batches
-from crawl_lib.linkdb.outlinks import OUTLINKS_SCHEMA, links_of, update_outlinks
+from crawl_lib.linkdb.outlinks import OUTLINKS, OUTLINKS_SCHEMA, update_outlinks
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Chain, Scope, host_of, key_of
 from crawl_lib.versions import GROUP_ROWS, Family, Version, Versions, Work, columns, derive
@@ -28,6 +28,8 @@ LINKDB = Family(
 """A version's manifest has `now` (POSIX seconds), `config_digest`, `of` (a digest of the rows that it was made of) and
 `settings`, the section `linkdb` of the config, with a digest of the config where the scope `linkdb` has rules."""
 _LINKS = pa.schema(list(OUTLINKS_SCHEMA)[:5])
+_COUNTS = pc.is_valid(pc.field("target")) & ~pc.field("is_gone")
+"""Not of the page itself, and not of one that is gone, or leads elsewhere."""
 _HOST = r"^[a-z]+://(?P<host>\[[^\]]*\]|[^/:]*)"
 
 
@@ -50,7 +52,10 @@ def update_linkdb(stores: Stores, *, now: datetime) -> Version:
 
 def _thinned(work: Work, links: Version, chain: Chain) -> Iterator[pa.RecordBatch]:
     """The links that count, with short texts, each once, at most `max_outlinks` of a page; by source."""
-    options, batches = work.stores.config.linkdb, links_of(work.stores, links)
+    options = work.stores.config.linkdb
+    batches: Iterator[pa.RecordBatch]
+    known = Versions(work.stores, OUTLINKS).batches(links, [*_LINKS.names, "is_gone"])
+    batches = (batch.filter(_COUNTS).select(_LINKS.names) for batch in known)
     if not chain.is_empty:
         work.keep("ruled", _LINKS, (_ruled(batch, chain) for batch in batches))
         batches = work.engine.stream("linkdb/ruled", GROUP_ROWS, "linkdb.filter")

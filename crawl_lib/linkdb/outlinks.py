@@ -11,7 +11,6 @@ from datetime import datetime
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from crawl_lib.errors import InputError
 from crawl_lib.stores import Stores
@@ -47,7 +46,6 @@ _SOURCES = columns(
     "key bytes, url text, capture_time time, capture_segment text, seen_time time, is_gone flag, new_segment int32, "
     "is_kept flag"
 )
-_OF_LINKS = ("key", "url", "target", "target_url", "anchor")
 
 
 def update_outlinks(stores: Stores, *, now: datetime) -> Version:
@@ -79,11 +77,3 @@ def _rows(parent: Version | None, inputs: SegmentInputs, work: Work) -> Iterator
     engine.view("seen", "linkdb/seen")
     work.ask("sources", _SOURCES, "linkdb/sources", "linkdb.pages")
     return engine.stream("linkdb/outlinks", GROUP_ROWS, "linkdb.outlinks")
-
-
-def links_of(stores: Stores, version: Version) -> Iterator[pa.RecordBatch]:
-    """The links of a version of `OUTLINKS` in order of source, target and anchor: `key`, `url`, `target`, `target_url`,
-    `anchor`. Those of pages that are gone, or lead elsewhere, are left out. Raises DamagedFileError, StoppedError."""
-    for batch in Versions(stores, OUTLINKS).batches(version, (*_OF_LINKS, "is_gone")):
-        counts = pc.and_(pc.is_valid(batch.column("target")), pc.invert(batch.column("is_gone")))
-        yield batch.filter(counts).select(list(_OF_LINKS))

@@ -6,7 +6,7 @@ web graphs; links within a host, or a domain, count nothing.
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,15 +28,16 @@ from crawl_lib.export import (
     write_table,
 )
 from crawl_lib.graph import arc_column, both_degrees, grouped
-from crawl_lib.ranks.kernel import Floats, Inlinks, Ints, mapped, page_rank, starts_of
-from crawl_lib.segment import open_parquet
+from crawl_lib.ranks.kernel import Floats, Inlinks, Ints, mapped, page_rank, starts_of, with_ranks
+from crawl_lib.segment import open_parquet, parquet_batches
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import domain_of
+from crawl_lib.versions import GROUP_ROWS
 
 GRAPHS = ("pages", "hosts", "domains")
-BATCH_ROWS = 1 << 16
-Columns = Iterator["list[pa.Array[Any]]"]
+_Graph = tuple[Inlinks, Ints, Iterable[pa.RecordBatch]]
+"""Arcs, how many leave each node, and what nodes are called."""
 _SAID = b"krake"
 """In the metadata of the table's file: what it was made of, and by which options."""
 
@@ -81,7 +82,7 @@ def rank_export(stores: Stores, *, name: str, of: str = "pages") -> RankReport:
         if made_of.items() <= said.items():
             return _report(folder, of, said, complete_already=True)
     with scratch_folder(stores.config, f"export-{name}") as scratch:
-        inlinks, out_degrees, names = _pages(folder, scratch) if of == "pages" else _groups(folder, of)
+        inlinks, out_degrees, labels = _pages(folder, scratch) if of == "pages" else _groups(folder, of)
         size = {"nodes": inlinks.nodes, "arcs": inlinks.arcs}
         if not inlinks.arcs:
             raise InputError(
@@ -91,7 +92,7 @@ def rank_export(stores: Stores, *, name: str, of: str = "pages") -> RankReport:
         ranked = page_rank(inlinks, out_degrees, stores.config.pagerank, progress)
         progress.end()
         said = {**made_of, **size, "rounds": ranked.rounds, "change": ranked.change}
-        _write(folder, of, said, names, ranked.ranks)
+        _write(folder, of, said, labels, ranked.ranks)
     return _report(folder, of, said, complete_already=False)
 
 
@@ -111,43 +112,32 @@ def _report(folder: ExportFolder, of: str, said: dict[str, Any], *, complete_alr
     return RankReport(folder.file(rank_table(of)), **counts, complete_already=complete_already)
 
 
-def _pages(folder: ExportFolder, scratch: Path) -> tuple[Inlinks, Ints, Columns]:
-    """The graph of pages, with how many arcs each has, and with keys and URLs."""
+def _pages(folder: ExportFolder, scratch: Path) -> _Graph:
+    """The graph of pages."""
     nodes = row_count(folder.storage, folder.file(PAGES))
     out_degrees, in_degrees = both_degrees(folder, nodes)
     with closing(arc_column(folder.storage, folder.file(ARCS_IN), "source", nodes)) as blocks:
         sources = mapped(scratch / "sources", folder.stores.until_stopped(blocks))
-    return Inlinks(starts_of(in_degrees), sources), out_degrees, _labels(folder)
+    labels = parquet_batches(folder.storage, folder.file(PAGES), EXPORT_SCHEMA, ["key", "url"])
+    return Inlinks(starts_of(in_degrees), sources), out_degrees, labels
 
 
-def _labels(folder: ExportFolder) -> Columns:
-    with open_parquet(folder.storage, folder.file(PAGES), EXPORT_SCHEMA) as table:
-        for batch in table.batches(BATCH_ROWS, ["key", "url"]):
-            yield batch.columns
-
-
-def _groups(folder: ExportFolder, of: str) -> tuple[Inlinks, Ints, Columns]:
-    """The same of hosts, or domains, with their names."""
+def _groups(folder: ExportFolder, of: str) -> _Graph:
+    """The graph of hosts, or domains."""
     names, _, arcs = grouped(folder, domain_of if of == "domains" else str)
     by_target = np.lexsort((arcs.sources, arcs.targets))
     in_degrees, out_degrees = (np.bincount(ends, minlength=len(names)) for ends in (arcs.targets, arcs.sources))
-    inlinks = Inlinks(starts_of(in_degrees), arcs.sources[by_target])
-    labels: Columns = ([pa.array(names[first : first + BATCH_ROWS])] for first in range(0, len(names), BATCH_ROWS))
-    return inlinks, out_degrees, labels
+    labels = pa.table({of.removesuffix("s"): names}).to_batches(GROUP_ROWS)
+    return Inlinks(starts_of(in_degrees), arcs.sources[by_target]), out_degrees, labels
 
 
-def _write(folder: ExportFolder, of: str, said: dict[str, Any], labels: Columns, ranks: Floats) -> None:
+def _write(
+    folder: ExportFolder, of: str, said: dict[str, Any], labels: Iterable[pa.RecordBatch], ranks: Floats
+) -> None:
     """Write the table. One of other options goes first: until this one is there, there is none."""
     file, progress = rank_table(of), Progress(folder.stores, "graph.rank.write", len(ranks), of)
     if folder.has(file):
         folder.storage.delete(folder.file(file))
     schema = RANK_SCHEMAS[file].with_metadata({_SAID: json.dumps(said, sort_keys=True)})
-    write_table(folder, file, schema, _tables(schema, labels, ranks), progress, dictionary=False)
-
-
-def _tables(schema: pa.Schema, labels: Columns, ranks: Floats) -> Iterator[pa.Table]:
-    first = 0
-    for columns in labels:
-        some = pa.array(ranks[first : first + len(columns[0])])
-        yield pa.Table.from_arrays([*columns, some], schema.names)
-        first += len(some)
+    tables = (pa.Table.from_batches([batch]) for batch in with_ranks(labels, ranks))
+    write_table(folder, file, schema, tables, progress, dictionary=False)

@@ -8,7 +8,7 @@ Brin, L. Page: The Anatomy of a Large-Scale Hypertextual Web Search Engine, 1998
 ranks together are 1, and the rank of pages without links goes to all pages, the same to each.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from crawl_lib.config import PageRankConfig
 from crawl_lib.errors import os_errors
@@ -78,6 +79,14 @@ def mapped(path: Path, blocks: Iterable[Ints]) -> Ints:
         if not file.tell():  # which cannot be mapped
             return np.empty(0, np.int32)
     return np.memmap(path, np.int32, "r")
+
+
+def with_ranks(batches: Iterable[pa.RecordBatch], ranks: Floats) -> Iterator[pa.RecordBatch]:
+    """What is known of all nodes, in their order, with their ranks."""
+    first = 0
+    for batch in batches:
+        yield batch.append_column("rank", pa.array(ranks[first : first + len(batch)]))
+        first += len(batch)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from crawl_lib.crawldb import CRAWLDB_SCHEMA, newest_version
 from crawl_lib.engine import in_batches
 from crawl_lib.errors import InputError
 from crawl_lib.linkdb import OUTLINKS_SCHEMA, update_outlinks
-from crawl_lib.ranks.kernel import Floats, Inlinks, Ints, mapped, starts_of
-from crawl_lib.segment import open_parquet
+from crawl_lib.ranks.kernel import Floats, Inlinks, Ints, mapped, starts_of, with_ranks
+from crawl_lib.segment import parquet_batches
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import domain_of
@@ -65,7 +65,7 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
                 " linkrank.within_domain leave out those within a site"
             )
         ranks = _ranks(work, out_degrees[is_node], is_node, options)
-        yield from in_batches(_ranked(work, ends, is_node, ranks), GROUP_ROWS)
+        yield from in_batches(with_ranks(_nodes(work, ends, is_node), ranks), GROUP_ROWS)
 
     settings = {**asdict(options), **({"crawldb": crawldb.digest} if crawldb else {})}
     return derive(Versions(stores, LINKRANK), of=links, settings=settings, rows=rows, now=now)
@@ -136,11 +136,9 @@ def _ranks(work: Work, out_degrees: Ints, is_node: Ints, options: LinkRankConfig
     return ranks
 
 
-def _ranked(work: Work, ends: str, is_node: Ints, ranks: Floats) -> Iterator[pa.RecordBatch]:
-    """The ends of links that have a rank, with it."""
-    first, done = 0, 0
-    with open_parquet(work.stores.storage, ends, _ENDS) as table:
-        for batch in table.batches(GROUP_ROWS, ["key", "url"]):
-            nodes = batch.filter(pa.array(is_node[first : first + len(batch)]))
-            yield nodes.append_column("rank", pa.array(ranks[done : done + len(nodes)]))
-            first, done = first + len(batch), done + len(nodes)
+def _nodes(work: Work, ends: str, is_node: Ints) -> Iterator[pa.RecordBatch]:
+    """The keys and URLs of ends of links that have a rank."""
+    first = 0
+    for batch in parquet_batches(work.stores.storage, ends, _ENDS, ["key", "url"]):
+        yield batch.filter(pa.array(is_node[first : first + len(batch)]))
+        first += len(batch)

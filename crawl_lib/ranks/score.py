@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,9 @@ from crawl_lib.export import RANK_SCHEMAS, ExportFolder
 from crawl_lib.ranks.exported import rank_export, rank_table, read_said
 from crawl_lib.ranks.kernel import Floats
 from crawl_lib.ranks.linkrank import LINKRANK, update_linkrank
-from crawl_lib.segment import open_parquet
+from crawl_lib.segment import parquet_batches
 from crawl_lib.stores import Stores
-from crawl_lib.versions import GROUP_ROWS, SCORE, Version, Versions, Work
+from crawl_lib.versions import SCORE, Version, Versions, Work
 
 _SCORES = pa.schema([CRAWLDB_SCHEMA.field(name) for name in ("key", "score")])
 _MOST = 10**18 - 1
@@ -40,20 +41,14 @@ def update_score(stores: Stores, *, export: str, now: datetime) -> Version:
     said = read_said(folder)
     digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
-    def read() -> Iterator[pa.RecordBatch]:
-        with open_parquet(folder.storage, folder.file(name), RANK_SCHEMAS[name]) as table:
-            yield from stores.until_stopped(table.batches(GROUP_ROWS, ["key", "rank"]))
-
+    read = partial(parquet_batches, folder.storage, folder.file(name), RANK_SCHEMAS[name], ["key", "rank"])
     return _scored(stores, f"pagerank {digest}", read, int(said["nodes"]), now)
 
 
 def update_score_by_links(stores: Stores, *, now: datetime) -> Version:
     """The same with the LinkRanks of all ends of links. Raises what `update_linkrank` does, and InputError as above."""
     ranks = update_linkrank(stores, now=now)
-
-    def read() -> Iterator[pa.RecordBatch]:
-        return Versions(stores, LINKRANK).batches(ranks, ["key", "rank"])
-
+    read = partial(Versions(stores, LINKRANK).batches, ranks, ["key", "rank"])
     return _scored(stores, f"linkrank {ranks.digest}", read, 1, now)
 
 
@@ -63,7 +58,8 @@ def _scored(
     """The version whose scores are the ranks that `read` gives (key, rank), so many times."""
 
     def prepare(work: Work) -> None:
-        columns = ([keys, scores_of(ranks.to_numpy() * times)] for keys, ranks in (batch.columns for batch in read()))
+        pairs = (batch.columns for batch in stores.until_stopped(read()))
+        columns = ([keys, scores_of(np.from_dlpack(ranks).astype(np.float64) * times)] for keys, ranks in pairs)
         work.keep("ranks", _SCORES, (pa.Table.from_arrays(some, schema=_SCORES) for some in columns))
 
     return revise(stores, what="score", of=of, query="crawldb/scored", prepare=prepare, now=now)
