@@ -1,15 +1,14 @@
 """Scoring: plug-ins that say what a URL matters, chained in the order of `scoring.plugins`.
 
-`plugin` says what a plug-in is, and which moments it may choose from; `builtin` has Krake's own, `loading` finds those
-that others have installed; `pages` is what fetching processes use. `chain` is what stages use: nested expressions,
-which the engine computes. `trial` asks plug-ins about rows at hand: functions, and those that are wrong, to say where.
+`plugin` says what a plug-in is, and which moments it may choose from; `builtin` has Krake's own; `loading` is what
+fetching processes use. `chain` is what stages use: nested expressions, which the engine computes. `trial` asks plug-ins
+about rows at hand: functions, and those that are wrong, to say where.
 """
 
 from typing import TYPE_CHECKING
 
 from crawl_lib.lazy import loads_later
-from crawl_lib.scoring.loading import load_plugins
-from crawl_lib.scoring.pages import note
+from crawl_lib.scoring.loading import load_plugins, note
 from crawl_lib.scoring.plugin import Plugin
 
 if TYPE_CHECKING:

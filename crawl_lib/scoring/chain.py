@@ -14,8 +14,7 @@ import pyarrow as pa
 from crawl_lib.config import Config
 from crawl_lib.engine import Engine
 from crawl_lib.errors import StorageError
-from crawl_lib.scoring.loading import load_plugins
-from crawl_lib.scoring.pages import FIELD
+from crawl_lib.scoring.loading import FIELD, load_plugins
 from crawl_lib.scoring.plugin import MOMENTS, Plugin
 from crawl_lib.scoring.trial import chained, columns_of, require_right
 from crawl_lib.segment import PAGES_SCHEMA
