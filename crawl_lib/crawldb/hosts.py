@@ -16,11 +16,8 @@ from crawl_lib.versions import GROUP_ROWS, Version, Work
 @dataclass(frozen=True)
 class HostStatistics:
     """One host: how many `urls` the CrawlDb has of it, of which so many are in each state, `failing` (their last visit
-    failed in a way that passes) and `due`; how many `visits` the segments have of it, and `answers` they brought.
-
-    `mean_ms`: from request to the end of an answer, of those that came; `mean_bytes`: of contents; rounded down, None
-    where there are none.
-    """
+    failed in a way that passes) and `due`; how many `visits` and `answers` the segments have of it. `mean_ms`: of an
+    answer, from the request on; `mean_bytes`: of contents; rounded down, None where there are none."""
 
     host: str
     urls: int
@@ -38,11 +35,8 @@ class HostStatistics:
 
 
 def host_statistics(stores: Stores, version: Version, *, now: datetime) -> Generator[HostStatistics]:
-    """The statistics of each host, those with most URLs first, then by name. `now`: for what is due.
-
-    Of visits those count that the version has taken in and whose segments are still there. Raises StorageError,
-    NoRoomError, StoppedError.
-    """
+    """The statistics of each host, those with most URLs first, then by name. `now`: for what is due. Visits count that
+    the version has taken in and whose segments are there. Raises StorageError, NoRoomError, StoppedError."""
     segments = [stores.crawl.segment(*name.split("/")) for name in version.manifest["segments"]]
     with Work.at(stores, stores.crawl.at(f".read-hosts-{uuid.uuid4().hex}")) as work:
         work.engine.tables("crawldb", version.paths, CRAWLDB_SCHEMA)

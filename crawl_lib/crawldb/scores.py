@@ -1,8 +1,8 @@
 """Scores in an update, where plug-ins say what seeds, links and visits bring (`crawl_lib.scoring`).
 
-Without plug-ins a new URL has the highest score of what links to it, and none of this is done. With them `injected` is
-asked of seeds, `distribute` of each page with new links (what each link hands on; null: they lead nowhere), `initial`
-of new URLs, and `update` of what was visited, or is linked to, with the sum of what it was given.
+Without plug-ins a new URL has the highest score of what links to it. With them `injected` is asked of seeds,
+`distribute` of each page with new links (what each hands on; null: they lead nowhere), `initial` of new URLs, and
+`update` of what was visited, or is linked to, with the sum of what it was given.
 """
 
 from dataclasses import dataclass
@@ -11,9 +11,7 @@ from crawl_lib.crawldb.inputs import SEEDS_SCHEMA
 from crawl_lib.scoring import Scoring
 from crawl_lib.versions import Work, columns
 
-_SHARES = columns("key bytes, segment int32, given score")
-_SCORES = columns("key bytes, score score")
-_DROPPING = columns("key bytes")
+_SHARES, _SCORES = columns("key bytes, segment int32, given score"), columns("key bytes, score score")
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Scores:
         """What each link hands on, and which lead nowhere: `sources` and `hops`, of `sources_given`, `hops_given`."""
         engine = self.work.engine
         if not self.looks_at_links:
-            engine.values("dropping", _DROPPING.empty_table())
+            engine.values("dropping", columns("key bytes").empty_table())
             for name in ("sources", "hops"):
                 engine.define(name, f"select * from {name}_given")
             return

@@ -1,8 +1,7 @@
 """Of equal pages one stays, and the others get the status `duplicate` in the CrawlDb.
 
-The statuses follow from the newest version alone: a page that has changed, or has become the best, has the status of
-its visits again. The order is that of Nutch (DeduplicationJob), with the key in the end, so that there is one answer:
-the highest score, the newest visit, https before http, the shortest URL after decoding, the smallest key.
+A page that has changed, or has become the best, has the status of its visits again. The order is that of Nutch, and the
+key: the highest score, the newest visit, https before http, the shortest URL after decoding, the smallest key.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,10 +24,10 @@ _EQUALS = columns(
 
 
 def mark_duplicates(stores: Stores, *, now: datetime) -> Version:
-    """Make a version of the CrawlDb with the statuses `duplicate` as the newest one's rows ask for, or find it.
+    """Make, or find, a version of the CrawlDb with the statuses `duplicate`. `now`: for the manifest.
 
-    With `duplicates.near` pages of one group of the newest table of groups are equal too. `now`: for the manifest.
-    Raises InputError before the first version, or where that table is not there yet; and as `crawldb.update` does.
+    With `duplicates.near` pages of one group of near duplicates are equal too. Raises InputError before the first
+    version, or where there are no groups yet; and as `crawldb.update` does.
     """
     config, groups = stores.config.duplicates, _groups(stores)
 

@@ -1,13 +1,10 @@
 """Near duplicates: pages whose words, counted, have a cosine of at least `duplicates.cosine`, in groups.
 
-Candidates are pages that have a band of their MinHash signatures in common: `BANDS` of `ROWS` values each, so two pages
-that share 7 of 10 words are found with a chance of 0.99, and such that share 1 of 5 are compared with one of 0.003.
-Each pair of candidates is compared exactly. Of a band that many pages share each is compared with the next `NEXT` by
-key, so that the work grows with the pages only; chains of such pairs make them one group. Pages with the very same
-words are one for all of this.
-
-A. Z. Broder: On the resemblance and containment of documents (1997). P. Indyk, R. Motwani: Approximate nearest
-neighbors: towards removing the curse of dimensionality (1998).
+Candidates have a band of their MinHash signatures in common (A. Z. Broder: On the resemblance and containment of
+documents, 1997): `BANDS` of `ROWS` values, so two pages that share 7 of 10 words are found with a chance of 0.99, and
+such that share 1 of 5 are compared with one of 0.003. Each pair is compared exactly. Of a band that many pages share
+each is compared with the next `NEXT` by key, so that the work grows with the pages only. Pages with the very same words
+are one for all of this.
 """
 
 import math
@@ -47,17 +44,16 @@ DUPLICATES = Family(
     remedy="move its folder away, and run `krake duplicates near`",
     rebuilt="move their folders away, and run `krake duplicates near`",
 )
-"""A version's manifest has `now` (POSIX seconds), `cosine`, `pages` (that were compared), `groups`, and `of`, a digest
-of what it was made of."""
+"""A manifest has `now` (POSIX seconds), `cosine`, `pages` (that were compared), `groups`, and `of`, a digest."""
 _VECTORS = columns("key bytes, url text, words bytes, same bytes, squares int64, bands text")
 _FOUND = pa.schema([DUPLICATES_SCHEMA.field(name) for name in ("key", "group_key", "cosine", "nearest")])
 
 
 def find_near(stores: Stores, *, now: datetime) -> Version:
-    """Make the table of groups of near duplicates, or find the one that was made of the same.
+    """Make the table of groups of near duplicates, or find the one that was made of the same. `now`: for the manifest.
 
-    `now`: for the manifest. Raises InputError where there is nothing to read; DamagedFileError (texts, segments, or the
-    CrawlDb), StorageError, NoRoomError, StoppedError, ConfigError.
+    Raises InputError where there is nothing to read, DamagedFileError, StorageError, NoRoomError, StoppedError,
+    ConfigError.
     """
     versions, least = Versions(stores, DUPLICATES), stores.config.duplicates.cosine
     limits = f"{least} {BANDS} {ROWS} {NEXT} {stores.config.text.max_chars}"
@@ -120,14 +116,10 @@ def bands_of(word_sets: list[list[str]]) -> list[str]:
 
 def cosine(one: bytes, other: bytes, one_squares: int, other_squares: int) -> float:
     """The cosine of two vectors of word counts, as `_vectors` writes them, with the sums of their squares."""
-    counts, others = _counts(one), _counts(other)
+    parts = [words.decode().split() for words in (one, other)]
+    counts, others = (dict(zip(words[::2], map(int, words[1::2]), strict=True)) for words in parts)
     dot = sum(count * others.get(word, 0) for word, count in counts.items())
     return dot / math.sqrt(one_squares * other_squares)
-
-
-def _counts(words: bytes) -> dict[str, int]:
-    parts = words.decode().split()
-    return dict(zip(parts[::2], map(int, parts[1::2]), strict=True))
 
 
 @dataclass

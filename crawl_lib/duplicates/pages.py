@@ -34,10 +34,7 @@ class Captures:
     @classmethod
     def of(cls, work: Work) -> "Captures":
         """What there is now: the newest version of the CrawlDb with the segments it has taken in, or all segments.
-
-        Raises InputError before the first version, or without any segment; DamagedFileError, StorageError,
-        StoppedError.
-        """
+        Raises InputError before the first of them, DamagedFileError, StorageError, StoppedError."""
         stores, engine = work.stores, work.engine
         version = newest_version(stores) if stores.config.frontier.is_crawldb else None
         if stores.config.frontier.is_crawldb and version is None:
@@ -63,11 +60,10 @@ class Captures:
         return digest.hexdigest()
 
     def read(self, *wanted: str) -> Iterator[list[Row]]:
-        """Pages with `key`, `url`, `host`, and the columns `wanted` of their texts, in batches, without those that have
-        no row there.
+        """Pages that have a text with `key`, `url`, `host`, and columns `wanted` of their texts, in batches.
 
-        Texts that no task has made yet are made first. Raises DamagedFileError naming a table that cannot be read,
-        ConfigError if the texts are of another crawl, and what `extract_text` does.
+        Texts that no task has made yet are made first. Raises ConfigError if those that are there are of another crawl,
+        DamagedFileError, and what `extract_text` does.
         """
         note_texts(self.work.stores)
         extract_text(self.work.stores, [segment for segment, _ in self.segments])

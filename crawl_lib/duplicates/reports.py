@@ -19,20 +19,14 @@ MOST_LINES, MOST_LINE_CHARS = 1_000, 200
 
 
 def find_mirrors(stores: Stores) -> list[Row]:
-    """Pairs of hosts with more than half of their texts in common, counted by the host that has fewer.
-
-    Rows have `host`, `texts` (different ones), `mirror`, `mirror_texts`, `shared`; those that share most first. Raises
-    what `find_near` does.
-    """
+    """Pairs of hosts with more than half of their texts in common, counted by the host that has fewer: `host`, `texts`
+    (different ones), `mirror`, `mirror_texts`, `shared`; those that share most first. Raises what `find_near` does."""
     return _asked(stores, "mirrors", "signature", "host text, signature bytes", lambda page: [page])
 
 
 def find_templates(stores: Stores) -> list[Row]:
-    """Lines of text (one is a block of a page) that are on half of a host's pages or more.
-
-    Rows have `host`, `pages` (with a text), `line`, `pages_with_line`; by host, the most frequent first. Raises what
-    `find_near` does.
-    """
+    """Lines of text (one is a block of a page) that are on half of a host's pages or more: `host`, `pages` (with a text),
+    `line`, `pages_with_line`; by host, the most frequent first. Raises what `find_near` does."""
     return _asked(stores, "templates", "text", "host text, line text", _lines)
 
 

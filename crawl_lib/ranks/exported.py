@@ -1,14 +1,13 @@
 """`krake graph rank`: PageRank of an export's pages, or of their hosts or domains, as a table next to its graph.
 
-An arc between hosts, or domains, counts once, however many links there are between their pages, as in Common Crawl's
-web graphs; links within a host, or a domain, count nothing.
+Links within a host, or a domain, count nothing, and all those to another one once, as in Common Crawl's web graphs.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +43,8 @@ _SAID = b"krake"
 
 @dataclass(frozen=True)
 class RankReport:
-    """What was ranked. `nodes`: pages, hosts or domains; `change`: by which the last round changed all ranks together.
-
-    `complete_already`: the table was there, made with these options.
-    """
+    """What was ranked. `nodes`: pages, hosts or domains; `change`: by which the last round changed all ranks together;
+    `complete_already`: the table was there, made with these options."""
 
     file: str
     nodes: int
@@ -66,16 +63,12 @@ def rank_export(stores: Stores, *, name: str, of: str = "pages") -> RankReport:
     """Rank the pages, hosts or domains of an export, with the options of `pagerank`. `of`: one of `GRAPHS`.
 
     A table that was made with other options is replaced. In memory are 40 bytes a page; arcs between pages lie in a
-    mapped file in `scratch.directory`, 4 bytes each, and those between hosts or domains in memory, 16 bytes each.
-
-    Raises PathNotFoundError (no such export, or the linker has not run), InputError (no pages, or no arcs between
-    them), DamagedFileError naming a table, LockedError, StorageError, StoppedError.
+    mapped file, 4 bytes each, and those between hosts or domains in memory, 16 bytes each. Raises PathNotFoundError (no
+    such export, or the linker has not run), InputError (no pages, or no arcs between them), DamagedFileError naming a
+    table, LockedError, StorageError, StoppedError.
     """
     folder = ExportFolder(stores, name)
-    made_of = {
-        "inputs": hashlib.sha256(folder.read_inputs().to_bytes()).hexdigest(),
-        **asdict(stores.config.pagerank),
-    }
+    made_of = {"inputs": sha256(folder.read_inputs().to_bytes()).hexdigest(), **asdict(stores.config.pagerank)}
     folder.require([PAGES, ARCS_OUT, ARCS_IN], "krake graph link")
     with suppress(PathNotFoundError, DamagedFileError):
         said = read_said(folder, of)
@@ -83,15 +76,18 @@ def rank_export(stores: Stores, *, name: str, of: str = "pages") -> RankReport:
             return _report(folder, of, said, complete_already=True)
     with scratch_folder(stores.config, f"export-{name}") as scratch:
         inlinks, out_degrees, labels = _pages(folder, scratch) if of == "pages" else _groups(folder, of)
-        size = {"nodes": inlinks.nodes, "arcs": inlinks.arcs}
         if not inlinks.arcs:
-            raise InputError(
-                f"export {name!r}: has {inlinks.nodes} {of}, but no link between two of them: nothing to rank"
-            )
+            raise InputError(f"export {name!r}: has {inlinks.nodes} {of}, but no link between two of them to rank")
         progress = Progress(stores, "graph.rank", 0, "arcs")
         ranked = page_rank(inlinks, out_degrees, stores.config.pagerank, progress)
         progress.end()
-        said = {**made_of, **size, "rounds": ranked.rounds, "change": ranked.change}
+        said = {
+            "nodes": inlinks.nodes,
+            "arcs": inlinks.arcs,
+            "rounds": ranked.rounds,
+            "change": ranked.change,
+            **made_of,
+        }
         _write(folder, of, said, labels, ranked.ranks)
     return _report(folder, of, said, complete_already=False)
 

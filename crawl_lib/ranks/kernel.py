@@ -1,11 +1,8 @@
 """What each round of a rank does: for every node, the sum of the values of the nodes that link to it; and PageRank.
 
 A sum of floats depends on its order, so this one is fixed: a node's inlinks as they are listed. The loop is in C
-(`crawl_lib/parse/native/sums.c`): numpy alone adds up a third as many arcs a second.
-
-PageRank is the chance that someone is on a page who follows links at random, and now and then begins elsewhere (S.
-Brin, L. Page: The Anatomy of a Large-Scale Hypertextual Web Search Engine, 1998), in the form of LDBC Graphalytics: all
-ranks together are 1, and the rank of pages without links goes to all pages, the same to each.
+(`crawl_lib/parse/native/sums.c`): numpy alone adds up a third as many arcs a second. PageRank is in the form of LDBC
+Graphalytics: all ranks together are 1, and the rank of pages without links goes to all pages, the same to each.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,11 +28,8 @@ _native = cache(load_native)
 
 
 class Inlinks:
-    """The arcs of a graph by their targets: those to node i come from `sources[starts[i]:starts[i + 1]]`.
-
-    `starts`: int64, one more than there are nodes. `sources`: int32, in memory or mapped, as `mapped` makes it.
-    Raises ValueError where they do not fit together.
-    """
+    """The arcs of a graph by their targets: those to node i come from `sources[starts[i]:starts[i + 1]]`, which may be
+    `mapped`. `starts`: one more than there are nodes. Raises ValueError where they do not fit together."""
 
     def __init__(self, starts: Ints, sources: Ints) -> None:
         self.starts = np.ascontiguousarray(starts, np.int64)
@@ -101,9 +95,8 @@ class Ranked:
 def page_rank(inlinks: Inlinks, out_degrees: Ints, options: PageRankConfig, progress: Progress) -> Ranked:
     """Rank the nodes of a graph that has some. `out_degrees`: arcs from each node; `progress`: counts arcs.
 
-    Rounds end once one changes the ranks by no more than `options.tolerance`, the sum of all changes; what is left of
-    the way to the limit is at most `damping / (1 - damping)` times that. The same graph gives the same bytes. Raises
-    StoppedError.
+    Rounds end once one changes all ranks together by no more than `options.tolerance`; it is at most `damping / (1 -
+    damping)` times that to the limit. The same graph gives the same bytes. Raises StoppedError.
     """
     nodes, damping = inlinks.nodes, options.damping
     dangling = np.flatnonzero(out_degrees == 0)

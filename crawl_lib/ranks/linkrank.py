@@ -1,8 +1,7 @@
 """LinkRank: how much a URL matters by the links to it, over all ends of links, crawled or not.
 
-Nutch's LinkRank (`org.apache.nutch.scoring.webgraph`): links are thinned once, and each round hands on the part
-`damping` of a page's rank, the same to each page that it links to. Ranks begin with 1, and are about 1 in the mean.
-Nutch takes the first of several links as it comes; here it is the one to, or from, the smallest key.
+As in Nutch (`org.apache.nutch.scoring.webgraph`) links are thinned once, and each round hands on the part `damping` of
+a page's rank, the same to each page that it links to. Of several links the one to, or from, the smallest key stays.
 """
 
 from collections.abc import Iterator
@@ -32,8 +31,7 @@ LINKRANK = Family(
     remedy="move its folder away: `krake linkdb rank` makes it again",
     rebuilt="`krake linkdb rank` makes one",
 )
-"""A version's manifest has `now` (POSIX seconds), `config_digest`, `of` (a digest of the rows that it was made of) and
-`settings`: the section `linkrank` of the config, and where duplicates are dropped `crawldb`, a digest of its rows."""
+"""`settings` of a manifest are the section `linkrank` of the config, and a digest of a CrawlDb whose duplicates go."""
 _ENDS = columns("key bytes, url text, id int32, host int32, domain int32")
 _KEPT = columns("source int32, target int32, source_group int32")
 _LOOPS = columns("source_domain int32, target_domain int32")
@@ -41,12 +39,10 @@ _BATCH_ARCS = 1 << 20
 
 
 def update_linkrank(stores: Stores, *, now: datetime) -> Version:
-    """Take in new segments, and rank the ends of all links that count; returns the version that has the ranks: the
-    newest one, where nothing has changed.
+    """Take in new segments, and rank the ends of all links that count; returns the version that has the ranks.
 
     In memory are 40 bytes a URL that has a rank, 9 bytes more for each end of a link, and 300 bytes a host; arcs lie in
-    a mapped file in `scratch.directory`, 4 bytes each. Raises InputError where no link counts, and as
-    `linkdb.update_outlinks` does.
+    a mapped file, 4 bytes each. Raises InputError where no link counts, and as `linkdb.update_outlinks` does.
     """
     links, options = update_outlinks(stores, now=now), stores.config.linkrank
     drops = options.duplicates == "drop" and stores.config.frontier.is_crawldb
@@ -65,7 +61,9 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
                 " linkrank.within_domain leave out those within a site"
             )
         ranks = _ranks(work, out_degrees[is_node], is_node, options)
-        yield from in_batches(with_ranks(_nodes(work, ends, is_node), ranks), GROUP_ROWS)
+        batches = parquet_batches(stores.storage, ends, _ENDS, ["id", "key", "url"])
+        nodes = (batch.filter(pa.array(is_node[batch.column(0).to_numpy()])).select([1, 2]) for batch in batches)
+        yield from in_batches(with_ranks(nodes, ranks), GROUP_ROWS)
 
     settings = {**asdict(options), **({"crawldb": crawldb.digest} if crawldb else {})}
     return derive(Versions(stores, LINKRANK), of=links, settings=settings, rows=rows, now=now)
@@ -134,11 +132,3 @@ def _ranks(work: Work, out_degrees: Ints, is_node: Ints, options: LinkRankConfig
         ranks = (1 - damping) + damping * (found + 1 / inlinks.nodes)
     progress.end()
     return ranks
-
-
-def _nodes(work: Work, ends: str, is_node: Ints) -> Iterator[pa.RecordBatch]:
-    """The keys and URLs of ends of links that have a rank."""
-    first = 0
-    for batch in parquet_batches(work.stores.storage, ends, _ENDS, ["key", "url"]):
-        yield batch.filter(pa.array(is_node[first : first + len(batch)]))
-        first += len(batch)

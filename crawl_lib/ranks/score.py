@@ -1,16 +1,14 @@
 """`krake score update`: ranks become the scores of the CrawlDb's rows.
 
-A score is a decimal with 9 digits behind the point, and PageRanks of many pages are smaller than that. So the score of
-a page is its PageRank times the number of pages; a LinkRank is of that size as it is. 1 is the mean, (1 - damping)
-about the least, and 9 digits tell pages apart whose ranks differ by a billionth of the mean, whatever the size of the
-graph.
+A score has 9 digits behind the point, and PageRanks of many pages are smaller than that. So the score of a page is its
+PageRank times the number of pages, and a LinkRank as it is: 1 is the mean, whatever the size of the graph.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -31,15 +29,15 @@ _MOST = 10**18 - 1
 
 
 def update_score(stores: Stores, *, export: str, now: datetime) -> Version:
-    """Make a version of the CrawlDb whose scores are the PageRanks of an export's pages, 0 for URLs it lacks.
+    """Make, or find, a version of the CrawlDb whose scores are the PageRanks of an export's pages, 0 for URLs it lacks.
 
-    Pages are ranked first, where they are not yet. Where the newest version has these scores, that is the one. `now`:
-    noted in the version. Raises what `rank_export` does, and InputError before the CrawlDb's first version.
+    Pages are ranked first, where they are not yet. `now`: for the manifest. Raises what `rank_export` does, and
+    InputError before the CrawlDb's first version.
     """
     rank_export(stores, name=export)
     folder, name = ExportFolder(stores, export), rank_table("pages")
     said = read_said(folder)
-    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    digest = sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
     read = partial(parquet_batches, folder.storage, folder.file(name), RANK_SCHEMAS[name], ["key", "rank"])
     return _scored(stores, f"pagerank {digest}", read, int(said["nodes"]), now)

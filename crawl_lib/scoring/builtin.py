@@ -16,10 +16,7 @@ class Breadth(Plugin):
 
 
 class Depth(Plugin):
-    """Few links from a seed first, and no links of pages that are `scoring.max_depth` links from it.
-
-    A seed's own `max_depth` takes the place of the option.
-    """
+    """Few links from a seed first, and no links of pages that are `scoring.max_depth`, or the seed's own, from it."""
 
     name = "depth"
 
@@ -30,11 +27,8 @@ class Depth(Plugin):
 
 
 class Opic(Plugin):
-    """A page gives its score to what it links to, in equal parts.
-
-    Once for each content that it has (`scoring.opic_gives: changed`), or each time it is fetched (`always`, as Nutch
-    has it), by which scores of what is visited often grow without end.
-    """
+    """A page gives its score to what it links to, in equal parts, once for each content that it has; or each time it is
+    fetched (`scoring.opic_gives: always`, as in Nutch), by which scores of what is visited often grow without end."""
 
     name = "opic"
     initial = "0"
@@ -44,12 +38,8 @@ class Opic(Plugin):
 
     def __init__(self, config: ScoringConfig) -> None:
         super().__init__(config)
-        share = "score / outlinks"
-        self.distribute = (
-            f"given + {share}"
-            if config.opic_gives == "always"
-            else f"given + case when is_changed then {share} else 0 end"
-        )
+        gives = "true" if config.opic_gives == "always" else "is_changed"
+        self.distribute = f"given + case when {gives} then score / outlinks else 0 end"
 
 
 class LinkRank(Plugin):

@@ -1,8 +1,7 @@
 """What fetching processes use, which load neither numpy nor DuckDB: plug-ins by name, and what they note of a page.
 
-Numbers are noted in `metadata` of `pages`, an object `scoring`, before the page is fetched and when it was read. They are
-taken out of it again before an update looks at metadata (`Scoring.read_pages`): what seeds say has few different texts,
-and what is noted may be different for each page.
+Numbers are noted in `metadata` of `pages`, as an object `scoring`. An update takes them out again
+(`Scoring.read_pages`): what seeds say has few different texts, and numbers may be different for each page.
 """
 
 import json
@@ -25,7 +24,7 @@ FIELD = "scoring"
 def load_plugins(config: ScoringConfig) -> tuple[Plugin, ...]:
     """The plug-ins in the order of `scoring.plugins`. Raises ConfigError naming one that is not there, or no plug-in.
 
-    What they say is not looked at: see `trial`.
+    What they say is not looked at: see `chain`.
     """
     return tuple(_made(name, config) for name in config.plugins)
 

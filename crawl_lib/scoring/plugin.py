@@ -1,12 +1,9 @@
-"""What a scoring plug-in is, and the eight moments at which it may say something.
+"""What a scoring plug-in is, and the eight moments of Nutch's ScoringFilter, at which it may say something.
 
-The moments are those of ScoringFilter in Apache Nutch. Six are about rows of a table (`MOMENTS`): what a plug-in says
-there is an SQL expression over the moment's columns, in the words that DuckDB and Spark share, or a function from
-record batch to record batch. Both have `now` (POSIX seconds) and `version` (of the CrawlDb), and read no clock. Numbers
-are doubles; when the whole chain has spoken, they are rounded to nine decimals, half away from zero: so both engines,
-which compute `+ - * /` as IEEE 754 says, give the same bytes.
-
-Two moments are about one page, in the crawl: functions over its fields, which note numbers of it.
+Six are about rows of a table (`MOMENTS`): an SQL expression over the moment's columns, in the words that DuckDB and
+Spark share, or a function from record batch to record batch. Numbers are doubles; what the chain makes is rounded to
+nine decimals, half away from zero: so both engines, which compute `+ - * /` as IEEE 754 says, give the same bytes. Two
+are about one page, in the crawl: functions over its fields, which note numbers of it.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,9 +25,8 @@ PAGE_MOMENTS = ("before_parsing", "after_parsing")
 class Plugin:
     """The base of all plug-ins. A moment that is None is not wanted.
 
-    `name`: as `scoring.plugins` and the entry point have it. `columns`: names of the numbers that its moments in the
-    crawl note of a page; `distribute` and `update` have them as columns, null where nothing was noted. `config`: the
-    section `scoring`.
+    `name`: as `scoring.plugins` and the entry point have it. `columns`: the numbers that it notes of pages, which
+    `distribute` and `update` may name, null where there are none. `config`: the section `scoring`.
     """
 
     name: ClassVar[str] = ""
@@ -51,8 +47,7 @@ class Plugin:
 @dataclass(frozen=True)
 class Moment:
     """A moment that is about rows. `result`: the column that the chain makes; `start`: what it begins with, None: what
-    the rows have. `columns`: what expressions may name, as `versions.columns` has them; `has_noted`: and what was noted
-    of a page. `may_be_null`: null is an answer."""
+    the rows have. `columns`: what may be named; `has_noted`: and what was noted. `may_be_null`: null is an answer."""
 
     result: str
     columns: str

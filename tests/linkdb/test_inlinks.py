@@ -12,7 +12,7 @@ import pytest
 
 from crawl_lib.config import ChainsConfig, Config, StepConfig
 from crawl_lib.linkdb import LINKDB, update_linkdb
-from crawl_lib.linkdb.inlinks import first_of_each, hosts
+from crawl_lib.linkdb.links import first_of_each, hosts
 from crawl_lib.storage import open_storage
 from crawl_lib.urls import host_of
 from tests.crawldb.crawls import Crawl, Visit

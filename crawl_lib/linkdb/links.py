@@ -1,8 +1,14 @@
-"""The LinkDb: who links to a URL, and with which words. The table of links by source, turned around and limited."""
+"""The tables of links: by source those of the newest capture of each page, and, turned around, the LinkDb.
+
+A page whose content was found unchanged, or that was not visited, keeps its links; a newer capture replaces them, even
+if it has none. Those of a page that is gone, or leads elsewhere, are kept and marked, since it may come back unchanged.
+Dropped pages go; a segment that is gone leaves what is known of it. It does not matter how segments were grouped.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,11 +16,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl_lib.engine import in_batches
-from crawl_lib.linkdb.outlinks import OUTLINKS, OUTLINKS_SCHEMA, update_outlinks
+from crawl_lib.errors import InputError
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Chain, Scope, host_of, key_of
-from crawl_lib.versions import GROUP_ROWS, Family, Version, Versions, Work, columns, derive
+from crawl_lib.versions import (
+    GROUP_ROWS,
+    Family,
+    SegmentInputs,
+    Version,
+    Versions,
+    Work,
+    columns,
+    derive,
+    find_segments,
+    make_version,
+)
 
+_TIMES = "capture_time time, capture_segment text, seen_time time"
+OUTLINKS_SCHEMA = columns(f"key key!, url text!, target key, target_url text, anchor text, is_gone flag!, {_TIMES}")
+"""A row for each link, and one for each page, without a target, which has the last three columns: when and in which
+segment (`<folder>/<node>`) the capture was made whose links these are, and when the page was seen last."""
+OUTLINKS = Family(
+    folder="outlinks",
+    name="the table of links",
+    schema=OUTLINKS_SCHEMA,
+    remedy="move its folder away: the version before it counts, and `krake linkdb update` makes what it lacks",
+    rebuilt="move all of them away: `krake linkdb update` makes one of the segments that are there",
+    dictionary=("url", "target_url", "anchor", "capture_segment"),
+)
+"""A manifest has what `SegmentInputs.facts` says, and `dropped`, a digest of which pages were dropped."""
+_SOURCES = columns(f"key bytes, url text, {_TIMES}, is_gone flag, new_segment int32, is_kept flag")
 INLINKS_SCHEMA = columns("key key!, url text!, source key!, source_url text!, anchor text!")
 """A row for each page that links to `url`, and each text with which it does; in order of key, source and text."""
 LINKDB = Family(
@@ -25,17 +56,44 @@ LINKDB = Family(
     rebuilt="`krake linkdb update` makes one",
     dictionary=("url", "source_url", "anchor"),
 )
-"""A version's manifest has `now` (POSIX seconds), `config_digest`, `of` (a digest of the rows that it was made of) and
-`settings`, the section `linkdb` of the config, with a digest of the config where the scope `linkdb` has rules."""
+"""`settings` of a manifest are the section `linkdb` of the config, and of all of it where the scope has rules."""
 _LINKS = pa.schema(list(OUTLINKS_SCHEMA)[:5])
 _COUNTS = pc.is_valid(pc.field("target")) & ~pc.field("is_gone")
 """Not of the page itself, and not of one that is gone, or leads elsewhere."""
 _HOST = r"^[a-z]+://(?P<host>\[[^\]]*\]|[^/:]*)"
 
 
+def update_outlinks(stores: Stores, *, now: datetime) -> Version:
+    """Take in the segments that the newest version lacks, and pages that were dropped; returns the version that has
+    them. `now`: for the manifest. Of two at once, the second takes in what the first has left.
+
+    Raises InputError before the first segment, DamagedFileError (an input, or all versions), StorageError, NoRoomError,
+    StoppedError, ConfigError.
+    """
+    versions = Versions(stores, OUTLINKS)
+    while True:
+        parent = versions.newest()
+        inputs = find_segments(stores, parent.manifest["segments"] if parent else ())
+        if parent is None and not inputs.segments:
+            raise InputError(f"{stores.crawl.path}: has no segment yet, and so no links; crawl first")
+        if parent is not None and not inputs.segments and parent.manifest["dropped"] == inputs.dropped_digest:
+            return parent
+        facts = {**inputs.facts(parent, now), "dropped": inputs.dropped_digest}
+        if version := make_version(versions, partial(_rows, parent, inputs), facts):
+            return version
+
+
+def _rows(parent: Version | None, inputs: SegmentInputs, work: Work) -> Iterator[pa.RecordBatch]:
+    engine = work.engine
+    inputs.give(engine)
+    engine.tables("old", parent.paths if parent else (), OUTLINKS_SCHEMA)
+    engine.view("seen", "linkdb/seen")
+    work.ask("sources", _SOURCES, "linkdb/sources", "linkdb.pages")
+    return engine.stream("linkdb/outlinks", GROUP_ROWS, "linkdb.outlinks")
+
+
 def update_linkdb(stores: Stores, *, now: datetime) -> Version:
-    """Take in new segments, and turn the links around; returns the version that has them: the newest one, where
-    nothing has changed. Raises as `update_outlinks` does."""
+    """Take in new segments, and turn the links around; returns the version of that. Raises as `update_outlinks` does."""
     chain = Chain(stores.config.urls, Scope.LINKDB)
     links = update_outlinks(stores, now=now)
     rules = None if chain.is_empty else stores.config_digest
@@ -52,26 +110,21 @@ def update_linkdb(stores: Stores, *, now: datetime) -> Version:
 
 def _thinned(work: Work, links: Version, chain: Chain) -> Iterator[pa.RecordBatch]:
     """The links that count, with short texts, each once, at most `max_outlinks` of a page; by source."""
-    options = work.stores.config.linkdb
-    batches: Iterator[pa.RecordBatch]
-    known = Versions(work.stores, OUTLINKS).batches(links, [*_LINKS.names, "is_gone"])
-    batches = (batch.filter(_COUNTS).select(_LINKS.names) for batch in known)
+    options, names = work.stores.config.linkdb, _LINKS.names
+    known = Versions(work.stores, OUTLINKS).batches(links, [*names, "is_gone"])
+    batches: Iterator[pa.RecordBatch] = (batch.filter(_COUNTS).select(names) for batch in known)
     if not chain.is_empty:
         work.keep("ruled", _LINKS, (_ruled(batch, chain) for batch in batches))
         batches = work.engine.stream("linkdb/ruled", GROUP_ROWS, "linkdb.filter")
     if not options.within_host:
         batches = (batch.filter(pc.not_equal(hosts(batch, "url"), hosts(batch, "target_url"))) for batch in batches)
-    place = _LINKS.names.index("anchor")
-    cut = (
-        batch.set_column(place, "anchor", pc.utf8_slice_codeunits(batch.column(place), 0, options.max_anchor_chars))
-        for batch in batches
-    )
+    texts = ((batch, pc.utf8_slice_codeunits(batch["anchor"], 0, options.max_anchor_chars)) for batch in batches)
+    cut = (batch.set_column(names.index("anchor"), "anchor", text) for batch, text in texts)
     return first_of_each(first_of_each(cut, ["key", "target", "anchor"], 1), ["key"], options.max_outlinks)
 
 
 def first_of_each(batches: Iterable[pa.RecordBatch], names: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
-    """The first `most` of each run of rows that have the same in these columns, which have no nulls; a run may go on in
-    the next batch."""
+    """The first `most` of each run of rows that have the same in these columns; it may go on in the next batch."""
     last, before = None, 0  # rows of the run that the batch goes on with
     for batch in filter(len, batches):
         begins, values = np.zeros(len(batch), bool), [batch.column(name) for name in names]
