@@ -1,6 +1,5 @@
 """What the CrawlDb and the visits say of each host. Nothing is kept: one query finds it out when it is asked for."""
 
-import uuid
 from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import datetime
@@ -38,7 +37,7 @@ def host_statistics(stores: Stores, version: Version, *, now: datetime) -> Gener
     """The statistics of each host, those with most URLs first, then by name. `now`: for what is due. Visits count that
     the version has taken in and whose segments are there. Raises StorageError, NoRoomError, StoppedError."""
     segments = [stores.crawl.segment(*name.split("/")) for name in version.manifest["segments"]]
-    with Work.at(stores, stores.crawl.at(f".read-hosts-{uuid.uuid4().hex}")) as work:
+    with Work.to_read(stores) as work:
         work.engine.tables("crawldb", version.paths, CRAWLDB_SCHEMA)
         there = [f"{segment.path}/{PAGES_NAME}" for segment in segments if segment.exists()]
         work.engine.tables("pages", there, PAGES_SCHEMA)

@@ -29,7 +29,10 @@ def mark_duplicates(stores: Stores, *, now: datetime) -> Version:
     With `duplicates.near` pages of one group of near duplicates are equal too. Raises InputError before the first
     version, or where there are no groups yet; and as `crawldb.update` does.
     """
-    config, groups = stores.config.duplicates, _groups(stores)
+    config, versions = stores.config.duplicates, Versions(stores, DUPLICATES)
+    groups = versions.newest() if config.near else None
+    if config.near and groups is None:
+        raise InputError(f"{versions.folder}: is not there, and duplicates.near needs it; run `krake duplicates near`")
 
     def prepare(work: Work) -> None:
         work.engine.tables("near", groups.paths if groups else (), DUPLICATES_SCHEMA)
@@ -42,18 +45,6 @@ def mark_duplicates(stores: Stores, *, now: datetime) -> Version:
     seed = f"{config.among} {groups.manifest['of'] if groups else ''} {scores}"
     of = sha256(seed.encode()).hexdigest()
     return revise(stores, what="duplicates", of=of, query="duplicates/marked", prepare=prepare, now=now)
-
-
-def _groups(stores: Stores) -> Version | None:
-    """The newest groups of near duplicates, None where they do not count."""
-    if not stores.config.duplicates.near:
-        return None
-    versions = Versions(stores, DUPLICATES)
-    if (version := versions.newest()) is None:
-        raise InputError(
-            f"{versions.folder}: is not there yet, and duplicates.near asks for it; run `krake duplicates near` first"
-        )
-    return version
 
 
 def _judged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

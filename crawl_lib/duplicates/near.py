@@ -20,19 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rensa import RMinHash
 
-from crawl_lib.duplicates.pages import Captures, Row
+from crawl_lib.duplicates.texts import Captures, Row
 from crawl_lib.stores import Stores
 from crawl_lib.versions import GROUP_ROWS, Family, Version, Versions, Work, columns, write_version
 
-BANDS, ROWS = 42, 6
-"""Of the signatures."""
-NEXT = 50
-"""Pages of a band that one is compared with."""
+BANDS, ROWS, NEXT = 42, 6, 50
 PAIR_ROWS = 1_000
 """Pairs that are read at once, with the words of both."""
-REVISION = 1
-"""Of what is made of equal inputs: raised where they may give other rows."""
-_SEED = 42
+REVISION, _SEED = 1, 42
+"""The first is raised where equal inputs may give other rows."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 DUPLICATES_SCHEMA = columns("key key!, url text!, group_key key!, cosine number!, nearest key!")
 """Pages that have a near duplicate. `group_key`: the smallest key of the group; `nearest`: the page of the group that
@@ -42,11 +38,10 @@ DUPLICATES = Family(
     name="the near duplicates",
     schema=DUPLICATES_SCHEMA,
     remedy="move its folder away, and run `krake duplicates near`",
-    rebuilt="move their folders away, and run `krake duplicates near`",
 )
 """A manifest has `now` (POSIX seconds), `cosine`, `pages` (that were compared), `groups`, and `of`, a digest."""
 _VECTORS = columns("key bytes, url text, words bytes, same bytes, squares int64, bands text")
-_FOUND = pa.schema([DUPLICATES_SCHEMA.field(name) for name in ("key", "group_key", "cosine", "nearest")])
+_FOUND = columns("key key, group_key key, cosine number, nearest key")
 
 
 def find_near(stores: Stores, *, now: datetime) -> Version:

@@ -53,7 +53,6 @@ LINKDB = Family(
     name="the LinkDb",
     schema=INLINKS_SCHEMA,
     remedy="move its folder away: `krake linkdb update` makes it again",
-    rebuilt="`krake linkdb update` makes one",
     dictionary=("url", "source_url", "anchor"),
 )
 """`settings` of a manifest are the section `linkdb` of the config, and of all of it where the scope has rules."""
@@ -93,7 +92,7 @@ def _rows(parent: Version | None, inputs: SegmentInputs, work: Work) -> Iterator
 
 
 def update_linkdb(stores: Stores, *, now: datetime) -> Version:
-    """Take in new segments, and turn the links around; returns the version of that. Raises as `update_outlinks` does."""
+    """Take in new segments, and turn the links around; returns the version. Raises as `update_outlinks` does."""
     chain = Chain(stores.config.urls, Scope.LINKDB)
     links = update_outlinks(stores, now=now)
     rules = None if chain.is_empty else stores.config_digest

@@ -34,8 +34,10 @@ from crawl_lib.stores import Stores
 from crawl_lib.urls import domain_of
 from crawl_lib.versions import GROUP_ROWS
 
+_COUNTS = ("nodes", "arcs", "rounds", "change")
 GRAPHS = ("pages", "hosts", "domains")
-_Graph = tuple[Inlinks, Ints, Iterable[pa.RecordBatch]]
+_Labels = Iterable[pa.RecordBatch]
+_Graph = tuple[Inlinks, Ints, _Labels]
 """Arcs, how many leave each node, and what nodes are called."""
 _SAID = b"krake"
 """In the metadata of the table's file: what it was made of, and by which options."""
@@ -68,12 +70,13 @@ def rank_export(stores: Stores, *, name: str, of: str = "pages") -> RankReport:
     table, LockedError, StorageError, StoppedError.
     """
     folder = ExportFolder(stores, name)
+    file = folder.file(rank_table(of))
     made_of = {"inputs": sha256(folder.read_inputs().to_bytes()).hexdigest(), **asdict(stores.config.pagerank)}
     folder.require([PAGES, ARCS_OUT, ARCS_IN], "krake graph link")
     with suppress(PathNotFoundError, DamagedFileError):
         said = read_said(folder, of)
         if made_of.items() <= said.items():
-            return _report(folder, of, said, complete_already=True)
+            return RankReport(file, **{name: said[name] for name in _COUNTS}, complete_already=True)
     with scratch_folder(stores.config, f"export-{name}") as scratch:
         inlinks, out_degrees, labels = _pages(folder, scratch) if of == "pages" else _groups(folder, of)
         if not inlinks.arcs:
@@ -81,15 +84,10 @@ def rank_export(stores: Stores, *, name: str, of: str = "pages") -> RankReport:
         progress = Progress(stores, "graph.rank", 0, "arcs")
         ranked = page_rank(inlinks, out_degrees, stores.config.pagerank, progress)
         progress.end()
-        said = {
-            "nodes": inlinks.nodes,
-            "arcs": inlinks.arcs,
-            "rounds": ranked.rounds,
-            "change": ranked.change,
-            **made_of,
-        }
+        counts = (inlinks.nodes, inlinks.arcs, ranked.rounds, ranked.change)
+        said = {**made_of, **dict(zip(_COUNTS, counts, strict=True))}
         _write(folder, of, said, labels, ranked.ranks)
-    return _report(folder, of, said, complete_already=False)
+    return RankReport(file, **{name: said[name] for name in _COUNTS}, complete_already=False)
 
 
 def read_said(folder: ExportFolder, of: str = "pages") -> dict[str, Any]:
@@ -103,13 +101,7 @@ def read_said(folder: ExportFolder, of: str = "pages") -> dict[str, Any]:
         raise DamagedFileError(f"{folder.file(name)}: does not say how it was made{remedy}") from error
 
 
-def _report(folder: ExportFolder, of: str, said: dict[str, Any], *, complete_already: bool) -> RankReport:
-    counts = {name: said[name] for name in ("nodes", "arcs", "rounds", "change")}
-    return RankReport(folder.file(rank_table(of)), **counts, complete_already=complete_already)
-
-
 def _pages(folder: ExportFolder, scratch: Path) -> _Graph:
-    """The graph of pages."""
     nodes = row_count(folder.storage, folder.file(PAGES))
     out_degrees, in_degrees = both_degrees(folder, nodes)
     with closing(arc_column(folder.storage, folder.file(ARCS_IN), "source", nodes)) as blocks:
@@ -119,7 +111,6 @@ def _pages(folder: ExportFolder, scratch: Path) -> _Graph:
 
 
 def _groups(folder: ExportFolder, of: str) -> _Graph:
-    """The graph of hosts, or domains."""
     names, _, arcs = grouped(folder, domain_of if of == "domains" else str)
     by_target = np.lexsort((arcs.sources, arcs.targets))
     in_degrees, out_degrees = (np.bincount(ends, minlength=len(names)) for ends in (arcs.targets, arcs.sources))
@@ -127,9 +118,7 @@ def _groups(folder: ExportFolder, of: str) -> _Graph:
     return Inlinks(starts_of(in_degrees), arcs.sources[by_target]), out_degrees, labels
 
 
-def _write(
-    folder: ExportFolder, of: str, said: dict[str, Any], labels: Iterable[pa.RecordBatch], ranks: Floats
-) -> None:
+def _write(folder: ExportFolder, of: str, said: dict[str, Any], labels: _Labels, ranks: Floats) -> None:
     """Write the table. One of other options goes first: until this one is there, there is none."""
     file, progress = rank_table(of), Progress(folder.stores, "graph.rank.write", len(ranks), of)
     if folder.has(file):

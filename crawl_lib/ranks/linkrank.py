@@ -29,7 +29,6 @@ LINKRANK = Family(
     name="LinkRank",
     schema=LINKRANK_SCHEMA,
     remedy="move its folder away: `krake linkdb rank` makes it again",
-    rebuilt="`krake linkdb rank` makes one",
 )
 """`settings` of a manifest are the section `linkrank` of the config, and a digest of a CrawlDb whose duplicates go."""
 _ENDS = columns("key bytes, url text, id int32, host int32, domain int32")
@@ -88,8 +87,7 @@ def _thin(work: Work, options: LinkRankConfig) -> tuple[Ints, Ints]:
     """The table `kept`: links that count, by the numbers of their ends, with the group of their source. Returns, for
     each end, by how many its rank is divided, and whether a link stays that has it."""
     engine = work.engine
-    flags = {name: int(value) for name, value in asdict(options).items() if isinstance(value, bool)}
-    engine.values("options", pa.Table.from_pylist([flags]))
+    engine.values("options", pa.Table.from_pylist([asdict(options)]))
     # What is one where one of several links stays: a page's domain is all its pages' too.
     group = "by_domain" if options.one_per_domain else "by_page" if options.one_per_page else "by_url"
     engine.view("nodes", f"linkrank/{group}")

@@ -38,7 +38,6 @@ def update_score(stores: Stores, *, export: str, now: datetime) -> Version:
     folder, name = ExportFolder(stores, export), rank_table("pages")
     said = read_said(folder)
     digest = sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-
     read = partial(parquet_batches, folder.storage, folder.file(name), RANK_SCHEMAS[name], ["key", "rank"])
     return _scored(stores, f"pagerank {digest}", read, int(said["nodes"]), now)
 

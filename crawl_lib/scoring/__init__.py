@@ -1,7 +1,7 @@
 """Scoring: plug-ins that say what a URL matters, chained in the order of `scoring.plugins`.
 
-`plugin` says what a plug-in is, and which moments it may choose from; `builtin` has Krake's own. `loading` is what
-fetching processes use, and `chain` what stages use.
+`plugin` says what a plug-in is, which moments it may choose from, and has Krake's own. `loading` is what fetching
+processes use, and `chain` what stages use.
 """
 
 from typing import TYPE_CHECKING

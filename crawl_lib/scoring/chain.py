@@ -24,8 +24,6 @@ from crawl_lib.scoring.plugin import MOMENTS, PAGE_MOMENTS, Moment, Plugin, Row,
 from crawl_lib.segment import PAGES_SCHEMA
 from crawl_lib.versions import GROUP_ROWS, Work, columns
 
-MOST = 1e9
-"""Scores are smaller: `decimal(18, 9)`."""
 _COLUMN, _CALLS = re.compile(r"[a-z][a-z0-9_]*"), re.compile(r"\b(\w+)\s*\(")
 _CLOCKS = re.compile(r"\b(current_\w+|localtime\w*|today|transaction_timestamp)\b", re.IGNORECASE)
 _VOLATILE = "select distinct function_name from duckdb_functions() where stability <> 'CONSISTENT'"
@@ -111,19 +109,18 @@ class Scoring:
 
     def values(self, moment: str, batch: pa.RecordBatch) -> "pa.Array[Any]":
         """What the chain makes of rows that are at hand. Raises ConfigError naming plug-in, moment and URL."""
-        given, fields, rows = self._given(moment), _columns(moment), len(batch)
+        given, fields, rows = self._constants(moment), _columns(moment), len(batch)
         found = {name: pa.repeat(given[name], rows) if name in given else batch.column(name) for name in fields.names}
         whole = pa.RecordBatch.from_arrays([found[field.name].cast(field.type) for field in fields], schema=fields)
         return _judged(self.wanting(moment), moment, whole).column(MOMENTS[moment].result)
 
-    def _given(self, moment: str) -> dict[str, float]:
-        """Columns that are the same for all rows before the first plug-in."""
+    def _constants(self, moment: str) -> dict[str, float]:
         what = MOMENTS[moment]
         return {"now": self.now, "version": self.version} | ({} if what.start is None else {what.result: what.start})
 
     def _first(self, moment: str, source: str, fields: pa.Schema) -> str:
         """The query of the rows as the first plug-in gets them."""
-        given, columns = self._given(moment), []
+        given, columns = self._constants(moment), []
         for name, kind in zip(fields.names, fields.types, strict=True):
             if name in given:
                 columns.append(f"cast({given[name]} as {'double' if kind == pa.float64() else 'bigint'}) as {name}")
@@ -181,7 +178,7 @@ def _asked(what: Row, moment: Moment, batch: pa.RecordBatch) -> "pa.Array[Any]":
     if not moment.may_be_null and found.null_count:
         raise ValueError(f"{moment.result} is null")
     values = found.drop_null().to_numpy(zero_copy_only=False)
-    if len(wrong := values[~(np.abs(values) < MOST)]):
+    if len(wrong := values[~(np.abs(values) < 1e9)]):
         raise ValueError(f"{moment.result} is {wrong[0]}, which is not between -1e9 and 1e9")
     return found
 

@@ -1,7 +1,7 @@
 """What fetching processes use, which load neither numpy nor DuckDB: plug-ins by name, and what they note of a page.
 
-Numbers are noted in `metadata` of `pages`, as an object `scoring`. An update takes them out again
-(`Scoring.read_pages`): what seeds say has few different texts, and numbers may be different for each page.
+Numbers are part of `metadata` of `pages`; an update takes them out again (`Scoring.read_pages`), since they may be
+different for each page, where what seeds say has few different texts.
 """
 
 import json
@@ -13,8 +13,7 @@ from typing import Any
 from crawl_lib.config import ScoringConfig
 from crawl_lib.errors import ConfigError
 from crawl_lib.records import json_object
-from crawl_lib.scoring.builtin import BUILT_IN
-from crawl_lib.scoring.plugin import Plugin, blamed
+from crawl_lib.scoring.plugin import BUILT_IN, Plugin, blamed
 
 GROUP = "krake.scoring"
 """Of entry points: https://packaging.python.org/specifications/entry-points/"""
@@ -65,10 +64,14 @@ def note(plugins: Iterable[Plugin], moment: str, metadata: str | None, page: Map
     noted: dict[str, float] = before if isinstance(before, dict) else {}
     for plugin in plugins:
         try:
-            for name, value in getattr(plugin, moment)(page).items():
-                if name not in plugin.columns or not math.isfinite(value):
-                    raise ValueError(f"{name} is {value}: is none of its columns, or no number")
-                noted[name] = float(value)
+            noted |= _numbers(plugin, getattr(plugin, moment)(page))
         except Exception as error:  # it may do anything
             raise blamed(plugin, moment, error, str(page["url"])) from error
     return json.dumps({**fields, FIELD: noted}) if noted else metadata
+
+
+def _numbers(plugin: Plugin, found: Mapping[str, float]) -> dict[str, float]:
+    for name, value in found.items():
+        if name not in plugin.columns or not math.isfinite(value):
+            raise ValueError(f"{name} is {value}: is none of its columns, or no number")
+    return {name: float(value) for name, value in found.items()}

@@ -4,6 +4,9 @@ Six are about rows of a table (`MOMENTS`): an SQL expression over the moment's c
 Spark share, or a function from record batch to record batch. Numbers are doubles; what the chain makes is rounded to
 nine decimals, half away from zero: so both engines, which compute `+ - * /` as IEEE 754 says, give the same bytes. Two
 are about one page, in the crawl: functions over its fields, which note numbers of it.
+
+Then Krake's own. OPIC: S. Abiteboul, M. Preda, G. Cobena: Adaptive on-line page importance computation (WWW 2003), as
+simple as in Nutch. Depth is that of Nutch, but for the depth of a seed, 0 instead of 1, and so its maximum.
 """
 
 from collections.abc import Callable, Mapping
@@ -75,3 +78,55 @@ def blamed(plugin: Plugin, moment: str, error: Exception, *where: str) -> Config
     kind = "" if "duckdb" in type(error).__module__ else f"{type(error).__name__}: "
     text = " ".join(str(error).split("\n\n")[0].split("\nLINE ")[0].split())
     return ConfigError(": ".join(["scoring.plugins", f"{plugin.name}, {moment}", *where, kind + text]))
+
+
+class Breadth(Plugin):
+    """Few links from a seed first."""
+
+    name = "breadth"
+    sort_value = "sort_value / (1 + depth)"
+
+
+class Depth(Plugin):
+    """Few links from a seed first, and no links of pages that are `scoring.max_depth`, or the seed's own, from it."""
+
+    name = "depth"
+
+    def __init__(self, config: ScoringConfig) -> None:
+        super().__init__(config)
+        self.distribute = f"case when depth < coalesce(max_depth, {config.max_depth}) then given end"
+        self.sort_value = f"sort_value * (1 + {config.max_depth} - depth)"
+
+
+class Opic(Plugin):
+    """A page gives its score to what it links to, in equal parts, once for each content that it has; or each time it is
+    fetched (`scoring.opic_gives: always`, as in Nutch), by which scores of what is visited often grow without end."""
+
+    name = "opic"
+    initial = "0"
+    update = "score + given"
+    sort_value = "sort_value * score"
+    index_boost = "boost * sqrt(greatest(score, 0))"
+
+    def __init__(self, config: ScoringConfig) -> None:
+        super().__init__(config)
+        gives = "true" if config.opic_gives == "always" else "is_changed"
+        self.distribute = f"given + case when {gives} then score / outlinks else 0 end"
+
+
+class LinkRank(Plugin):
+    """The score is a rank of the whole graph: new URLs have none until the next one, and links hand nothing on."""
+
+    name = "linkrank"
+    initial = "0"
+    sort_value = "sort_value * score"
+    index_boost = "boost * score"
+
+
+class PageRank(LinkRank):
+    """The same of PageRank: only who wrote the scores differs."""
+
+    name = "pagerank"
+
+
+BUILT_IN = {kind.name: kind for kind in (Breadth, Depth, Opic, LinkRank, PageRank)}

@@ -39,7 +39,7 @@ class Family:
     name: str
     schema: pa.Schema
     remedy: str
-    rebuilt: str
+    rebuilt: str = "do so with all of them"
     dictionary: tuple[str, ...] = ()
     counted: Mapping[str, str] = field(default_factory=dict)
 

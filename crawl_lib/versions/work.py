@@ -49,6 +49,13 @@ class Work:
 
     @classmethod
     @contextmanager
+    def to_read(cls, stores: Stores) -> "Iterator[Work]":
+        """For an answer. Raises as `at` does."""
+        with cls.at(stores, stores.crawl.at(f".read-{uuid.uuid4().hex}")) as work:
+            yield work
+
+    @classmethod
+    @contextmanager
     def at(cls, stores: Stores, folder: str) -> "Iterator[Work]":
         """Open the engine; with the block its tables go. Raises ConfigError, StorageError, NoRoomError."""
         limits = stores.config.scratch

@@ -1,9 +1,9 @@
-"""Which captures are read, and what the text stage has of them."""
+"""What pages say: which captures are read, and reports of hosts that mirror others, and blocks that repeat over one."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +14,18 @@ from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import InputError
 from crawl_lib.rounds import note_texts
 from crawl_lib.segment import open_parquet
+from crawl_lib.stores import Stores
 from crawl_lib.text import TEXT_SCHEMA, extract_text, text_table
-from crawl_lib.versions import GROUP_ROWS, Work, find_segments
+from crawl_lib.versions import GROUP_ROWS, Work, columns, find_segments, tables_of
 
 TEXT_ROWS = 2_000
 AGAIN = "; delete it, and run this again: it is made of the segment's WARC files"
+LEAST_PAGES = 5
+"""Of a host that is reported, and on which a block is."""
+MOST_HOSTS = 100
+"""That have a text: one that more have, such as that of an empty page, makes none of them a mirror."""
+MOST_LINES, MOST_LINE_CHARS = 1_000, 200
+"""Of a page, and of a line, that templates are looked for in."""
 Row = dict[str, Any]
 
 
@@ -78,3 +85,33 @@ class Captures:
             for batch in stores.until_stopped(table.batches(TEXT_ROWS, ("key", "time", *wanted))):
                 chosen = batch.filter(pc.is_in(batch.column("key"), value_set=keys)).to_pylist()
                 yield [{**pages[row["key"]], **row} for row in chosen if row["time"] == pages[row["key"]]["time"]]
+
+
+def find_mirrors(stores: Stores) -> list[Row]:
+    """Pairs of hosts with more than half of their texts in common, counted by the host that has fewer: `host`, `texts`
+    (different ones), `mirror`, `mirror_texts`, `shared`; those that share most first. Raises what `find_near` does."""
+    return _asked(stores, "mirrors", "signature", "host text, signature bytes", lambda page: [page])
+
+
+def find_templates(stores: Stores) -> list[Row]:
+    """Lines of text (one is a block of a page) that are on half of a host's pages or more: `host`, `pages` (with text),
+    `line`, `pages_with_line`; by host, the most frequent first. Raises what `find_near` does."""
+    return _asked(stores, "templates", "text", "host text, line text", _lines)
+
+
+def _asked(stores: Stores, name: str, wanted: str, schema: str, rows_of: Callable[[Row], Iterable[Row]]) -> list[Row]:
+    """The answer of a report's query over the rows of all pages; no version is made."""
+    limits = {"least": LEAST_PAGES, "most_hosts": MOST_HOSTS}
+    with Work.to_read(stores) as work:
+        rows = (row for pages in Captures.of(work).read(wanted) for page in pages for row in rows_of(page))
+        work.keep("said", columns(schema), tables_of(rows, columns(schema)))
+        work.engine.values("limits", pa.Table.from_pylist([limits]))
+        batches = work.engine.stream(f"duplicates/{name}", GROUP_ROWS, f"duplicates.{name}")
+        return [row for batch in batches for row in batch.to_pylist()]
+
+
+def _lines(page: Row) -> list[Row]:
+    """The different lines of a text, their white space made one, and an empty one, which each page has once."""
+    lines = (" ".join(line.split())[:MOST_LINE_CHARS] for line in (page["text"] or "").split("\n"))
+    found = ["", *dict.fromkeys(islice(filter(None, lines), MOST_LINES))] if page["text"] else []
+    return [{"host": page["host"], "line": line} for line in found]
