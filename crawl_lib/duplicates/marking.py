@@ -32,7 +32,7 @@ def mark_duplicates(stores: Stores, *, now: datetime) -> Version:
     config, versions = stores.config.duplicates, Versions(stores, DUPLICATES)
     groups = versions.newest() if config.near else None
     if config.near and groups is None:
-        raise InputError(f"{versions.folder}: is not there, and duplicates.near needs it; run `krake duplicates near`")
+        raise InputError(f"{versions.folder}: duplicates.near needs some; run `krake duplicates near` first")
 
     def prepare(work: Work) -> None:
         work.engine.tables("near", groups.paths if groups else (), DUPLICATES_SCHEMA)
