@@ -1,4 +1,4 @@
-"""LinkRank over tables of links: 2 M pages and 20 M links, a tenth of what has a budget of ten minutes and 4 GB.
+"""LinkRank over tables of links: 2 M pages and 20 M links, a tenth of what has ten minutes (rounds: one) and 4 GB.
 
 Page s links to pages s x STEP + jumps[k], for k from 0 to the remainder of s by MOST_LINKS: all over the graph, to
 other hosts, so that every link counts, which costs most. By hand, ten times as many, in a directory that is kept:
@@ -9,7 +9,8 @@ other hosts, so that every link counts, which costs most. By hand, ten times as 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -22,20 +23,21 @@ import pyarrow.compute as pc
 from benchmarks.report import Row, ahead, measure, print_rows
 from crawl_lib import from_mapping
 from crawl_lib.linkdb import OUTLINKS, OUTLINKS_SCHEMA
-from crawl_lib.ranks import update_linkrank
+from crawl_lib.ranks import LINKRANK, update_linkrank
+from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.versions import GROUP_ROWS, Versions, write_version
 
 PAGES, PAGES_OF_A_HOST, MOST_LINKS, BLOCK = 2_000_000, 100, 19, 1 << 14
 STEP, SEED = 1_000_003, 7
-SORTING_BYTES, MOST_S, MOST_MB = 2 << 30, 60, 4000
+SORTING_BYTES, MOST_S, MOST_ROUNDS_S, MOST_MB = 2 << 30, 60, 6, 4000
 MADE = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def _stores(root: Path) -> Stores:
+def _stores(root: Path, on_progress: OnProgress | None = None) -> Stores:
     scratch = {"directory": "scratch", "memory_bytes": SORTING_BYTES}
     options = {"servers": ["node"], "dfs_primary": "dfs", "scratch": scratch}
-    return open_stores(from_mapping(options, root))
+    return open_stores(from_mapping(options, root), on_progress=on_progress)
 
 
 def _mixed(ids: np.ndarray, seed: int) -> np.ndarray:
@@ -103,9 +105,18 @@ def make_links(root: Path, pages: int) -> None:
         write_version(versions, 1, _batches(pages), facts)
 
 
-def rank(root: Path) -> int:
-    """Rank the ends of links; returns how many there are."""
-    return int(update_linkrank(_stores(root), now=datetime.now(UTC)).manifest["rows"])
+def rank(root: Path) -> float:
+    """Rank the ends of links, also where that was done before; returns how many seconds the rounds took."""
+    times: list[float] = []
+
+    def note(counts: Mapping[str, Any]) -> None:
+        if counts.get("stage") == "linkrank.rounds":
+            times.append(time.perf_counter())
+
+    stores = _stores(root, note)
+    stores.storage.delete(Versions(stores, LINKRANK).folder)
+    update_linkrank(stores, now=datetime.now(UTC))
+    return times[-1] - times[0]
 
 
 def run(directory: Path, pages: int = PAGES) -> list[Row]:
@@ -114,10 +125,12 @@ def run(directory: Path, pages: int = PAGES) -> list[Row]:
     links = pages // MOST_LINKS * sum(range(1, MOST_LINKS + 1)) + sum(range(1, pages % MOST_LINKS + 1))
     with ahead():
         cost = measure(rank, directory)
-    most_s = MOST_S * max(1, pages // PAGES)
-    what = f"LinkRank, {cost.result:,} pages, {links:,} links"
+    times = max(1, pages // PAGES)
+    most_s, rounds_s = MOST_S * times, MOST_ROUNDS_S * times
+    what = f"LinkRank, {pages:,} pages, {links:,} links"
     return [
         Row(what, f"{cost.wall_s:.1f} s, CPU {cost.cpu_s:.1f} s", f"under {most_s} s", cost.wall_s < most_s),
+        Row("the ten rounds of that", f"{cost.result:.1f} s", f"under {rounds_s} s", cost.result < rounds_s),
         Row(
             f"memory of that, {links:,} links", f"{cost.peak_mb:.0f} MB", f"under {MOST_MB} MB", cost.peak_mb < MOST_MB
         ),

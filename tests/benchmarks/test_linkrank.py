@@ -8,6 +8,8 @@ from benchmarks import linkrank
 
 
 def test_its_rows(tmp_path: Path) -> None:
-    rows = linkrank.run(tmp_path, 2000)
-    assert [row.verdict for row in rows] == ["met", "met"]
+    """Also where the tables were ranked before."""
+    for _ in range(2):
+        rows = linkrank.run(tmp_path, 2000)
+        assert [row.verdict for row in rows] == ["met", "met", "met"]
     assert "LinkRank, 2,000 pages, 19,965 links" in rows[0].what
