@@ -157,7 +157,8 @@ def _judged(plugins: Iterable[Plugin], moment: str, batch: pa.RecordBatch) -> pa
             half = len(batch) // 2
             for piece in (batch.slice(0, half), batch.slice(half)) if half else ():
                 _judged([plugin], moment, piece)
-            raise blamed(plugin, moment, error, *map(str, batch.column("url").to_pylist()[:1])) from error
+            urls = [] if half else batch.column("url").to_pylist()
+            raise blamed(plugin, moment, error, *map(str, urls)) from error
         batch = batch.set_column(place, MOMENTS[moment].result, found)
     return batch
 
