@@ -30,7 +30,7 @@ from crawl_lib.versions import GROUP_ROWS, Versions, write_version
 
 PAGES, PAGES_OF_A_HOST, MOST_LINKS, BLOCK = 2_000_000, 100, 19, 1 << 14
 STEP, SEED = 1_000_003, 7
-SORTING_BYTES, MOST_S, MOST_ROUNDS_S, MOST_MB = 2 << 30, 60, 6, 4000
+SORTING_BYTES, MOST_S, MOST_ROUNDS_S, MOST_MB = 2 << 30, 60, 2.5, 4000
 MADE = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -130,7 +130,12 @@ def run(directory: Path, pages: int = PAGES) -> list[Row]:
     what = f"LinkRank, {pages:,} pages, {links:,} links"
     return [
         Row(what, f"{cost.wall_s:.1f} s, CPU {cost.cpu_s:.1f} s", f"under {most_s} s", cost.wall_s < most_s),
-        Row("the ten rounds of that", f"{cost.result:.1f} s", f"under {rounds_s} s", cost.result < rounds_s),
+        Row(
+            "the ten rounds of that",
+            f"{cost.result:.1f} s",
+            f"under {rounds_s:g} s: 80 M arcs/s",
+            cost.result < rounds_s,
+        ),
         Row(
             f"memory of that, {links:,} links", f"{cost.peak_mb:.0f} MB", f"under {MOST_MB} MB", cost.peak_mb < MOST_MB
         ),

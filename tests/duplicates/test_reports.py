@@ -22,7 +22,7 @@ def stores(config: Config) -> Stores:
 
 
 def test_all_mirrors_and_templates_are_found_and_no_others(stores: Stores) -> None:
-    web = make_web(3, mirrors=6, pairs=10, templates=3, others=30)
+    web = make_web(3, mirrors=20, pairs=10, templates=3, others=30)
     leave(stores, web.texts)
     row = {"texts": 9, "mirror_texts": 9, "shared": 8}
     expected = [{**row, "host": one, "mirror": other} for one, other in web.mirrors]
