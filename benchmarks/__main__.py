@@ -31,6 +31,7 @@ PARTS = (
     "recrawl",
     "crawldb",
     "ranks",
+    "linkrank",
 )
 PAIRS = "pairs"
 """The part that needs a commit to compare with, so runs only when it is named."""

@@ -1,4 +1,4 @@
-"""LinkRank over tables of links: 2 M pages and 20 M links, a tenth of what has a budget of ten minutes and 4 GB.
+"""LinkRank over tables of links: 2 M pages and 20 M links, a tenth of what has ten minutes (rounds: one) and 4 GB.
 
 Page s links to pages s x STEP + jumps[k], for k from 0 to the remainder of s by MOST_LINKS: all over the graph, to
 other hosts, so that every link counts, which costs most. By hand, ten times as many, in a directory that is kept:
@@ -9,10 +9,12 @@ other hosts, so that every link counts, which costs most. By hand, ten times as 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,19 +23,21 @@ import pyarrow.compute as pc
 from benchmarks.report import Row, ahead, measure, print_rows
 from crawl_lib import from_mapping
 from crawl_lib.linkdb import OUTLINKS, OUTLINKS_SCHEMA
-from crawl_lib.ranks import update_linkrank
+from crawl_lib.ranks import LINKRANK, update_linkrank
+from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.versions import GROUP_ROWS, Versions, write_version
 
 PAGES, PAGES_OF_A_HOST, MOST_LINKS, BLOCK = 2_000_000, 100, 19, 1 << 14
 STEP, SEED = 1_000_003, 7
-MOST_S, MOST_MB = 60, 4000
+SORTING_BYTES, MOST_S, MOST_ROUNDS_S, MOST_MB = 2 << 30, 60, 2.5, 4000
 MADE = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def _stores(root: Path) -> Stores:
-    options = {"servers": ["node"], "dfs_primary": "dfs", "scratch": {"directory": "scratch"}}
-    return open_stores(from_mapping(options, root))
+def _stores(root: Path, on_progress: OnProgress | None = None) -> Stores:
+    scratch = {"directory": "scratch", "memory_bytes": SORTING_BYTES}
+    options = {"servers": ["node"], "dfs_primary": "dfs", "scratch": scratch}
+    return open_stores(from_mapping(options, root), on_progress=on_progress)
 
 
 def _mixed(ids: np.ndarray, seed: int) -> np.ndarray:
@@ -44,19 +48,21 @@ def _mixed(ids: np.ndarray, seed: int) -> np.ndarray:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def _keys(ids: np.ndarray, pages: int) -> pa.Array:
+def _keys(ids: np.ndarray, pages: int) -> pa.Array[Any]:
     """Keys in the order of pages, as evenly spread as digests are."""
     words = np.empty((len(ids), 5), ">u4")
     words[:, :2] = (ids.astype(np.uint64) * np.uint64((2**64 - 1) // pages)).astype(">u8").view(">u4").reshape(-1, 2)
     words[:, 2:4] = _mixed(ids, 1).astype(">u8").view(">u4").reshape(-1, 2)
     words[:, 4] = _mixed(ids, 2).astype(np.uint32)
-    return pa.Array.from_buffers(pa.binary(20), len(ids), [None, pa.py_buffer(words)])
+    return pa.Array.from_buffers(pa.binary(20), len(ids), [None, pa.py_buffer(words.tobytes())])
 
 
-def _urls(ids: np.ndarray, pages: int) -> pa.Array:
+def _urls(ids: np.ndarray, pages: int) -> pa.Array[Any]:
     hosts = _mixed(ids, 3) % np.uint64(max(2, pages // PAGES_OF_A_HOST))
-    parts = [pc.cast(pa.array(numbers), pa.string()) for numbers in (hosts, ids)]
-    return pc.binary_join_element_wise("http://h", parts[0], ".example/page/", parts[1], "")
+    host, page = (pc.cast(pa.array(numbers), pa.string()) for numbers in (hosts, ids))
+    parts = [pa.scalar("http://h"), host, pa.scalar(".example/page/"), page, pa.scalar("")]
+    found: pa.Array[Any] = pc.call_function("binary_join_element_wise", parts)
+    return found
 
 
 def _batches(pages: int) -> Iterator[pa.RecordBatch]:
@@ -89,13 +95,28 @@ def make_links(root: Path, pages: int) -> None:
     """The table of links of so many pages, as if it had been made of segments that are gone, if it is not there."""
     versions = Versions(_stores(root), OUTLINKS)
     if versions.newest() is None:
-        facts = {"parent": None, "now": 0, "config_digest": "", "segments": {}, "dropped": sha256().hexdigest()}
+        facts: dict[str, Any] = {
+            "parent": None,
+            "now": 0,
+            "config_digest": "",
+            "segments": {},
+            "dropped": sha256().hexdigest(),
+        }
         write_version(versions, 1, _batches(pages), facts)
 
 
-def rank(root: Path) -> int:
-    """Rank the ends of links; returns how many there are."""
-    return int(update_linkrank(_stores(root), now=datetime.now(UTC)).manifest["rows"])
+def rank(root: Path) -> float:
+    """Rank the ends of links, also where that was done before; returns how many seconds the rounds took."""
+    times: list[float] = []
+
+    def note(counts: Mapping[str, Any]) -> None:
+        if counts.get("stage") == "linkrank.rounds":
+            times.append(time.perf_counter())
+
+    stores = _stores(root, note)
+    stores.storage.delete(Versions(stores, LINKRANK).folder)
+    update_linkrank(stores, now=datetime.now(UTC))
+    return times[-1] - times[0]
 
 
 def run(directory: Path, pages: int = PAGES) -> list[Row]:
@@ -104,10 +125,17 @@ def run(directory: Path, pages: int = PAGES) -> list[Row]:
     links = pages // MOST_LINKS * sum(range(1, MOST_LINKS + 1)) + sum(range(1, pages % MOST_LINKS + 1))
     with ahead():
         cost = measure(rank, directory)
-    most_s = MOST_S * max(1, pages // PAGES)
-    what = f"LinkRank, {cost.result:,} pages, {links:,} links"
+    times = max(1, pages // PAGES)
+    most_s, rounds_s = MOST_S * times, MOST_ROUNDS_S * times
+    what = f"LinkRank, {pages:,} pages, {links:,} links"
     return [
         Row(what, f"{cost.wall_s:.1f} s, CPU {cost.cpu_s:.1f} s", f"under {most_s} s", cost.wall_s < most_s),
+        Row(
+            "the ten rounds of that",
+            f"{cost.result:.1f} s",
+            f"under {rounds_s:g} s: 80 M arcs/s",
+            cost.result < rounds_s,
+        ),
         Row(
             f"memory of that, {links:,} links", f"{cost.peak_mb:.0f} MB", f"under {MOST_MB} MB", cost.peak_mb < MOST_MB
         ),

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import uuid
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict, fields
@@ -43,7 +42,7 @@ def crawldb_stats(stores: Stores, *, now: datetime) -> Facts:
     Raises InputError before the first version, StorageError, NoRoomError, StoppedError.
     """
     version = _version(stores)
-    with Work.at(stores, stores.crawl.at(f".read-stats-{uuid.uuid4().hex}")) as work:
+    with Work.to_read(stores) as work:
         engine = work.engine
         engine.tables("crawldb", version.paths, CRAWLDB_SCHEMA)
         engine.values("settings", pa.table({"now": pa.array([now], TIME)}))

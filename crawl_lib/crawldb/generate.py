@@ -9,7 +9,6 @@ Run again, it finds the list of its run and iteration by the manifest. Two that 
 give: who is late reads the lists again, and leaves out what the other one took.
 """
 
-import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -258,7 +257,7 @@ def _waiting(stores: Stores, lists: Sequence[MadeList]) -> dict[str, int]:
 @contextmanager
 def _opened(stores: Stores, basis: _Basis) -> Iterator[Engine]:
     """An engine with the view `judged`: see `sql/crawldb`."""
-    with Work.at(stores, stores.crawl.at(f".read-generate-{uuid.uuid4().hex}")) as work:
+    with Work.to_read(stores) as work:
         engine = work.engine
         engine.tables("crawldb", basis.version.paths, CRAWLDB_SCHEMA)
         engine.values("settings", _settings(stores, basis.settings, basis.now))

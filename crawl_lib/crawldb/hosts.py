@@ -1,6 +1,5 @@
 """What the CrawlDb and the visits say of each host. Nothing is kept: one query finds it out when it is asked for."""
 
-import uuid
 from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,11 +15,8 @@ from crawl_lib.versions import GROUP_ROWS, Version, Work
 @dataclass(frozen=True)
 class HostStatistics:
     """One host: how many `urls` the CrawlDb has of it, of which so many are in each state, `failing` (their last visit
-    failed in a way that passes) and `due`; how many `visits` the segments have of it, and `answers` they brought.
-
-    `mean_ms`: from request to the end of an answer, of those that came; `mean_bytes`: of contents; rounded down, None
-    where there are none.
-    """
+    failed in a way that passes) and `due`; how many `visits` and `answers` the segments have of it. `mean_ms`: of an
+    answer, from the request on; `mean_bytes`: of contents; rounded down, None where there are none."""
 
     host: str
     urls: int
@@ -38,20 +34,13 @@ class HostStatistics:
 
 
 def host_statistics(stores: Stores, version: Version, *, now: datetime) -> Generator[HostStatistics]:
-    """The statistics of each host, those with most URLs first, then by name. `now`: for what is due.
-
-    Of visits those count that the version has taken in and whose segments are still there. Raises StorageError,
-    NoRoomError, StoppedError.
-    """
+    """The statistics of each host, those with most URLs first, then by name. `now`: for what is due. Visits count that
+    the version has taken in and whose segments are there. Raises StorageError, NoRoomError, StoppedError."""
     segments = [stores.crawl.segment(*name.split("/")) for name in version.manifest["segments"]]
-    with Work.at(stores, stores.crawl.at(f".read-hosts-{uuid.uuid4().hex}")) as work:
+    with Work.to_read(stores) as work:
         work.engine.tables("crawldb", version.paths, CRAWLDB_SCHEMA)
         there = [f"{segment.path}/{PAGES_NAME}" for segment in segments if segment.exists()]
         work.engine.tables("pages", there, PAGES_SCHEMA)
         work.engine.values("settings", pa.table({"now": pa.array([now], TIME)}))
         for batch in work.engine.stream("crawldb/host_statistics", GROUP_ROWS, "hosts"):
-            for row in batch.to_pylist():
-                ms, answers = row.pop("answers_ms"), row["answers"]
-                size, contents = row.pop("contents_bytes"), row.pop("contents")
-                mean_ms = ms // answers if answers else None
-                yield HostStatistics(**row, mean_ms=mean_ms, mean_bytes=size // contents if contents else None)
+            yield from (HostStatistics(**row) for row in batch.to_pylist())

@@ -1,12 +1,14 @@
 """Another version of the same rows: what was found out about them by other means than visits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+
+import pyarrow as pa
 
 from crawl_lib.crawldb.table import CRAWLDB, CRAWLDB_SCHEMA
 from crawl_lib.errors import InputError
 from crawl_lib.stores import Stores
-from crawl_lib.versions import GROUP_ROWS, Version, Versions, Work, write_version
+from crawl_lib.versions import GROUP_ROWS, Version, Versions, Work, make_version
 
 
 def revise(
@@ -31,10 +33,11 @@ def revise(
             return parent
         carried = {name: before[name] for name in ("config_digest", "segments", "seeds")}
         facts = {**carried, "parent": parent.number, "now": int(now.timestamp()), "revised": revised}
-        number = versions.next_number()
-        with Work.of(versions, number) as work:
-            work.engine.tables("crawldb", parent.paths, CRAWLDB_SCHEMA)
+
+        def rows(work: Work, paths: Sequence[str] = parent.paths) -> Iterator[pa.RecordBatch]:
+            work.engine.tables("crawldb", paths, CRAWLDB_SCHEMA)
             prepare(work)
-            rows = work.engine.stream(query, GROUP_ROWS, f"crawldb.{what}")
-            if version := write_version(versions, number, rows, facts):
-                return version
+            return work.engine.stream(query, GROUP_ROWS, f"crawldb.{what}")
+
+        if version := make_version(versions, rows, facts):
+            return version

@@ -1,20 +1,17 @@
 """Scores in an update, where plug-ins say what seeds, links and visits bring (`crawl_lib.scoring`).
 
-Without plug-ins a new URL has the highest score of what links to it, and none of this is done. With them `injected` is
-asked of seeds, `distribute` of each page with new links (what each link hands on; null: they lead nowhere), `initial`
-of new URLs, and `update` of what was visited, or is linked to, with the sum of what it was given.
+Without plug-ins a new URL has the highest score of what links to it. With them `injected` is asked of seeds,
+`distribute` of each page with new links (what each hands on; null: they lead nowhere), `initial` of new URLs, and
+`update` of what was visited, or is linked to, with the sum of what it was given.
 """
 
 from dataclasses import dataclass
 
 from crawl_lib.crawldb.inputs import SEEDS_SCHEMA
 from crawl_lib.scoring import Scoring
-from crawl_lib.versions import Work, columns, table_of
+from crawl_lib.versions import Work, columns
 
-_SHARES = columns("key bytes, segment int32, given score")
-_SCORES = columns("key bytes, score score")
-_DROPPING = columns("key bytes")
-_GIVEN = "_given"
+_SHARES, _SCORES = columns("key bytes, segment int32, given score"), columns("key bytes, score score")
 
 
 @dataclass(frozen=True)
@@ -34,34 +31,21 @@ class Scores:
         """Whether they need to know whose links are new."""
         return self.makes_scores or bool(self.scoring.wanting("distribute"))
 
-    def pages(self) -> str:
-        """The name that the table of captures gets, before `read_pages`."""
-        return f"pages{_GIVEN}" if self.scoring.columns else "pages"
-
-    def read_pages(self) -> None:
-        """Take out of metadata what was noted of pages."""
-        if self.scoring.columns:
-            self.scoring.read_pages(self.work.engine, self.pages())
-
-    def seeds(self) -> str:
-        """The name that the table of seeds gets, before `inject`."""
-        return f"seeds{_GIVEN}" if self.scoring.wanting("injected") else "all_seeds"
-
     def inject(self) -> None:
-        """The first scores of seeds."""
+        """The first scores of seeds: `all_seeds`, of `seeds_given`."""
         if self.scoring.wanting("injected"):
             self.work.engine.view("seeds_seen", "scoring/injected")
             self.scoring.apply(self.work, "injected", "seeds_seen", "all_seeds", SEEDS_SCHEMA)
-
-    def links(self) -> tuple[str, str]:
-        """The names that the tables of pages with links, and of redirects, get before `share`."""
-        return ("sources_given", "hops_given") if self.looks_at_links else ("sources", "hops")
+        else:
+            self.work.engine.define("all_seeds", "select * from seeds_given")
 
     def share(self) -> None:
-        """What each link hands on, and which lead nowhere."""
+        """What each link hands on, and which lead nowhere: `sources` and `hops`, of `sources_given`, `hops_given`."""
         engine = self.work.engine
         if not self.looks_at_links:
-            engine.values("dropping", table_of([], _DROPPING))
+            engine.values("dropping", columns("key bytes").empty_table())
+            for name in ("sources", "hops"):
+                engine.define(name, f"select * from {name}_given")
             return
         engine.view("changes", "scoring/changes")
         engine.view("givers", "scoring/givers")
@@ -73,13 +57,13 @@ class Scores:
         """The scores of new, linked and visited URLs. Without plug-ins there are none, and the rule holds."""
         engine = self.work.engine
         if not self.makes_scores:
-            engine.values("scores", table_of([], _SCORES))
+            engine.values("scores", _SCORES.empty_table())
             return
         engine.view("touched", "scoring/touched")
-        engine.view("new", "scoring/new")
         if self.scoring.wanting("initial"):
+            engine.view("new", "scoring/new")
             self.scoring.apply(self.work, "initial", "new", "initials", _SCORES)
         else:
-            engine.values("initials", table_of([], _SCORES))
+            engine.values("initials", _SCORES.empty_table())
         engine.view("updated", "scoring/updated")
         self.scoring.apply(self.work, "update", "updated", "scores", _SCORES)

@@ -97,15 +97,9 @@ def _grown(stores: Stores, parent: Version | None, inputs: UpdateInputs, now: da
     """The next version, None if another update has made one of its number meanwhile."""
     versions = Versions(stores, CRAWLDB)
     number = versions.next_number()
-    before = parent.manifest if parent else {"segments": {}, "seeds": []}
-    seeds = {*before["seeds"], *inputs.empty, *(name for name, _ in inputs.seeds)}
-    facts: dict[str, Any] = {
-        "parent": parent.number if parent else None,
-        "now": int(now.timestamp()),
-        "config_digest": stores.config_digest,
-        "segments": inputs.taken_in(before["segments"]),
-        "seeds": sorted(seeds.intersection(stores.crawl.seeds())),
-    }
+    known = parent.manifest["seeds"] if parent else ()
+    seeds = {*known, *inputs.empty, *(name for name, _ in inputs.seeds)}
+    facts = {**inputs.facts(parent, now), "seeds": sorted(seeds.intersection(stores.crawl.seeds()))}
     scoring = Scoring.of(stores.config, now=facts["now"], version=number)
     with Work.of(versions, number) as work:
         made = _Update(work, parent, inputs, Scores(work, scoring))
@@ -176,9 +170,9 @@ class _Update:
     def _captures(self) -> list[str]:
         """Tables of what is there; returns the shares of the keys in which they are joined."""
         engine = self.engine
-        self.inputs.give(engine, self.scores.pages(), "all_links")
+        self.inputs.give(engine, "pages_given", "all_links")
         engine.tables("all_old", self.parent.paths if self.parent else (), CRAWLDB_SCHEMA)
-        self.scores.read_pages()
+        self.scores.scoring.read_pages(engine, "pages_given")
         engine.tables("texts", self._texts([segment for segment, _ in self.inputs.segments]), _SIGNATURES)
         engine.values("outcomes", outcome_table())
         engine.values("there", numbered(map(str, self.inputs.there)))
@@ -202,7 +196,7 @@ class _Update:
         batches = engine.stream("crawldb/begun", GROUP_ROWS) if self.inputs.seeds else ()
         tables = (pa.Table.from_batches([batch]).cast(_BEGUN) for batch in batches)
         begun = [(row["name"], row["began"]) for table in tables for row in table.to_pylist()]
-        self.work.keep(self.scores.seeds(), SEEDS_SCHEMA, tables_of(self.inputs.seed_rows(begun), SEEDS_SCHEMA))
+        self.work.keep("seeds_given", SEEDS_SCHEMA, tables_of(self.inputs.seed_rows(begun), SEEDS_SCHEMA))
         self.scores.inject()
         self._narrow("true", "seeds")
         if self.inputs.seeds:
@@ -237,10 +231,9 @@ class _Update:
     def _links(self, count: int) -> None:
         """What links say, of each URL they lead to. `count`: in how many groups the segments are read."""
         engine = self.engine
-        sources, hops = self.scores.links()
         rows = self.inputs.hop_rows(engine.stream("crawldb/hops", GROUP_ROWS))
-        self.work.keep(hops, HOPS_SCHEMA, tables_of(rows, HOPS_SCHEMA))
-        engine.view(sources, "crawldb/sources")
+        self.work.keep("hops_given", HOPS_SCHEMA, tables_of(rows, HOPS_SCHEMA))
+        engine.view("sources_given", "crawldb/sources")
         if self.scores.looks_at_links:  # it is read for each moment then
             self._waves()
             engine.keep("base", "crawldb/base", "crawldb.events")
@@ -248,7 +241,7 @@ class _Update:
         for number, group in enumerate(_groups(len(self.inputs.segments), count)):
             self._narrow(group, "links", "events")
             if not self.scores.looks_at_links:
-                engine.view(sources, "crawldb/sources")
+                engine.view("sources_given", "crawldb/sources")
             engine.keep("said", "crawldb/said", "crawldb.links", more=number > 0)
             if self.stores.config.schedule.sitemaps:
                 engine.keep("all_hints", "crawldb/hints", "crawldb.links", more=number > 0)

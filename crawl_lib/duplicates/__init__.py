@@ -1,12 +1,11 @@
 """Duplicates: pages that say the same, which of them stays, hosts that mirror others, and blocks that repeat.
 
 How data flows: `mark_duplicates` makes a version of the CrawlDb in which all but the best of equal pages have the
-status `duplicate` (`marking`). `find_near` makes a table of groups of pages whose words are nearly the same, of the
-text stage: candidates by MinHash, each then compared exactly (`near`, `cosine`). `find_mirrors` and `find_templates`
-are reports of the same texts (`reports`). Which captures are read is said in `pages`: those that the CrawlDb knows, or,
-with `frontier.order: fifo`, the newest of each page.
+status `duplicate`. `find_near` makes a table of groups of pages whose texts are nearly the same; `find_mirrors` and
+`find_templates` are reports. Those captures are read (`texts`) that the CrawlDb knows, or, with `frontier.order: fifo`,
+the newest of each page.
 """
 
 from crawl_lib.duplicates.marking import mark_duplicates
 from crawl_lib.duplicates.near import DUPLICATES, DUPLICATES_SCHEMA, find_near
-from crawl_lib.duplicates.reports import find_mirrors, find_templates
+from crawl_lib.duplicates.texts import find_mirrors, find_templates

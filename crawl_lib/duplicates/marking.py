@@ -1,8 +1,7 @@
 """Of equal pages one stays, and the others get the status `duplicate` in the CrawlDb.
 
-The statuses follow from the newest version alone: a page that has changed, or has become the best, has the status of
-its visits again. The order is that of Nutch (DeduplicationJob), with the key in the end, so that there is one answer:
-the highest score, the newest visit, https before http, the shortest URL after decoding, the smallest key.
+A page that has changed, or has become the best, has the status of its visits again. The order is that of Nutch, and the
+key: the highest score, the newest visit, https before http, the shortest URL after decoding, the smallest key.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,12 +24,15 @@ _EQUALS = columns(
 
 
 def mark_duplicates(stores: Stores, *, now: datetime) -> Version:
-    """Make a version of the CrawlDb with the statuses `duplicate` as the newest one's rows ask for, or find it.
+    """Make, or find, a version of the CrawlDb with the statuses `duplicate`. `now`: for the manifest.
 
-    With `duplicates.near` pages of one group of the newest table of groups are equal too. `now`: for the manifest.
-    Raises InputError before the first version, or where that table is not there yet; and as `crawldb.update` does.
+    With `duplicates.near` pages of one group of near duplicates are equal too. Raises InputError before the first
+    version, or where there are no groups yet; and as `crawldb.update` does.
     """
-    config, groups = stores.config.duplicates, _groups(stores)
+    config, versions = stores.config.duplicates, Versions(stores, DUPLICATES)
+    groups = versions.newest() if config.near else None
+    if config.near and groups is None:
+        raise InputError(f"{versions.folder}: duplicates.near needs some; run `krake duplicates near` first")
 
     def prepare(work: Work) -> None:
         work.engine.tables("near", groups.paths if groups else (), DUPLICATES_SCHEMA)
@@ -45,23 +47,8 @@ def mark_duplicates(stores: Stores, *, now: datetime) -> Version:
     return revise(stores, what="duplicates", of=of, query="duplicates/marked", prepare=prepare, now=now)
 
 
-def _groups(stores: Stores) -> Version | None:
-    """The newest groups of near duplicates, None where they do not count."""
-    if not stores.config.duplicates.near:
-        return None
-    versions = Versions(stores, DUPLICATES)
-    if (version := versions.newest()) is None:
-        raise InputError(
-            f"{versions.folder}: is not there yet, and duplicates.near asks for it; run `krake duplicates near` first"
-        )
-    return version
-
-
 def _judged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Equal pages with what their URLs say."""
+    """Equal pages with how long their URLs are."""
     for batch in batches:
-        urls = list(map(str, batch.column("url").to_pylist()))
-        found = dict(zip(batch.schema.names, batch.columns, strict=True))
-        found["is_https"] = pa.array([int(url.startswith("https:")) for url in urls], pa.int32())
-        found["length_chars"] = pa.array([len(unquote(url)) for url in urls], pa.int32())
-        yield pa.table({name: found[name] for name in _EQUALS.names})
+        lengths = pa.array([len(unquote(str(url))) for url in batch.column("url").to_pylist()], pa.int32())
+        yield pa.Table.from_batches([batch.append_column("length_chars", lengths)]).select(_EQUALS.names)

@@ -1,13 +1,10 @@
 """Near duplicates: pages whose words, counted, have a cosine of at least `duplicates.cosine`, in groups.
 
-Candidates are pages that have a band of their MinHash signatures in common: `BANDS` of `ROWS` values each, so two pages
-that share 7 of 10 words are found with a chance of 0.99, and such that share 1 of 5 are compared with one of 0.003.
-Each pair of candidates is compared exactly. Of a band that many pages share each is compared with the next `NEXT` by
-key, so that the work grows with the pages only; chains of such pairs make them one group. Pages with the very same
-words are one for all of this.
-
-A. Z. Broder: On the resemblance and containment of documents (1997). P. Indyk, R. Motwani: Approximate nearest
-neighbors: towards removing the curse of dimensionality (1998).
+Candidates have a band of their MinHash signatures in common (A. Z. Broder: On the resemblance and containment of
+documents, 1997): `BANDS` of `ROWS` values, so two pages that share 7 of 10 words are found with a chance of 0.99, and
+such that share 1 of 5 are compared with one of 0.003. Each pair is compared exactly. Of a band that many pages share
+each is compared with the next `NEXT` by key, so that the work grows with the pages only. Pages with the very same words
+are one for all of this.
 """
 
 import math
@@ -20,30 +17,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from rensa import RMinHash
 
-from crawl_lib.duplicates.pages import Inputs, digest_of, find_inputs, prepare, read_pages
+from crawl_lib.duplicates.texts import Captures, Row
 from crawl_lib.stores import Stores
 from crawl_lib.versions import GROUP_ROWS, Family, Version, Versions, Work, columns, write_version
 
-BANDS, ROWS = 42, 6
-"""Of the signatures."""
-NEXT = 50
-"""Pages of a band that one is compared with."""
+BANDS, ROWS, NEXT = 42, 6, 50
 PAIR_ROWS = 1_000
 """Pairs that are read at once, with the words of both."""
-REVISION = 1
-"""Of what is made of equal inputs: raised where they may give other rows."""
-_SEED = 42
+REVISION, _SEED = 1, 42
+"""The first is raised where equal inputs may give other rows."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-_FIELDS: "list[pa.Field[Any]]" = [
-    pa.field("key", pa.binary(20), nullable=False),
-    pa.field("url", pa.string(), nullable=False),
-    pa.field("group_key", pa.binary(20), nullable=False),
-    pa.field("cosine", pa.float64(), nullable=False),
-    pa.field("nearest", pa.binary(20), nullable=False),
-]
-DUPLICATES_SCHEMA = pa.schema(_FIELDS)
+DUPLICATES_SCHEMA = columns("key key!, url text!, group_key key!, cosine number!, nearest key!")
 """Pages that have a near duplicate. `group_key`: the smallest key of the group; `nearest`: the page of the group that
 is most like it (of equal ones the smallest key), and `cosine` how much."""
 DUPLICATES = Family(
@@ -51,40 +38,37 @@ DUPLICATES = Family(
     name="the near duplicates",
     schema=DUPLICATES_SCHEMA,
     remedy="move its folder away, and run `krake duplicates near`",
-    rebuilt="move their folders away, and run `krake duplicates near`",
 )
-"""A version's manifest has `now` (POSIX seconds), `cosine`, `pages` (that were compared), `groups`, and `of`, a digest
-of what it was made of."""
+"""A manifest has `now` (POSIX seconds), `cosine`, `pages` (that were compared), `groups`, and `of`, a digest."""
 _VECTORS = columns("key bytes, url text, words bytes, same bytes, squares int64, bands text")
-_FOUND = pa.schema([DUPLICATES_SCHEMA.field(name) for name in ("key", "group_key", "cosine", "nearest")])
+_FOUND = columns("key key, group_key key, cosine number, nearest key")
 
 
 def find_near(stores: Stores, *, now: datetime) -> Version:
-    """Make the table of groups of near duplicates, or find the one that was made of the same.
+    """Make the table of groups of near duplicates, or find the one that was made of the same. `now`: for the manifest.
 
-    `now`: for the manifest. Raises InputError where there is nothing to read; DamagedFileError (texts, segments, or the
-    CrawlDb), StorageError, NoRoomError, StoppedError, ConfigError.
+    Raises InputError where there is nothing to read, DamagedFileError, StorageError, NoRoomError, StoppedError,
+    ConfigError.
     """
     versions, least = Versions(stores, DUPLICATES), stores.config.duplicates.cosine
+    limits = f"{least} {BANDS} {ROWS} {NEXT} {stores.config.text.max_chars}"
+    made_by = f"rensa {version('rensa')} resiliparse {version('resiliparse')} {REVISION} {limits}"
     while True:
-        inputs, newest = find_inputs(stores), versions.newest()
-        number = versions.next_number()
+        newest, number = versions.newest(), versions.next_number()
         with Work.of(versions, number) as work:
-            prepare(work, inputs)
-            limits = f"{least} {BANDS} {ROWS} {NEXT} {stores.config.text.max_chars}"
-            made_by = f"rensa {version('rensa')} resiliparse {version('resiliparse')} {REVISION} {limits}"
-            of = sha256(f"{digest_of(work, inputs)} {made_by}".encode()).hexdigest()
+            captures = Captures.of(work)
+            of = sha256(f"{captures.digest()} {made_by}".encode()).hexdigest()
             if newest is not None and newest.manifest["of"] == of:
                 return newest
             facts: dict[str, Any] = {"now": int(now.timestamp()), "of": of, "cosine": least}
-            if made := write_version(versions, number, _rows(work, inputs, least, facts), facts):
+            if made := write_version(versions, number, _rows(captures, least, facts), facts):
                 return made
 
 
-def _rows(work: Work, inputs: Inputs, least: float, facts: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+def _rows(captures: Captures, least: float, facts: dict[str, Any]) -> Iterator[pa.RecordBatch]:
     """The rows of a version in order of keys; how many there are of what is noted in `facts`."""
-    engine = work.engine
-    work.keep("vectors", _VECTORS, _vectors(read_pages(work, inputs, ("terms",))))
+    engine = captures.work.engine
+    captures.work.keep("vectors", _VECTORS, _vectors(captures.read("terms")))
     engine.values("places", pa.table({"band": pa.array(range(BANDS), pa.int32())}))
     engine.values("next_ones", pa.table({"places": pa.array([NEXT], pa.int32())}))
     engine.view("same", "duplicates/same")
@@ -97,25 +81,19 @@ def _rows(work: Work, inputs: Inputs, least: float, facts: dict[str, Any]) -> It
     engine.values("found", pa.Table.from_pylist(groups.rows(), _FOUND))
     facts |= {"pages": engine.value("duplicates/count"), "groups": 0}
     for batch in engine.stream("duplicates/groups", GROUP_ROWS, "duplicates.groups"):
-        pairs = zip(batch.column("key").to_pylist(), batch.column("group_key").to_pylist(), strict=True)
-        facts["groups"] += sum(key == group for key, group in pairs)
+        facts["groups"] += pc.equal(batch.column("key"), batch.column("group_key")).true_count
         yield batch
 
 
-def _vectors(batches: Iterable[list[dict[str, Any]]]) -> Iterator[pa.Table]:
+def _vectors(batches: Iterable[list[Row]]) -> Iterator[pa.Table]:
     """What is compared of each page: its words, and the bands of its signature."""
     for batch in batches:
         pages = [row for row in batch if row["terms"]]
-        words = ["\n".join(f"{word} {count}" for word, count in row["terms"]).encode() for row in pages]
-        found = {
-            "key": [row["key"] for row in pages],
-            "url": [row["url"] for row in pages],
-            "words": words,
-            "same": [sha256(text).digest() for text in words],
-            "squares": [sum(count * count for _, count in row["terms"]) for row in pages],
-            "bands": bands_of([[word for word, _ in row["terms"]] for row in pages]),
-        }
-        yield pa.table(found, _VECTORS)
+        for row, bands in zip(pages, bands_of([[word for word, _ in row["terms"]] for row in pages]), strict=True):
+            row["words"] = "\n".join(f"{word} {count}" for word, count in row["terms"]).encode()
+            row["same"], row["bands"] = sha256(row["words"]).digest(), bands
+            row["squares"] = sum(count * count for _, count in row["terms"])
+        yield pa.Table.from_pylist(pages, _VECTORS)
 
 
 def bands_of(word_sets: list[list[str]]) -> list[str]:
@@ -133,14 +111,10 @@ def bands_of(word_sets: list[list[str]]) -> list[str]:
 
 def cosine(one: bytes, other: bytes, one_squares: int, other_squares: int) -> float:
     """The cosine of two vectors of word counts, as `_vectors` writes them, with the sums of their squares."""
-    counts, others = _counts(one), _counts(other)
+    parts = [words.decode().split() for words in (one, other)]
+    counts, others = (dict(zip(words[::2], map(int, words[1::2]), strict=True)) for words in parts)
     dot = sum(count * others.get(word, 0) for word, count in counts.items())
     return dot / math.sqrt(one_squares * other_squares)
-
-
-def _counts(words: bytes) -> dict[str, int]:
-    parts = words.decode().split()
-    return dict(zip(parts[::2], map(int, parts[1::2]), strict=True))
 
 
 @dataclass
@@ -166,7 +140,7 @@ class Groups:
             key = parent
         return key
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Row]:
         """A row for each key."""
         return [
             {"key": key, "group_key": self.root(key), "cosine": near, "nearest": neighbour}

@@ -1,9 +1,8 @@
 """Links: which page links where, and who links to a page with which words.
 
-How data flows: `update_outlinks` takes new segments into the table of the links that pages have now, by source
-(`outlinks`). `update_linkdb` turns it around, within the limits of `linkdb` in the config (`inlinks`); ranks are made
-of it too (`crawl_lib.ranks`). All are versions (`crawl_lib.versions`), and need no CrawlDb. `runs` cuts sorted rows.
+How data flows: `update_outlinks` takes new segments into the table of the links that pages have now, by source, and
+`update_linkdb` turns it around, within the limits of `linkdb` in the config; ranks are made of it too
+(`crawl_lib.ranks`). All are versions (`crawl_lib.versions`), and need no CrawlDb.
 """
 
-from crawl_lib.linkdb.inlinks import INLINKS_SCHEMA, LINKDB, update_linkdb
-from crawl_lib.linkdb.outlinks import OUTLINKS, OUTLINKS_SCHEMA, links_of, update_outlinks
+from crawl_lib.linkdb.links import INLINKS_SCHEMA, LINKDB, OUTLINKS, OUTLINKS_SCHEMA, update_linkdb, update_outlinks

@@ -1,13 +1,11 @@
 """Ranks: how much a page matters by the links to it.
 
-`kernel` is what each round does: sums over the inlinks of every node, in an order that does not change. `pagerank` does
-such rounds until they change little. `exported` has an export's graph ranked, or that between its hosts or domains, and
-writes a table next to it, which goes with the export. `score` writes ranks into the CrawlDb. `linkrank` ranks all
-ends of the links that pages have now (`crawl_lib.linkdb`), crawled or not.
+`kernel` is what each round does, and PageRank. `exported` has an export's graph ranked, or that between its hosts or
+domains, and writes a table next to it, which goes with the export. `linkrank` ranks all ends of the links that pages
+have now (`crawl_lib.linkdb`), crawled or not. `score` writes ranks into the CrawlDb.
 """
 
 from crawl_lib.ranks.exported import GRAPHS, RankReport, rank_export
-from crawl_lib.ranks.kernel import Inlinks, mapped, starts_of
+from crawl_lib.ranks.kernel import Inlinks, Ranked, mapped, page_rank, starts_of
 from crawl_lib.ranks.linkrank import LINKRANK, LINKRANK_SCHEMA, update_linkrank
-from crawl_lib.ranks.pagerank import Ranked, page_rank
 from crawl_lib.ranks.score import update_score, update_score_by_links

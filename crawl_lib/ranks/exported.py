@@ -1,14 +1,13 @@
 """`krake graph rank`: PageRank of an export's pages, or of their hosts or domains, as a table next to its graph.
 
-An arc between hosts, or domains, counts once, however many links there are between their pages, as in Common Crawl's
-web graphs; links within a host, or a domain, count nothing.
+Links within a host, or a domain, count nothing, and all those to another one once, as in Common Crawl's web graphs.
 """
 
-import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -28,25 +27,26 @@ from crawl_lib.export import (
     write_table,
 )
 from crawl_lib.graph import arc_column, both_degrees, grouped
-from crawl_lib.ranks.kernel import Floats, Inlinks, Ints, mapped, starts_of
-from crawl_lib.ranks.pagerank import page_rank
-from crawl_lib.segment import open_parquet
+from crawl_lib.ranks.kernel import Floats, Inlinks, Ints, mapped, page_rank, starts_of, with_ranks
+from crawl_lib.segment import open_parquet, parquet_batches
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import domain_of
+from crawl_lib.versions import GROUP_ROWS
 
+_COUNTS = ("nodes", "arcs", "rounds", "change")
 GRAPHS = ("pages", "hosts", "domains")
-BATCH_ROWS = 1 << 16
+_Labels = Iterable[pa.RecordBatch]
+_Graph = tuple[Inlinks, Ints, _Labels]
+"""Arcs, how many leave each node, and what nodes are called."""
 _SAID = b"krake"
 """In the metadata of the table's file: what it was made of, and by which options."""
 
 
 @dataclass(frozen=True)
 class RankReport:
-    """What was ranked. `nodes`: pages, hosts or domains; `change`: by which the last round changed all ranks together.
-
-    `complete_already`: the table was there, made with these options.
-    """
+    """What was ranked. `nodes`: pages, hosts or domains; `change`: by which the last round changed all ranks together;
+    `complete_already`: the table was there, made with these options."""
 
     file: str
     nodes: int
@@ -65,65 +65,40 @@ def rank_export(stores: Stores, *, name: str, of: str = "pages") -> RankReport:
     """Rank the pages, hosts or domains of an export, with the options of `pagerank`. `of`: one of `GRAPHS`.
 
     A table that was made with other options is replaced. In memory are 40 bytes a page; arcs between pages lie in a
-    mapped file in `scratch.directory`, 4 bytes each, and those between hosts or domains in memory, 16 bytes each.
-
-    Raises PathNotFoundError (no such export, or the linker has not run), InputError (no pages, or no arcs between
-    them), DamagedFileError naming a table, LockedError, StorageError, StoppedError.
+    mapped file, 4 bytes each, and those between hosts or domains in memory, 16 bytes each. Raises PathNotFoundError (no
+    such export, or the linker has not run), InputError (no pages, or no arcs between them), DamagedFileError naming a
+    table, LockedError, StorageError, StoppedError.
     """
-    folder, file = ExportFolder(stores, name), rank_table(of)
-    made_of = _made_of(folder)
+    folder = ExportFolder(stores, name)
+    file = folder.file(rank_table(of))
+    made_of = {"inputs": sha256(folder.read_inputs().to_bytes()).hexdigest(), **asdict(stores.config.pagerank)}
     folder.require([PAGES, ARCS_OUT, ARCS_IN], "krake graph link")
     with suppress(PathNotFoundError, DamagedFileError):
         said = read_said(folder, of)
-        if {name: said.get(name) for name in made_of} == made_of:
-            return _report(folder, file, said, complete_already=True)
+        if made_of.items() <= said.items():
+            return RankReport(file, **{name: said[name] for name in _COUNTS}, complete_already=True)
     with scratch_folder(stores.config, f"export-{name}") as scratch:
-        graph = _pages(folder, scratch) if of == "pages" else _groups(folder, of)
-        if not graph.inlinks.arcs:
-            raise InputError(
-                f"export {name!r}: has {graph.inlinks.nodes} {of}, but no link between two of them: nothing to rank"
-            )
+        inlinks, out_degrees, labels = _pages(folder, scratch) if of == "pages" else _groups(folder, of)
+        if not inlinks.arcs:
+            raise InputError(f"export {name!r}: has {inlinks.nodes} {of}, but no link between two of them to rank")
         progress = Progress(stores, "graph.rank", 0, "arcs")
-        ranked = page_rank(graph.inlinks, graph.out_degrees, stores.config.pagerank, progress)
+        ranked = page_rank(inlinks, out_degrees, stores.config.pagerank, progress)
         progress.end()
-        size = {"nodes": graph.inlinks.nodes, "arcs": graph.inlinks.arcs}
-        said = {**made_of, **size, "rounds": ranked.rounds, "change": ranked.change}
-        _write(folder, of, said, graph.names, ranked.ranks)
-    return _report(folder, file, said, complete_already=False)
+        counts = (inlinks.nodes, inlinks.arcs, ranked.rounds, ranked.change)
+        said = {**made_of, **dict(zip(_COUNTS, counts, strict=True))}
+        _write(folder, of, said, labels, ranked.ranks)
+    return RankReport(file, **{name: said[name] for name in _COUNTS}, complete_already=False)
 
 
 def read_said(folder: ExportFolder, of: str = "pages") -> dict[str, Any]:
     """What a table says of its making. Raises PathNotFoundError, DamagedFileError, StorageError."""
-    name = rank_table(of)
-    with open_parquet(folder.storage, folder.file(name), RANK_SCHEMAS[name], _REMEDY) as table:
+    name, remedy = rank_table(of), "; delete it, and run `krake graph rank`"
+    with open_parquet(folder.storage, folder.file(name), RANK_SCHEMAS[name], remedy) as table:
         said = (table.file.schema_arrow.metadata or {}).get(_SAID)
     try:
         return dict(json.loads(said or ""))
     except ValueError as error:
-        raise DamagedFileError(f"{folder.file(name)}: does not say how it was made{_REMEDY}") from error
-
-
-_REMEDY = "; delete it, and run `krake graph rank`"
-
-
-def _made_of(folder: ExportFolder) -> dict[str, Any]:
-    """What a table follows from: the export's inputs, and the options."""
-    inputs = hashlib.sha256(folder.read_inputs().to_bytes()).hexdigest()
-    return {"inputs": inputs, **asdict(folder.stores.config.pagerank)}
-
-
-def _report(folder: ExportFolder, file: str, said: dict[str, Any], *, complete_already: bool) -> RankReport:
-    counts = {name: said[name] for name in ("nodes", "arcs", "rounds", "change")}
-    return RankReport(folder.file(file), **counts, complete_already=complete_already)
-
-
-@dataclass(frozen=True)
-class _Graph:
-    """`names`: of groups; None: nodes are pages."""
-
-    inlinks: Inlinks
-    out_degrees: Ints
-    names: list[str] | None = None
+        raise DamagedFileError(f"{folder.file(name)}: does not say how it was made{remedy}") from error
 
 
 def _pages(folder: ExportFolder, scratch: Path) -> _Graph:
@@ -131,43 +106,23 @@ def _pages(folder: ExportFolder, scratch: Path) -> _Graph:
     out_degrees, in_degrees = both_degrees(folder, nodes)
     with closing(arc_column(folder.storage, folder.file(ARCS_IN), "source", nodes)) as blocks:
         sources = mapped(scratch / "sources", folder.stores.until_stopped(blocks))
-    return _Graph(Inlinks(starts_of(in_degrees), sources), out_degrees)
+    labels = parquet_batches(folder.storage, folder.file(PAGES), EXPORT_SCHEMA, ["key", "url"])
+    return Inlinks(starts_of(in_degrees), sources), out_degrees, labels
 
 
 def _groups(folder: ExportFolder, of: str) -> _Graph:
     names, _, arcs = grouped(folder, domain_of if of == "domains" else str)
     by_target = np.lexsort((arcs.sources, arcs.targets))
     in_degrees, out_degrees = (np.bincount(ends, minlength=len(names)) for ends in (arcs.targets, arcs.sources))
-    return _Graph(Inlinks(starts_of(in_degrees), arcs.sources[by_target]), out_degrees, names)
+    labels = pa.table({of.removesuffix("s"): names}).to_batches(GROUP_ROWS)
+    return Inlinks(starts_of(in_degrees), arcs.sources[by_target]), out_degrees, labels
 
 
-def _write(folder: ExportFolder, of: str, said: dict[str, Any], names: list[str] | None, ranks: Floats) -> None:
+def _write(folder: ExportFolder, of: str, said: dict[str, Any], labels: _Labels, ranks: Floats) -> None:
     """Write the table. One of other options goes first: until this one is there, there is none."""
-    file = rank_table(of)
+    file, progress = rank_table(of), Progress(folder.stores, "graph.rank.write", len(ranks), of)
     if folder.has(file):
         folder.storage.delete(folder.file(file))
     schema = RANK_SCHEMAS[file].with_metadata({_SAID: json.dumps(said, sort_keys=True)})
-    progress = Progress(folder.stores, "graph.rank.write", len(ranks), of)
-    labels = _labels(folder) if names is None else _batches(names)
-    write_table(folder, file, schema, _tables(schema, labels, ranks), progress, dictionary=False)
-
-
-def _labels(folder: ExportFolder) -> "Iterator[list[pa.Array[Any]]]":
-    """Keys and URLs of all pages."""
-    with open_parquet(folder.storage, folder.file(PAGES), EXPORT_SCHEMA) as table:
-        for batch in table.batches(BATCH_ROWS, ["key", "url"]):
-            yield batch.columns
-
-
-def _batches(names: list[str]) -> "Iterator[list[pa.Array[Any]]]":
-    for first in range(0, len(names), BATCH_ROWS):
-        yield [pa.array(names[first : first + BATCH_ROWS], pa.string())]
-
-
-def _tables(schema: pa.Schema, labels: "Iterator[list[pa.Array[Any]]]", ranks: Floats) -> Iterator[pa.Table]:
-    first = 0
-    for columns in labels:
-        some = ranks[first : first + len(columns[0])]
-        column = pa.Array.from_buffers(pa.float64(), len(some), [None, pa.py_buffer(some.data)])
-        yield pa.Table.from_arrays([*columns, column], schema.names)
-        first += len(some)
+    tables = (pa.Table.from_batches([batch]) for batch in with_ranks(labels, ranks))
+    write_table(folder, file, schema, tables, progress, dictionary=False)

@@ -1,16 +1,13 @@
 """Scoring: plug-ins that say what a URL matters, chained in the order of `scoring.plugins`.
 
-`plugin` says what a plug-in is, and which moments it may choose from; `builtin` has Krake's own, `loading` finds those
-that others have installed; `pages` is what fetching processes use. `chain` is what stages use; `layers` makes nested
-expressions of it, which the engine computes, and `trial` computes them for a few rows without one: to look at plug-ins
-before a stage begins, and to find the URL that one cannot judge.
+`plugin` says what a plug-in is, which moments it may choose from, and has Krake's own. `loading` is what fetching
+processes use, and `chain` what stages use.
 """
 
 from typing import TYPE_CHECKING
 
 from crawl_lib.lazy import loads_later
-from crawl_lib.scoring.loading import load_plugins
-from crawl_lib.scoring.pages import note
+from crawl_lib.scoring.loading import load_plugins, note
 from crawl_lib.scoring.plugin import Plugin
 
 if TYPE_CHECKING:

@@ -1,21 +1,43 @@
-"""The chain of a config's plug-ins, in its order, as stages ask it."""
+"""The chain of a config's plug-ins, in its order, as stages ask it.
 
+Over a table of an engine a chain of expressions is one query, each nested in the next one. Where one is a function, or
+the query has failed, the rows pass through this process, which finds the URL that a plug-in cannot judge.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from itertools import product
 from typing import Any
 
+import duckdb
+import numpy as np
 import pyarrow as pa
 
 from crawl_lib.config import Config
 from crawl_lib.engine import Engine
-from crawl_lib.scoring.layers import Layers
-from crawl_lib.scoring.loading import load_plugins
-from crawl_lib.scoring.pages import FIELD
-from crawl_lib.scoring.plugin import MOMENTS, Plugin
-from crawl_lib.scoring.trial import chained, require_right
+from crawl_lib.errors import ConfigError, StorageError
+from crawl_lib.scoring.loading import FIELD, load_plugins
+from crawl_lib.scoring.plugin import MOMENTS, PAGE_MOMENTS, Moment, Plugin, Row, blamed
 from crawl_lib.segment import PAGES_SCHEMA
-from crawl_lib.versions import Work
+from crawl_lib.versions import GROUP_ROWS, Work, columns
 
+_COLUMN, _CALLS = re.compile(r"[a-z][a-z0-9_]*"), re.compile(r"\b(\w+)\s*\(")
+_CLOCKS = re.compile(r"\b(current_\w+|localtime\w*|today|transaction_timestamp)\b", re.IGNORECASE)
+_VOLATILE = "select distinct function_name from duckdb_functions() where stability <> 'CONSISTENT'"
+_QUERY = "scoring/scored"
 _NOTED = f'"{FIELD}": [{{][^}}]*[}}]'
+_NUMBER = """cast(nullif(regexp_extract(metadata, '"{0}": (-?[0-9.]+(e[-+]?[0-9]+)?)', 1), '') as double) as {0}"""
+"""The number of that name in metadata: a regular expression as both engines have them."""
+_WITH_NOTED = "left join noted on noted.key = seen.key and noted.segment = seen.segment and noted.time = seen.moment"
+_AS_DOUBLE = "cast(cast(cast(seen.{0} as decimal(27, 9)) * 1000000000 as bigint) as double) / 1e9 as {0}"
+_BILLIONTHS = "cast(cast(round({0} * 1e9) as bigint) as decimal(19, 0))"
+_AS_SCORE = f"cast({_BILLIONTHS} * cast(0.000000001 as decimal(10, 9)) as decimal(18, 9)) as {{1}}"
+"""What both engines compute alike: no decimal is divided, and no double with a fraction is cast to one."""
+_OR_FAIL = "coalesce({0}, cast('nan' as double))"
+"""Where null is no answer: both engines refuse to make an integer of NaN."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +52,11 @@ class Scoring:
     def of(cls, config: Config, *, now: int = 0, version: int = 0) -> "Scoring":
         """Those of a config, each looked at. Raises ConfigError naming plug-in, moment, and what is wrong."""
         found = cls(load_plugins(config.scoring), now, version)
-        require_right(found.plugins, found.columns)
+        _require_columns(found)
+        for plugin, moment in product(found.plugins, MOMENTS):
+            if (what := getattr(plugin, moment)) is not None:
+                _require_steady(plugin, moment, what)
+                _judged([plugin], moment, pa.RecordBatch.from_pylist([], _columns(moment, found.columns)))
         return found
 
     def wanting(self, *moments: str) -> list[Plugin]:
@@ -44,37 +70,147 @@ class Scoring:
 
     def read_pages(self, engine: Engine, given: str) -> None:
         """Make `pages` of a table of captures: metadata without what was noted, which is the table `noted`."""
+        if not self.columns:
+            engine.define("pages", f"select * from {given}")
+            return
         names = [name for name in PAGES_SCHEMA.names if name != "metadata"]
         plain = f"regexp_replace(metadata, '{_NOTED}, |, {_NOTED}|{_NOTED}', '') as metadata"
         engine.define("pages", f"select {', '.join(names)}, segment, {plain} from {given}")
-        numbers = ", ".join(map(_number, self.columns))
+        numbers = ", ".join(map(_NUMBER.format, self.columns))
         engine.define("noted", f"select key, segment, time, {numbers} from {given}")
 
     def apply(self, work: Work, moment: str, source: str, target: str, schema: pa.Schema) -> None:
         """Make the table `target` of the rows of `source`, with the moment's result as the chain leaves it.
 
-        `source`: a table or view with the moment's columns, `key`, and for what was noted `segment` and `moment`.
-        `schema`: the columns of `target`; those that the moment does not know are handed through. Raises ConfigError
-        naming plug-in, moment and URL where one cannot judge a row, and what engines raise.
+        `source`: has the moment's columns, `key`, and for what was noted `segment` and `moment`. `schema`: of `target`.
+        Raises ConfigError naming plug-in, moment and URL where one cannot judge a row, and what engines raise.
         """
-        columns = self.columns if MOMENTS[moment].has_noted else ()
-        layers = Layers(work, moment, target, schema, columns, {"now": self.now, "version": self.version})
-        layers.make(source, self.wanting(moment))
+        what, result, plugins = MOMENTS[moment], MOMENTS[moment].result, self.wanting(moment)
+        own = _columns(moment, self.columns)
+        more = [pa.field("key", pa.binary()), *(field for field in schema if field.name not in {"key", *own.names})]
+        fields = pa.schema([*more, *own])
+        first, said = self._first(moment, source, fields), f"{target}_said"
+        if all(isinstance(getattr(plugin, moment), str) for plugin in plugins):
+            others, text = ", ".join(name for name in fields.names if name != result), first
+            for plugin in plugins:
+                text = f"select {others}, cast(({getattr(plugin, moment)}) as double) as {result} from ({text}) as seen"
+            work.engine.define(said, text)
+        else:
+            work.keep(said, fields, _passed(work, moment, plugins, first))
+        answered = result if what.may_be_null else _OR_FAIL.format(result)
+        names = [_AS_SCORE.format(answered, result) if name == result else name for name in schema.names]
+        work.engine.define("scored", f"select {', '.join(names)} from {said}")
+        try:
+            work.ask(target, schema, _QUERY, f"crawldb.{moment}")
+        except StorageError as error:
+            if type(error) is StorageError:
+                deque(_passed(work, moment, plugins, first), maxlen=0)  # it names the plug-in, and the URL
+            raise
 
     def values(self, moment: str, batch: pa.RecordBatch) -> "pa.Array[Any]":
         """What the chain makes of rows that are at hand. Raises ConfigError naming plug-in, moment and URL."""
-        what, rows = MOMENTS[moment], len(batch)
-        given: dict[str, pa.Array[Any]] = {"now": pa.repeat(self.now, rows), "version": pa.repeat(self.version, rows)}
-        if what.start is not None:
-            given[what.result] = pa.repeat(what.start, rows)
-        arrays = [
-            (given[field.name] if field.name in given else batch.column(field.name)).cast(field.type)
-            for field in what.columns
-        ]
-        return chained(self.wanting(moment), moment, pa.RecordBatch.from_arrays(arrays, schema=what.columns))
+        given, fields, rows = self._constants(moment), _columns(moment), len(batch)
+        found = {name: pa.repeat(given[name], rows) if name in given else batch.column(name) for name in fields.names}
+        whole = pa.RecordBatch.from_arrays([found[field.name].cast(field.type) for field in fields], schema=fields)
+        return _judged(self.wanting(moment), moment, whole).column(MOMENTS[moment].result)
+
+    def _constants(self, moment: str) -> dict[str, float]:
+        what = MOMENTS[moment]
+        return {"now": self.now, "version": self.version} | ({} if what.start is None else {what.result: what.start})
+
+    def _first(self, moment: str, source: str, fields: pa.Schema) -> str:
+        """The query of the rows as the first plug-in gets them."""
+        given, columns = self._constants(moment), []
+        for name, kind in zip(fields.names, fields.types, strict=True):
+            if name in given:
+                columns.append(f"cast({given[name]} as {'double' if kind == pa.float64() else 'bigint'}) as {name}")
+            elif name in self.columns:
+                columns.append(f"noted.{name}")
+            else:
+                columns.append(_AS_DOUBLE.format(name) if kind == pa.float64() else f"seen.{name}")
+        is_joined = MOMENTS[moment].has_noted and self.columns
+        return f"select {', '.join(columns)} from {source} as seen {_WITH_NOTED if is_joined else ''}"
 
 
-def _number(column: str) -> str:
-    """The number of that name in metadata: a regular expression as both engines have them."""
-    pattern = f'"{column}": (-?[0-9.]+(e[-+]?[0-9]+)?)'
-    return f"cast(nullif(regexp_extract(metadata, '{pattern}', 1), '') as double) as {column}"
+def _columns(moment: str, noted: Iterable[str] = ()) -> pa.Schema:
+    """What plug-ins may name at a moment. `noted`: the numbers that are noted of pages."""
+    what = MOMENTS[moment]
+    return columns(
+        f"{what.columns}, now int64, version int64" + "".join(f", {one} number" for one in noted) * what.has_noted
+    )
+
+
+def _passed(work: Work, moment: str, plugins: list[Plugin], rows: str) -> Iterator[pa.Table]:
+    """The rows of a query with what the chain makes of them."""
+    work.engine.define("scored", rows)
+    for batch in work.engine.stream(_QUERY, GROUP_ROWS, f"crawldb.{moment}"):
+        yield pa.Table.from_batches([_judged(plugins, moment, batch)])
+
+
+def _judged(plugins: Iterable[Plugin], moment: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with what a chain makes of them. Raises ConfigError naming plug-in, moment, and the first URL, if any."""
+    place = batch.schema.get_field_index(MOMENTS[moment].result)
+    for plugin in plugins:
+        try:
+            found = _asked(getattr(plugin, moment), MOMENTS[moment], batch)
+        except Exception as error:  # it may do anything
+            half = len(batch) // 2
+            for piece in (batch.slice(0, half), batch.slice(half)) if half else ():
+                _judged([plugin], moment, piece)
+            urls = [] if half else batch.column("url").to_pylist()
+            raise blamed(plugin, moment, error, *map(str, urls)) from error
+        batch = batch.set_column(place, MOMENTS[moment].result, found)
+    return batch
+
+
+def _asked(what: Row, moment: Moment, batch: pa.RecordBatch) -> "pa.Array[Any]":
+    found: pa.Array[Any]
+    if isinstance(what, str):
+        with _database().cursor() as connection:
+            connection.register("rows_at_hand", pa.Table.from_batches([batch]))
+            query = f"select url, cast(({what}) as double) as value from rows_at_hand"
+            found = connection.sql(query).to_arrow_table()["value"].combine_chunks()
+    else:
+        assert what is not None
+        answer = what(batch)
+        if not isinstance(answer, pa.RecordBatch) or len(answer) != len(batch):
+            raise ValueError(f"answers {type(answer).__name__}, and not a record batch of {len(batch)} rows")
+        found = answer.column(moment.result).cast(pa.float64())
+    if not moment.may_be_null and found.null_count:
+        raise ValueError(f"{moment.result} is null")
+    values = found.drop_null().to_numpy(zero_copy_only=False)
+    if len(wrong := values[~(np.abs(values) < 1e9)]):
+        raise ValueError(f"{moment.result} is {wrong[0]}, which is not between -1e9 and 1e9")
+    return found
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """An empty one, for questions about a few rows."""
+    return duckdb.connect(config={"threads": "1", "autoinstall_known_extensions": "false"})
+
+
+@cache
+def _volatile() -> set[str]:
+    """Functions that answer otherwise when they are asked again."""
+    with _database().cursor() as connection:
+        return {name for (name,) in connection.execute(_VOLATILE).fetchall()}
+
+
+def _require_steady(plugin: Plugin, moment: str, what: Row) -> None:
+    """Raise ConfigError if an expression reads clock or chance."""
+    if isinstance(what, str):
+        calls = {name.lower() for name in _CALLS.findall(what)}
+        for name in sorted((calls & _volatile()) | set(_CLOCKS.findall(what))):
+            raise blamed(plugin, moment, ValueError(f"{name}: reads clock or chance; use the columns now and version"))
+
+
+def _require_columns(scoring: Scoring) -> None:
+    """Raise ConfigError if what is noted of pages has no name of its own, or is noted by no function."""
+    known = {name for moment in MOMENTS for name in _columns(moment).names}
+    for plugin, column in [(one, column) for one in scoring.plugins for column in one.columns]:
+        if not _COLUMN.fullmatch(column) or column in known or scoring.columns.count(column) > 1:
+            raise ConfigError(f"scoring.plugins: {plugin.name}: column {column!r} is no name, or is there already")
+    for plugin, name in product(scoring.plugins, PAGE_MOMENTS):
+        if (what := getattr(plugin, name)) is not None and not callable(what):
+            raise ConfigError(f"scoring.plugins: {plugin.name}, {name}: must be a function over a page's fields")

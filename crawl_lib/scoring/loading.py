@@ -1,48 +1,48 @@
-"""Finding the plug-ins that a config names."""
+"""What fetching processes use, which load neither numpy nor DuckDB: plug-ins by name, and what they note of a page.
 
-import re
-from collections import Counter
+Numbers are part of `metadata` of `pages`; an update takes them out again (`Scoring.read_pages`), since they may be
+different for each page, where what seeds say has few different texts.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
 from functools import cache
+from typing import Any
 
 from crawl_lib.config import ScoringConfig
 from crawl_lib.errors import ConfigError
-from crawl_lib.scoring.builtin import BUILT_IN
-from crawl_lib.scoring.plugin import MOMENTS, Plugin
+from crawl_lib.records import json_object
+from crawl_lib.scoring.plugin import BUILT_IN, Plugin, blamed
 
 GROUP = "krake.scoring"
 """Of entry points: https://packaging.python.org/specifications/entry-points/"""
-_COLUMN = re.compile(r"[a-z][a-z0-9_]*")
+FIELD = "scoring"
 
 
 def load_plugins(config: ScoringConfig) -> tuple[Plugin, ...]:
     """The plug-ins in the order of `scoring.plugins`. Raises ConfigError naming one that is not there, or no plug-in.
 
-    What they say is not looked at: see `trial`.
+    What they say is not looked at: see `chain`.
     """
-    plugins = tuple(_made(name, config) for name in config.plugins)
-    counts = Counter(column for plugin in plugins for column in plugin.columns)
-    known = {column for moment in MOMENTS.values() for column in moment.columns.names}
-    for plugin in plugins:
-        for column in plugin.columns:
-            if not _COLUMN.fullmatch(column) or column in known or counts[column] > 1:
-                raise ConfigError(f"scoring.plugins: {plugin.name}: column {column!r} is no name, or is there already")
-    return plugins
+    return tuple(_made(name, config) for name in config.plugins)
 
 
 def _made(name: str, config: ScoringConfig) -> Plugin:
-    kind = BUILT_IN.get(name) or _installed(name)
     try:
-        plugin = kind(config)
+        plugin = (BUILT_IN.get(name) or _installed(name))(config)
+        if not isinstance(plugin, Plugin) or plugin.name != name:
+            raise TypeError("is no crawl_lib.scoring.Plugin of that name")
+    except ConfigError:
+        raise
     except Exception as error:  # it may do anything
         raise ConfigError(f"scoring.plugins: {name}: {type(error).__name__}: {error}") from error
-    if plugin.name != name:
-        raise ConfigError(f"scoring.plugins: {name}: its name is {plugin.name!r}")
     return plugin
 
 
 @cache
 def _installed(name: str) -> type[Plugin]:
-    """The class of an entry point. Found once: later the walls of a fetching process may hide it."""
+    """What an entry point names. Found once: later the walls of a fetching process may hide it."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - zip, CSV and e-mail with it: 20 ms a process
 
     found = {entry.value: entry for entry in entry_points(group=GROUP, name=name)}
@@ -50,11 +50,28 @@ def _installed(name: str) -> type[Plugin]:
         there = sorted({*BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))})
         problem = f"is {' and '.join(sorted(found))}; uninstall one of them" if found else "is not installed"
         raise ConfigError(f"scoring.plugins: {name}: {problem} (there are {', '.join(there)})")
-    [entry] = found.values()
-    try:
-        kind = entry.load()
-        if not (isinstance(kind, type) and issubclass(kind, Plugin)):
-            raise TypeError("is no class that is derived from crawl_lib.scoring.Plugin")
-    except Exception as error:  # it may do anything
-        raise ConfigError(f"scoring.plugins: {name}: {entry.value}: {type(error).__name__}: {error}") from error
+    kind: type[Plugin] = found.popitem()[1].load()
     return kind
+
+
+def note(plugins: Iterable[Plugin], moment: str, metadata: str | None, page: Mapping[str, Any]) -> str | None:
+    """Metadata with the numbers of plug-ins that have a moment in the crawl. `page`: its fields by name.
+
+    Raises ConfigError naming plug-in, moment and URL.
+    """
+    fields = json_object(metadata)
+    before = fields.pop(FIELD, None)
+    noted: dict[str, float] = before if isinstance(before, dict) else {}
+    for plugin in plugins:
+        try:
+            noted |= _numbers(plugin, getattr(plugin, moment)(page))
+        except Exception as error:  # it may do anything
+            raise blamed(plugin, moment, error, str(page["url"])) from error
+    return json.dumps({**fields, FIELD: noted}) if noted else metadata
+
+
+def _numbers(plugin: Plugin, found: Mapping[str, float]) -> dict[str, float]:
+    for name, value in found.items():
+        if name not in plugin.columns or not math.isfinite(value):
+            raise ValueError(f"{name} is {value}: is none of its columns, or no number")
+    return {name: float(value) for name, value in found.items()}

@@ -1,12 +1,12 @@
-"""What a scoring plug-in is, and the eight moments at which it may say something.
+"""What a scoring plug-in is, and the eight moments of Nutch's ScoringFilter, at which it may say something.
 
-The moments are those of ScoringFilter in Apache Nutch. Six are about rows of a table (`MOMENTS`): what a plug-in says
-there is an SQL expression over the moment's columns, in the words that DuckDB and Spark share, or a function from
-record batch to record batch. Both have `now` (POSIX seconds) and `version` (of the CrawlDb), and read no clock. Numbers
-are doubles; when the whole chain has spoken, they are rounded to nine decimals, half away from zero: so both engines,
-which compute `+ - * /` as IEEE 754 says, give the same bytes.
+Six are about rows of a table (`MOMENTS`): an SQL expression over the moment's columns, in the words that DuckDB and
+Spark share, or a function from record batch to record batch. Numbers are doubles; what the chain makes is rounded to
+nine decimals, half away from zero: so both engines, which compute `+ - * /` as IEEE 754 says, give the same bytes. Two
+are about one page, in the crawl: functions over its fields, which note numbers of it.
 
-Two moments are about one page, in the crawl: functions over its fields, which note numbers of it.
+Then Krake's own. OPIC: S. Abiteboul, M. Preda, G. Cobena: Adaptive on-line page importance computation (WWW 2003), as
+simple as in Nutch. Depth is that of Nutch, but for the depth of a seed, 0 instead of 1, and so its maximum.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,9 +28,8 @@ PAGE_MOMENTS = ("before_parsing", "after_parsing")
 class Plugin:
     """The base of all plug-ins. A moment that is None is not wanted.
 
-    `name`: as `scoring.plugins` and the entry point have it. `columns`: names of the numbers that its moments in the
-    crawl note of a page; `distribute` and `update` have them as columns, null where nothing was noted. `config`: the
-    section `scoring`.
+    `name`: as `scoring.plugins` and the entry point have it. `columns`: the numbers that it notes of pages, which
+    `distribute` and `update` may name, null where there are none. `config`: the section `scoring`.
     """
 
     name: ClassVar[str] = ""
@@ -51,48 +50,25 @@ class Plugin:
 @dataclass(frozen=True)
 class Moment:
     """A moment that is about rows. `result`: the column that the chain makes; `start`: what it begins with, None: what
-    the rows have. `columns`: what expressions may name; `has_noted`: and what was noted of a page. `may_be_null`: null
-    is an answer."""
+    the rows have. `columns`: what may be named; `has_noted`: and what was noted. `may_be_null`: null is an answer."""
 
     result: str
-    columns: pa.Schema
+    columns: str
     start: float | None = None
     has_noted: bool = False
     may_be_null: bool = False
 
 
-_TYPES: "dict[str, pa.DataType]" = {
-    "text": pa.string(),
-    "flag": pa.bool_(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "number": pa.float64(),
-}
-
-
-def _columns(text: str) -> pa.Schema:
-    pairs = (words.split() for words in f"{text}, now int64, version int64".split(","))
-    return pa.schema([(name, _TYPES[kind]) for name, kind in pairs])
-
-
 _ROW = "url text, host text, domain text, status text, depth int32, retries int32, interval_s int64, inlinks int64"
+_PAGE = "depth int32, max_depth int32, score number, outlinks int64, is_changed flag"
+_VISIT = "url text, status text, depth int32, is_visited flag, is_changed flag, given number"
 MOMENTS = {
-    "injected": Moment("score", _columns("url text, host text, depth int32, metadata text, score number")),
-    "initial": Moment("score", _columns("url text, depth int32, score number")),
-    "distribute": Moment(
-        "given",
-        _columns("url text, depth int32, max_depth int32, score number, outlinks int64, is_changed flag, given number"),
-        start=0.0,
-        has_noted=True,
-        may_be_null=True,
-    ),
-    "update": Moment(
-        "score",
-        _columns("url text, status text, depth int32, is_visited flag, is_changed flag, given number, score number"),
-        has_noted=True,
-    ),
-    "sort_value": Moment("sort_value", _columns(f"{_ROW}, score number, sort_value number"), start=1.0),
-    "index_boost": Moment("boost", _columns(f"{_ROW}, score number, boost number"), start=1.0),
+    "injected": Moment("score", "url text, host text, depth int32, metadata text, score number"),
+    "initial": Moment("score", "url text, depth int32, score number"),
+    "distribute": Moment("given", f"url text, {_PAGE}, given number", start=0, has_noted=True, may_be_null=True),
+    "update": Moment("score", f"{_VISIT}, score number", has_noted=True),
+    "sort_value": Moment("sort_value", f"{_ROW}, score number, sort_value number", start=1),
+    "index_boost": Moment("boost", f"{_ROW}, score number, boost number", start=1),
 }
 """In the order in which a URL meets them; docs/scoring.md says what each column is."""
 
@@ -102,3 +78,55 @@ def blamed(plugin: Plugin, moment: str, error: Exception, *where: str) -> Config
     kind = "" if "duckdb" in type(error).__module__ else f"{type(error).__name__}: "
     text = " ".join(str(error).split("\n\n")[0].split("\nLINE ")[0].split())
     return ConfigError(": ".join(["scoring.plugins", f"{plugin.name}, {moment}", *where, kind + text]))
+
+
+class Breadth(Plugin):
+    """Few links from a seed first."""
+
+    name = "breadth"
+    sort_value = "sort_value / (1 + depth)"
+
+
+class Depth(Plugin):
+    """Few links from a seed first, and no links of pages that are `scoring.max_depth`, or the seed's own, from it."""
+
+    name = "depth"
+
+    def __init__(self, config: ScoringConfig) -> None:
+        super().__init__(config)
+        self.distribute = f"case when depth < coalesce(max_depth, {config.max_depth}) then given end"
+        self.sort_value = f"sort_value * (1 + {config.max_depth} - depth)"
+
+
+class Opic(Plugin):
+    """A page gives its score to what it links to, in equal parts, once for each content that it has; or each time it is
+    fetched (`scoring.opic_gives: always`, as in Nutch), by which scores of what is visited often grow without end."""
+
+    name = "opic"
+    initial = "0"
+    update = "score + given"
+    sort_value = "sort_value * score"
+    index_boost = "boost * sqrt(greatest(score, 0))"
+
+    def __init__(self, config: ScoringConfig) -> None:
+        super().__init__(config)
+        gives = "true" if config.opic_gives == "always" else "is_changed"
+        self.distribute = f"given + case when {gives} then score / outlinks else 0 end"
+
+
+class LinkRank(Plugin):
+    """The score is a rank of the whole graph: new URLs have none until the next one, and links hand nothing on."""
+
+    name = "linkrank"
+    initial = "0"
+    sort_value = "sort_value * score"
+    index_boost = "boost * score"
+
+
+class PageRank(LinkRank):
+    """The same of PageRank: only who wrote the scores differs."""
+
+    name = "pagerank"
+
+
+BUILT_IN = {kind.name: kind for kind in (Breadth, Depth, Opic, LinkRank, PageRank)}

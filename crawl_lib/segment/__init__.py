@@ -57,6 +57,7 @@ from crawl_lib.segment.spool import PartWriter
 from crawl_lib.segment.tables import (
     NO_COLUMNS,
     open_parquet,
+    parquet_batches,
     parquet_errors,
     read_blocks,
     write_parquet,

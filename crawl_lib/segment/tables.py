@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 GROUP_ROWS = 50_000
 NO_COLUMNS: pa.Schema = pa.schema([])
+BATCH_ROWS = 1 << 16
 LINK_BLOCK_ROWS = 16_384
 PAGE_BLOCK_ROWS = 4_096
 KEY_BYTES = 20
@@ -138,6 +139,14 @@ def open_parquet(
                     if field.name in there.names and there.field(field.name).type != field.type:
                         raise pa.ArrowInvalid(f"its column {there.field(field.name)} should be {field}")
             yield ParquetTable(table, path, remedy, frozenset(field.name for field in schema if not field.nullable))
+
+
+def parquet_batches(
+    storage: Storage, path: str, schema: pa.Schema, columns: Sequence[str], remedy: str = ""
+) -> Iterator[pa.RecordBatch]:
+    """Some columns of such a file, in batches of `BATCH_ROWS`. Raises the same."""
+    with open_parquet(storage, path, schema, remedy) as table:
+        yield from table.batches(BATCH_ROWS, columns)
 
 
 @dataclass(frozen=True)

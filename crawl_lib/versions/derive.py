@@ -10,7 +10,7 @@ import pyarrow as pa
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.versions.version import Version, Versions
 from crawl_lib.versions.work import Work
-from crawl_lib.versions.writing import write_version
+from crawl_lib.versions.writing import make_version
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +25,9 @@ def derive(
 ) -> Version:
     """The version that follows from the rows of another table's version `of`, and from `settings`.
 
-    That is the newest one, if its manifest says so; else one is made, `rows` in order of keys. Where none is whole, one
-    is made too: all of it can be found again. Raises StorageError, NoRoomError, StoppedError, ConfigError.
+    That is the newest one, if its manifest says so; else one is made, `rows` in order of keys. Its manifest has `now`
+    (POSIX seconds), `config_digest`, `of` (a digest of those rows) and `settings`. Where none is whole, one is made
+    too: all of it can be found again. Raises StorageError, NoRoomError, StoppedError, ConfigError.
     """
     stores = versions.stores
     facts = {"of": of.digest, "settings": dict(settings)}
@@ -35,10 +36,8 @@ def derive(
         if newest is not None and facts == {name: newest.manifest.get(name) for name in facts}:
             return newest
         made = {**facts, "now": int(now.timestamp()), "config_digest": stores.config_digest}
-        number = versions.next_number()
-        with Work.of(versions, number) as work:
-            if version := write_version(versions, number, rows(work), made):
-                return version
+        if version := make_version(versions, rows, made):
+            return version
 
 
 def _newest(versions: Versions) -> Version | None:

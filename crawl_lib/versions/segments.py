@@ -2,7 +2,9 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
+from typing import Any
 
 import pyarrow as pa
 
@@ -10,6 +12,7 @@ from crawl_lib.crawldir import DROPPED_MARK, SegmentRef
 from crawl_lib.engine import Engine
 from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, SegmentReader
 from crawl_lib.stores import Stores
+from crawl_lib.versions.version import Version
 from crawl_lib.versions.work import columns
 
 _DROPPED = columns("key bytes, segment int32")
@@ -38,11 +41,20 @@ class SegmentInputs:
         kept = {name: digest for name, digest in before.items() if name in there}
         return kept | {str(segment): digest for segment, digest in self.segments}
 
-    def give(self, engine: Engine, pages: str = "pages", links: str = "links") -> None:
+    def facts(self, parent: Version | None, now: datetime) -> dict[str, Any]:
+        """What the manifest of a version that takes them in says first."""
+        return {
+            "parent": parent.number if parent else None,
+            "now": int(now.timestamp()),
+            "config_digest": self.stores.config_digest,
+            "segments": self.taken_in(parent.manifest["segments"] if parent else {}),
+        }
+
+    def give(self, engine: Engine, pages: str = "pages", links: str | None = "links") -> None:
         """Tables of an engine: `pages` and `links` of the new segments, whose places and names are `segments`;
         `dropped` (key, segment) of them, and `taken_out` (key, name) of all that are there.
 
-        `pages`, `links`: other names for the tables of these names.
+        `pages`, `links`: other names for the tables of these names; None: it is not made.
         """
         fresh = [segment for segment, _ in self.segments]
         marked = {name for _, name in self.taken_out}
@@ -53,7 +65,8 @@ class SegmentInputs:
             for key in sorted(SegmentReader(self.stores.storage, segment.path).dropped)
         ]
         engine.tables(pages, [f"{segment.path}/{PAGES_NAME}" for segment in fresh], PAGES_SCHEMA)
-        engine.tables(links, [f"{segment.path}/{LINKS_NAME}" for segment in fresh], LINKS_SCHEMA)
+        if links is not None:
+            engine.tables(links, [f"{segment.path}/{LINKS_NAME}" for segment in fresh], LINKS_SCHEMA)
         engine.values("dropped", _table(dropped, _DROPPED))
         engine.values("taken_out", _table(self.taken_out, _TAKEN_OUT))
         engine.values("segments", numbered(map(str, fresh)))

@@ -17,7 +17,7 @@ from crawl_lib.crawldir import read_json
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.sealed import MANIFEST_FILE
-from crawl_lib.segment import open_parquet
+from crawl_lib.segment import parquet_batches
 from crawl_lib.stores import Stores
 
 GROUP_ROWS = 1 << 16
@@ -39,7 +39,7 @@ class Family:
     name: str
     schema: pa.Schema
     remedy: str
-    rebuilt: str
+    rebuilt: str = "do so with all of them"
     dictionary: tuple[str, ...] = ()
     counted: Mapping[str, str] = field(default_factory=dict)
 
@@ -125,8 +125,9 @@ class Versions:
     ) -> Iterator[pa.RecordBatch]:
         """Columns of a version, or of some of its parts, in order of keys. Raises DamagedFileError, StoppedError."""
         for path in version.paths if paths is None else paths:
-            with open_parquet(self.stores.storage, path, self.family.schema, f"; {self.family.remedy}") as file:
-                yield from self.stores.until_stopped(file.batches(GROUP_ROWS, columns))
+            remedy, storage = f"; {self.family.remedy}", self.stores.storage
+            batches = parquet_batches(storage, path, self.family.schema, columns, remedy)
+            yield from self.stores.until_stopped(batches)
 
     def rows_of(self, version: Version, key: bytes) -> Iterator[pa.RecordBatch]:
         """The rows of a key, of which only the parts are read that may have some. Raises as `batches` does."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -24,22 +25,33 @@ _TYPES: "dict[str, pa.DataType]" = {
     "int64": pa.int64(),
     "time": TIME,
     "score": SCORE,
+    "number": pa.float64(),
+    "key": pa.binary(20),
 }
 
 
 @dataclass(frozen=True)
 class Work:
-    """The making of a version, or of an answer. `folder`: where its own tables are, relative to the storage's root."""
+    """The making of a version, or of an answer. `folder`: where its own tables are, relative to the storage's root;
+    `scratch`: a folder of this machine."""
 
     stores: Stores
     engine: Engine
     folder: str
+    scratch: Path
 
     @classmethod
     @contextmanager
     def of(cls, versions: Versions, number: int) -> "Iterator[Work]":
         """For a version of that number. Raises as `at` does."""
         with cls.at(versions.stores, f"{versions.folder}/.{number}-{uuid.uuid4().hex}") as work:
+            yield work
+
+    @classmethod
+    @contextmanager
+    def to_read(cls, stores: Stores) -> "Iterator[Work]":
+        """For an answer. Raises as `at` does."""
+        with cls.at(stores, stores.crawl.at(f".read-{uuid.uuid4().hex}")) as work:
             yield work
 
     @classmethod
@@ -51,7 +63,7 @@ class Work:
             with scratch_folder(stores.config, f"work-{uuid.uuid4().hex}") as scratch:
                 room = Room(stores.storage, scratch, f"{folder}/engine", limits.memory_bytes, stores, limits.max_bytes)
                 with open_engine(stores.secrets.dfs.applied(stores.config), room) as engine:
-                    yield cls(stores, engine, folder)
+                    yield cls(stores, engine, folder, scratch)
         finally:
             stores.storage.delete(folder)
 
@@ -88,8 +100,12 @@ def tables_of(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> Iterator[pa.
 
 
 def columns(text: str) -> pa.Schema:
-    """The columns of a table that the making of a version needs: `key bytes, url text`."""
-    return pa.schema([(name, _TYPES[kind]) for name, kind in (words.split() for words in text.split(","))])
+    """The columns of a table, such as `key key!, target bytes`; `!`: never null."""
+    pairs = (words.split() for words in text.split(","))
+    fields: list[pa.Field[Any]] = [
+        pa.field(name, _TYPES[kind.rstrip("!")], nullable=not kind.endswith("!")) for name, kind in pairs
+    ]
+    return pa.schema(fields)
 
 
 def table_of(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.Table:

@@ -6,7 +6,7 @@ The same rows give the same bytes, whichever engine they come from: this is the 
 import hashlib
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -20,6 +20,7 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import StorageError
 from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
 from crawl_lib.versions.version import Version, Versions
+from crawl_lib.versions.work import Work
 
 PART_ROWS = 1 << 20
 """Of a part: what is read to look at one URL is a row group of one part."""
@@ -60,6 +61,15 @@ def write_version(
     version = versions.read(number)
     _remove_older(versions)
     return version
+
+
+def make_version(
+    versions: Versions, rows: Callable[[Work], Iterator[pa.RecordBatch]], facts: dict[str, Any]
+) -> Version | None:
+    """Write the next version: `rows`, made with an engine. Returns and raises what `write_version` and `Work.of` do."""
+    number = versions.next_number()
+    with Work.of(versions, number) as work:
+        return write_version(versions, number, rows(work), facts)
 
 
 def _remove_older(versions: Versions) -> None:

@@ -1,10 +1,12 @@
 -- A row a host: its URLs by what the newest version says of them, and what their visits cost.
 -- `failing`: the last visit failed in a way that passes; `visits`: rows of `pages`; `answers`: those with a response.
+-- Means are rounded down: a quotient of integers below 2^53 is never rounded up to the next one.
 -- In: crawldb, settings (now), pages (rows of `pages` of all segments that the version has).
 select
   known.host, urls, unfetched, fetched, redirected, gone, duplicates, failing, due,
-  coalesce(visits, 0) as visits, coalesce(answers, 0) as answers, coalesce(answers_ms, 0) as answers_ms,
-  coalesce(contents, 0) as contents, coalesce(contents_bytes, 0) as contents_bytes
+  coalesce(visits, 0) as visits, coalesce(answers, 0) as answers,
+  cast(floor(answers_ms / nullif(answers, 0)) as bigint) as mean_ms,
+  cast(floor(contents_bytes / nullif(contents, 0)) as bigint) as mean_bytes
 from (
   select
     host,

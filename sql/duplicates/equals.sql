@@ -1,7 +1,8 @@
 -- Pages with content that is known and that other pages have too: the same (kind 0), or nearly the same (kind 1).
 -- In: crawldb (rows of the newest version), near (groups of near duplicates: key, group_key), options (among: none,
 -- host or domain).
-select key, url, kind, content, part, score, fetched_time
+select
+  key, url, kind, content, part, score, fetched_time, case when url like 'https:%' then 1 else 0 end as is_https
 from (
   select found.*, count(*) over (partition by kind, content, part) as pages
   from (

@@ -1,5 +1,5 @@
 -- Pairs of hosts that share more than half of the texts of the one that has fewer; those that share most first.
--- In: texts_of_hosts (host, signature), limits (least: texts of a host; most_hosts: that have a text).
+-- In: said (host, signature: of each page), limits (least: texts of a host; most_hosts: that have a text).
 select host, texts, mirror, mirror_texts, shared
 from (
   select
@@ -7,11 +7,11 @@ from (
     max(limits.least) as least
   from (
     select host, signature, count(*) over (partition by host) as texts, count(*) over (partition by signature) as hosts
-    from (select distinct host, signature from texts_of_hosts where signature is not null) as signatures
+    from (select distinct host, signature from said where signature is not null) as signatures
   ) as one
   join (
     select host, signature, count(*) over (partition by host) as texts
-    from (select distinct host, signature from texts_of_hosts where signature is not null) as signatures
+    from (select distinct host, signature from said where signature is not null) as signatures
   ) as other on other.signature = one.signature
   cross join limits
   where one.host < other.host and one.hosts <= limits.most_hosts

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,8 +58,7 @@ def forget(crawl: Crawl) -> None:
 
 def test_threads_and_groups_of_segments_change_no_byte(crawl: Crawl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "PART_ROWS", 1000)
-    for module in ("inlinks", "outlinks"):
-        monkeypatch.setattr(sys.modules[f"crawl_lib.linkdb.{module}"], "GROUP_ROWS", 500)
+    monkeypatch.setattr("crawl_lib.linkdb.links.GROUP_ROWS", 500)
     grow(crawl)
     opened = duck.open_duck
     found = []

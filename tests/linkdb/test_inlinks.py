@@ -12,8 +12,7 @@ import pytest
 
 from crawl_lib.config import ChainsConfig, Config, StepConfig
 from crawl_lib.linkdb import LINKDB, update_linkdb
-from crawl_lib.linkdb.inlinks import hosts
-from crawl_lib.linkdb.runs import each_once, first_of_each
+from crawl_lib.linkdb.links import first_of_each, hosts
 from crawl_lib.storage import open_storage
 from crawl_lib.urls import host_of
 from tests.crawldb.crawls import Crawl, Visit
@@ -98,8 +97,8 @@ def test_runs_are_cut_alike_however_they_come_in_batches(size: int) -> None:
     batches += table.combine_chunks().to_batches(size)
     rows = list(zip(*(table[name].to_pylist() for name in ("key", "text")), strict=True))
     once = [row for before, row in zip([None, *rows], rows, strict=False) if row != before]
-    assert taken(each_once(batches, ["key", "text"])) == once
-    assert taken(first_of_each(batches, "key", 3)) == [
+    assert taken(first_of_each(batches, ["key", "text"], 1)) == once
+    assert taken(first_of_each(batches, ["key"], 3)) == [
         row for number, row in enumerate(rows) if [key for key, _ in rows[:number]].count(row[0]) < 3
     ]
 

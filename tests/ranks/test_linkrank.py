@@ -16,12 +16,12 @@ from crawl_lib.config import Config, LinkRankConfig
 from crawl_lib.crawldb import update
 from crawl_lib.duplicates import mark_duplicates
 from crawl_lib.engine import duck
-from crawl_lib.errors import InputError
-from crawl_lib.linkdb import OUTLINKS
+from crawl_lib.errors import InputError, KrakeError
+from crawl_lib.linkdb import OUTLINKS, update_outlinks
 from crawl_lib.ranks import LINKRANK, update_linkrank
 from crawl_lib.storage import open_storage
 from crawl_lib.urls import domain_of, host_of
-from crawl_lib.versions import writing
+from crawl_lib.versions import Versions, writing
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.test_update import DAY, NOW, T
 from tests.linkdb.docs import SITES, visits
@@ -252,3 +252,18 @@ def test_it_is_made_again_only_where_links_or_options_changed(config: Config) ->
     assert rows_of(crawl.stores, OUTLINKS)
     crawl.segment(T + 2 * DAY, [Visit(A, links=[C])])
     assert set(ranked(crawl)) == {A, C}
+
+
+def test_a_damaged_table_of_links_is_named_and_the_ranks_of_before_stay(config: Config) -> None:
+    crawl = opened(config)
+    crawl.segment(T, [Visit(A, links=[B])])
+    before = update_linkrank(crawl.stores, now=NOW)
+    crawl.segment(T + DAY, [Visit(B, links=[C])])
+    links = update_outlinks(crawl.stores, now=NOW)
+    part = crawl.root.parent / links.paths[0]
+    part.write_bytes(b"x" * part.stat().st_size)
+    with pytest.raises(KrakeError, match=r"outlinks/2/part-00000\.parquet"):
+        update_linkrank(crawl.stores, now=NOW)
+    assert Versions(crawl.stores, LINKRANK).newest() == before
+    part.unlink()
+    assert set(ranked(crawl)) == {A, B, C}, "made of the version before, and of the segment that it lacks"

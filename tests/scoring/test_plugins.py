@@ -18,7 +18,7 @@ from crawl_lib.config import Config
 from crawl_lib.crawldb import newest_version, update
 from crawl_lib.errors import ConfigError
 from crawl_lib.records import metadata_with_list
-from crawl_lib.scoring import Plugin, Scoring, load_plugins, loading, note
+from crawl_lib.scoring import Plugin, Scoring, chain, load_plugins, loading, note
 from crawl_lib.storage import open_storage
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.test_generate import config_of, lines_of, make
@@ -101,6 +101,28 @@ def test_expressions_and_functions_follow_each_other(config: Config, monkeypatch
         crawl.seeds(f"{A}\tscore=5")
         update(crawl.stores, now=NOW)
         assert crawl.rows()[A]["score"] == Decimal(score)
+
+
+def test_a_chain_of_expressions_is_one_query_of_the_engine(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No row passes through Python, as they do where one of the chain is a function."""
+
+    class PassedError(Exception):
+        pass
+
+    def passed(*arguments: Any) -> None:
+        raise PassedError
+
+    monkeypatch.setattr(chain, "_passed", passed)
+    plugin(monkeypatch, "one", injected="score + 1")
+    plugin(monkeypatch, "two", injected="score * 2")
+    plugin(monkeypatch, "half", injected=staticmethod(halved))
+    crawl = crawl_with(config, "one", "two")
+    crawl.seeds(f"{A}\tscore=5")
+    update(crawl.stores, now=NOW)
+    assert crawl.rows()[A]["score"] == 12
+    crawl.seeds(f"{B}\tscore=5")
+    with pytest.raises(PassedError):
+        update(crawl_with(config, "one", "half").stores, now=NOW)
 
 
 def test_what_is_noted_of_a_page_is_a_column_and_no_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import subprocess
 import sys
 import zipfile
 from base64 import urlsafe_b64encode
@@ -42,9 +43,9 @@ def make_wheel(folder: Path) -> Path:
 
 def give_wheel(site: Path, patch: pytest.MonkeyPatch) -> None:
     """Install it to a folder that this process, and those it starts, look into."""
-    site.mkdir()
-    with zipfile.ZipFile(make_wheel(site.parent)) as wheel:  # what pip does with such a one
-        wheel.extractall(site)
+    uv = Path(sys.executable).with_name("uv")
+    install = [uv, "pip", "install", "--quiet", "--offline", "--no-cache", "--no-deps", "--target", site]
+    subprocess.run([*install, make_wheel(site.parent)], check=True)
     patch.syspath_prepend(str(site))
     patch.setenv("PYTHONPATH", str(site))
     patch.delitem(sys.modules, "krake_titled", raising=False)

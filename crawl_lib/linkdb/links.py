@@ -1,0 +1,153 @@
+"""The tables of links: by source those of the newest capture of each page, and, turned around, the LinkDb.
+
+A page whose content was found unchanged, or that was not visited, keeps its links; a newer capture replaces them, even
+if it has none. Those of a page that is gone, or leads elsewhere, are kept and marked, since it may come back unchanged.
+Dropped pages go; a segment that is gone leaves what is known of it. It does not matter how segments were grouped.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crawl_lib.engine import in_batches
+from crawl_lib.errors import InputError
+from crawl_lib.stores import Stores
+from crawl_lib.urls import Chain, Scope, host_of, key_of
+from crawl_lib.versions import (
+    GROUP_ROWS,
+    Family,
+    SegmentInputs,
+    Version,
+    Versions,
+    Work,
+    columns,
+    derive,
+    find_segments,
+    make_version,
+)
+
+_TIMES = "capture_time time, capture_segment text, seen_time time"
+OUTLINKS_SCHEMA = columns(f"key key!, url text!, target key, target_url text, anchor text, is_gone flag!, {_TIMES}")
+"""A row for each link, and one for each page, without a target, which has the last three columns: when and in which
+segment (`<folder>/<node>`) the capture was made whose links these are, and when the page was seen last."""
+OUTLINKS = Family(
+    folder="outlinks",
+    name="the table of links",
+    schema=OUTLINKS_SCHEMA,
+    remedy="move its folder away: the version before it counts, and `krake linkdb update` makes what it lacks",
+    rebuilt="move all of them away: `krake linkdb update` makes one of the segments that are there",
+    dictionary=("url", "target_url", "anchor", "capture_segment"),
+)
+"""A manifest has what `SegmentInputs.facts` says, and `dropped`, a digest of which pages were dropped."""
+_SOURCES = columns(f"key bytes, url text, {_TIMES}, is_gone flag, new_segment int32, is_kept flag")
+INLINKS_SCHEMA = columns("key key!, url text!, source key!, source_url text!, anchor text!")
+"""A row for each page that links to `url`, and each text with which it does; in order of key, source and text."""
+LINKDB = Family(
+    folder="linkdb",
+    name="the LinkDb",
+    schema=INLINKS_SCHEMA,
+    remedy="move its folder away: `krake linkdb update` makes it again",
+    dictionary=("url", "source_url", "anchor"),
+)
+"""`settings` of a manifest are the section `linkdb` of the config, and of all of it where the scope has rules."""
+_LINKS = pa.schema(list(OUTLINKS_SCHEMA)[:5])
+_COUNTS = pc.is_valid(pc.field("target")) & ~pc.field("is_gone")
+"""Not of the page itself, and not of one that is gone, or leads elsewhere."""
+_HOST = r"^[a-z]+://(?P<host>\[[^\]]*\]|[^/:]*)"
+
+
+def update_outlinks(stores: Stores, *, now: datetime) -> Version:
+    """Take in the segments that the newest version lacks, and pages that were dropped; returns the version that has
+    them. `now`: for the manifest. Of two at once, the second takes in what the first has left.
+
+    Raises InputError before the first segment, DamagedFileError (an input, or all versions), StorageError, NoRoomError,
+    StoppedError, ConfigError.
+    """
+    versions = Versions(stores, OUTLINKS)
+    while True:
+        parent = versions.newest()
+        inputs = find_segments(stores, parent.manifest["segments"] if parent else ())
+        if parent is None and not inputs.segments:
+            raise InputError(f"{stores.crawl.path}: has no segment yet, and so no links; crawl first")
+        if parent is not None and not inputs.segments and parent.manifest["dropped"] == inputs.dropped_digest:
+            return parent
+        facts = {**inputs.facts(parent, now), "dropped": inputs.dropped_digest}
+        if version := make_version(versions, partial(_rows, parent, inputs), facts):
+            return version
+
+
+def _rows(parent: Version | None, inputs: SegmentInputs, work: Work) -> Iterator[pa.RecordBatch]:
+    engine = work.engine
+    inputs.give(engine)
+    engine.tables("old", parent.paths if parent else (), OUTLINKS_SCHEMA)
+    engine.view("seen", "linkdb/seen")
+    work.ask("sources", _SOURCES, "linkdb/sources", "linkdb.pages")
+    return engine.stream("linkdb/outlinks", GROUP_ROWS, "linkdb.outlinks")
+
+
+def update_linkdb(stores: Stores, *, now: datetime) -> Version:
+    """Take in new segments, and turn the links around; returns the version. Raises as `update_outlinks` does."""
+    chain = Chain(stores.config.urls, Scope.LINKDB)
+    links = update_outlinks(stores, now=now)
+    rules = None if chain.is_empty else stores.config_digest
+    settings = {**asdict(stores.config.linkdb), "rules": rules}
+
+    def rows(work: Work) -> Iterator[pa.RecordBatch]:
+        thinned = _thinned(work, links, chain)
+        work.keep("thinned", _LINKS, (pa.Table.from_batches([batch]) for batch in thinned))
+        batches = work.engine.stream("linkdb/inlinks", GROUP_ROWS, "linkdb.inlinks")
+        return in_batches(first_of_each(batches, ["key"], stores.config.linkdb.max_inlinks), GROUP_ROWS)
+
+    return derive(Versions(stores, LINKDB), of=links, settings=settings, rows=rows, now=now)
+
+
+def _thinned(work: Work, links: Version, chain: Chain) -> Iterator[pa.RecordBatch]:
+    """The links that count, with short texts, each once, at most `max_outlinks` of a page; by source."""
+    options, names = work.stores.config.linkdb, _LINKS.names
+    known = Versions(work.stores, OUTLINKS).batches(links, [*names, "is_gone"])
+    batches: Iterator[pa.RecordBatch] = (batch.filter(_COUNTS).select(names) for batch in known)
+    if not chain.is_empty:
+        work.keep("ruled", _LINKS, (_ruled(batch, chain) for batch in batches))
+        batches = work.engine.stream("linkdb/ruled", GROUP_ROWS, "linkdb.filter")
+    if not options.within_host:
+        batches = (batch.filter(pc.not_equal(hosts(batch, "url"), hosts(batch, "target_url"))) for batch in batches)
+    texts = ((batch, pc.utf8_slice_codeunits(batch["anchor"], 0, options.max_anchor_chars)) for batch in batches)
+    cut = (batch.set_column(names.index("anchor"), "anchor", text) for batch, text in texts)
+    return first_of_each(first_of_each(cut, ["key", "target", "anchor"], 1), ["key"], options.max_outlinks)
+
+
+def first_of_each(batches: Iterable[pa.RecordBatch], names: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+    """The first `most` of each run of rows that have the same in these columns; it may go on in the next batch."""
+    last, before = None, 0  # rows of the run that the batch goes on with
+    for batch in filter(len, batches):
+        begins, values = np.zeros(len(batch), bool), [batch.column(name) for name in names]
+        begins[0] = [value[0] for value in values] != last
+        for value in values:
+            begins[1:] |= pc.not_equal(value[1:], value[:-1]).to_numpy(zero_copy_only=False)
+        numbers, last = np.arange(len(batch)), [value[-1] for value in values]
+        starts = np.maximum.accumulate(np.where(begins, numbers, -before))
+        before = len(batch) - int(starts[-1])
+        yield batch.filter(pa.array(numbers - starts < most))
+
+
+def hosts(batch: pa.RecordBatch, column: str) -> "pa.Array[Any]":
+    """The hosts of canonical URLs, as `urls.host_of` has them, of all rows at once."""
+    found: pa.Array[Any] = pc.struct_field(pc.extract_regex(batch.column(column), _HOST), "host")
+    return found
+
+
+def _ruled(batch: pa.RecordBatch, chain: Chain) -> pa.Table:
+    """Links between what normalisers make of their ends, where filters accept both."""
+    ends = [[chain.normalize(str(url)) for url in batch.column(name).to_pylist()] for name in ("url", "target_url")]
+    rows = [
+        {"key": key_of(source), "url": source, "target": key_of(target), "target_url": target, "anchor": anchor}
+        for source, target, anchor in zip(*ends, batch.column("anchor").to_pylist(), strict=True)
+        if source != target and not any(chain.rejects(url, host_of(url)) for url in (source, target))
+    ]
+    return pa.Table.from_pylist(rows, _LINKS)
