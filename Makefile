@@ -99,7 +99,7 @@ test: setup setup-pywb
 # On a real HDFS, which Maven brings; CONTRIBUTING.md names the packages that this needs. Four processes on two cores,
 # since servers take their time; tests/cluster/conftest.py says in which order.
 test-cluster: setup $(EXTRAS:%=setup-%)
-	$(BIN)/python -m pytest tests/cluster -o addopts="-ra --strict-markers --strict-config --allow-hosts=127.0.0.0/8,::1 --allow-unix-socket" $(or $(PYTEST_ARGS),--numprocesses 4 --dist loadfile --no-loadscope-reorder)
+	$(BIN)/python -m pytest -o testpaths=tests/cluster -o addopts="-ra --strict-markers --strict-config --allow-hosts=127.0.0.0/8,::1 --allow-unix-socket" $(or $(PYTEST_ARGS),--numprocesses 4 --dist loadfile --no-loadscope-reorder)
 
 check: setup
 	$(BIN)/ruff check .

@@ -1,5 +1,6 @@
 """What programs of tests are forked with (`tests.forked`): the library, and what Arrow loads at its first array."""
 
+import gc
 from contextlib import suppress
 from importlib import import_module
 from pkgutil import walk_packages
@@ -14,3 +15,4 @@ for module in walk_packages(crawl_lib.__path__, "crawl_lib."):
             import_module(module.name)
 import_module("tests.e2e.crawl")
 pyarrow.array([1])
+gc.freeze()  # else a collection in a forked program would copy all of it

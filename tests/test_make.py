@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -89,3 +90,11 @@ def test_no_network_is_one_sentence(project: Path) -> None:
     assert code == 2
     assert line.startswith("make: packages cannot be downloaded, since their index does not answer: see to the network")
     assert "NewConnectionError" in (project / ".venv" / "download.log").read_text()
+
+
+@pytest.mark.parametrize("target", ["test", "test-cluster"])
+def test_files_that_are_named_are_all_that_is_tested(target: str) -> None:
+    code, lines = make(ROOT, "--dry-run", target, "PYTEST_ARGS=tests/cluster/test_storage.py -q")
+    assert code == 0, lines
+    [command] = [shlex.split(line) for line in lines if " -m pytest " in line]
+    assert [word for word in command if word.startswith("tests/")] == ["tests/cluster/test_storage.py"]

@@ -11,6 +11,7 @@ import pytest
 
 from demo import Serving
 from tests.dags.crawls import ITERATIONS, WEB, exported_bytes, rows, small_config
+from tests.dags.loaded import AirflowForks
 from tests.e2e.crawl import run_crawl
 
 # Airflow reads it when it is imported, and would make a folder in the user's home.
@@ -42,3 +43,10 @@ def reference(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Ref
     assert set(result.visited()) == set(serving.truth().visits)
     folder = Path(config.dfs_primary) / config.export.directory / result.export
     return Reference(exported_bytes(config, result.export), folder, rows(config, "pages"), rows(config, "links"))
+
+
+@pytest.fixture(scope="session")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowForks]:
+    """What forks programs that use Airflow: one at a time, each of a config of its own."""
+    with AirflowForks(tmp_path_factory.mktemp("home")) as found:
+        yield found

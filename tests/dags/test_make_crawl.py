@@ -30,7 +30,9 @@ from tests.dags.crawls import (
     small_config,
     taken_in_order,
 )
+from tests.dags.loaded import AirflowForks
 from tests.e2e.crawl import Result
+from tests.forks import Forked
 
 pytestmark = pytest.mark.timeout(900)
 LIMIT_S = 400
@@ -41,20 +43,27 @@ def variables(home: Path) -> dict[str, str]:
     return found | {"KRAKE_AIRFLOW_HOME": str(home), "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}"}
 
 
-def start(home: Path, config: Path, *arguments: str) -> subprocess.Popen[str]:
+PROGRAM = "import sys; from krake_airflow.__main__ import main; sys.exit(main(sys.argv[1:]))"
+
+
+def start(airflow: AirflowForks, config: Path, *arguments: str) -> Forked:
+    return airflow.start(PROGRAM, ["crawl", "--config", str(config), *arguments], variables(airflow.home))
+
+
+def start_fresh(home: Path, config: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "krake_airflow", "crawl", "--config", str(config), *arguments]
     return subprocess.Popen(command, env=variables(home), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+def finish(process: Forked | subprocess.Popen[str]) -> tuple[int | None, str]:
     output, _ = process.communicate(timeout=LIMIT_S)
     return process.returncode, output
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One Airflow home for all, so that its database is made once."""
-    return tmp_path_factory.mktemp("home")
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """An Airflow home without a database."""
+    return tmp_path / "home"
 
 
 @pytest.fixture
@@ -68,7 +77,7 @@ def test_a_whole_crawl_equals_one_without_airflow(
     config, path = crawl
     seeds = tmp_path / "seeds.txt"
     seeds.write_text("\n".join(serving.seeds))
-    code, output = finish(start(home, path, "--seeds", str(seeds), "--iterations", str(ITERATIONS)))
+    code, output = finish(start_fresh(home, path, "--seeds", str(seeds), "--iterations", str(ITERATIONS)))
     assert code == 0, output
     [export] = exports(config)
     assert exported_bytes(config, export) == reference.exported
@@ -82,31 +91,31 @@ def test_a_whole_crawl_equals_one_without_airflow(
 
 
 def test_a_failed_task_is_named_and_the_next_run_goes_on(
-    home: Path, crawl: tuple[Config, Path], serving: Serving, reference: Reference
+    airflow: AirflowForks, crawl: tuple[Config, Path], serving: Serving, reference: Reference
 ) -> None:
     """node-1's lock cannot be opened, so its crawl fails while node-0's batch stands."""
     config, path = crawl
     blocked = Path(config.queue.local_dir) / "node-1" / "lock"
     blocked.mkdir(parents=True)
     arguments = ["--seeds", " ".join(serving.seeds), "--iterations", str(ITERATIONS)]
-    code, output = finish(start(home, path, *arguments))
+    code, output = finish(start(airflow, path, *arguments))
     assert code == 1
     assert "iteration_1.crawl.node-1: " in output
     assert str(blocked) in output
     assert "Traceback" not in output
     blocked.rmdir()
-    code, output = finish(start(home, path, *arguments))
+    code, output = finish(start(airflow, path, *arguments))
     assert code == 0, output
     assert exported_bytes(config, exports(config)[-1]) == reference.exported
 
 
 def test_an_interrupt_stops_it_and_the_next_run_goes_on(
-    home: Path, tmp_path: Path, serving: Serving, reference: Reference
+    airflow: AirflowForks, tmp_path: Path, serving: Serving, reference: Reference
 ) -> None:
     config, path = small_config(tmp_path / "slow")
     path.write_text(path.read_text().replace("host_delay_s: 0.0", "host_delay_s: 0.5"))
     arguments = ["--seeds", " ".join(serving.seeds), "--iterations", str(ITERATIONS)]
-    process = start(home, path, *arguments)
+    process = start(airflow, path, *arguments)
     assert process.stdout is not None
     said = []
     while not any("iteration_1.commit" in line for line in said[-1:]):
@@ -118,8 +127,8 @@ def test_an_interrupt_stops_it_and_the_next_run_goes_on(
     assert code == 130, output
     assert "Stopped" in output
     assert "Traceback" not in output
-    assert not said_nothing_to_run(home), "Airflow looked for other tasks, a second each time"
-    code, output = finish(start(home, path, *arguments))
+    assert not said_nothing_to_run(airflow.home), "Airflow looked for other tasks, a second each time"
+    code, output = finish(start(airflow, path, *arguments))
     assert code == 0, output
     assert exported_bytes(config, exports(config)[-1]) == reference.exported
 
@@ -130,12 +139,12 @@ def said_nothing_to_run(home: Path) -> bool:
     return "No tasks to run" in newest.read_text()
 
 
-def test_a_run_that_cannot_go_on_ends_at_once(home: Path, crawl: tuple[Config, Path]) -> None:
+def test_a_run_that_cannot_go_on_ends_at_once(airflow: AirflowForks, crawl: tuple[Config, Path]) -> None:
     config, path = crawl
     crawl_dir = Path(config.dfs_primary) / "crawl"
     crawl_dir.parent.mkdir(parents=True)
     crawl_dir.write_text("in the way")
-    code, output = finish(start(home, path, "--seeds", "http://127.0.0.1:1/", "--iterations", "1"))
+    code, output = finish(start(airflow, path, "--seeds", "http://127.0.0.1:1/", "--iterations", "1"))
     assert code == 1
     assert "inject: " in output
     assert str(crawl_dir) in output
@@ -145,14 +154,14 @@ def test_a_run_that_cannot_go_on_ends_at_once(home: Path, crawl: tuple[Config, P
 
 
 def test_a_run_succeeds_without_a_node_and_the_next_one_finds_the_rest(
-    home: Path, tmp_path: Path, serving: Serving, reference: Reference
+    airflow: AirflowForks, tmp_path: Path, serving: Serving, reference: Reference
 ) -> None:
     """node-1's lock cannot be opened in the first run; skipped iterations stay skipped though commits run on."""
     config, path = small_config(tmp_path, crawl={"min_nodes": 0.5})
     blocked = Path(config.queue.local_dir) / "node-1" / "lock"
     blocked.mkdir(parents=True)
     arguments = ["--seeds", " ".join(serving.seeds), "--iterations", str(ITERATIONS)]
-    code, output = finish(start(home, path, *arguments))
+    code, output = finish(start(airflow, path, *arguments))
     assert code == 0, output
     folders = sorted(Result(config).crawl_dir.glob("[0-9]*"), key=lambda folder: int(folder.name))
     assert len(folders) == ITERATIONS
@@ -160,7 +169,7 @@ def test_a_run_succeeds_without_a_node_and_the_next_one_finds_the_rest(
     assert len(exports(config)) == 1
 
     blocked.rmdir()
-    code, output = finish(start(home, path, "--iterations", str(MOST_ITERATIONS)))
+    code, output = finish(start(airflow, path, "--iterations", str(MOST_ITERATIONS)))
     assert code == 0, output
     assert all((folder / "node-1" / "manifest.json").exists() for folder in folders), "it left an empty segment in each"
     visited = Result(config).visited()
@@ -185,15 +194,17 @@ def wait_for_spool(queue: Path) -> None:
         (["--seeds", "nowhere.txt"], "seeds: nowhere.txt: no such file or directory, and not a URL"),
     ],
 )
-def test_bad_arguments_are_one_line(home: Path, crawl: tuple[Config, Path], arguments: list[str], says: str) -> None:
-    code, output = finish(start(home, crawl[1], *arguments))
+def test_bad_arguments_are_one_line(
+    airflow: AirflowForks, crawl: tuple[Config, Path], arguments: list[str], says: str
+) -> None:
+    code, output = finish(start(airflow, crawl[1], *arguments))
     assert code == 2
     assert says in output
     assert len(output.strip().splitlines()) == 1
 
 
-def test_a_missing_config_is_one_line(home: Path, tmp_path: Path) -> None:
-    code, output = finish(start(home, tmp_path / "nowhere.yml"))
+def test_a_missing_config_is_one_line(airflow: AirflowForks, tmp_path: Path) -> None:
+    code, output = finish(start(airflow, tmp_path / "nowhere.yml"))
     assert code == 2
     assert "nowhere.yml: cannot be read" in output
     assert len(output.strip().splitlines()) == 1
@@ -231,7 +242,7 @@ def test_a_signal_in_the_first_seconds_ends_it_without_a_traceback(
     assert done.stdout.count("\n") == (module == "airflow"), "what it said before"
 
 
-def test_the_demo_again_goes_on_with_the_same_web(home: Path, crawl: tuple[Config, Path]) -> None:
+def test_the_demo_again_goes_on_with_the_same_web(airflow: AirflowForks, crawl: tuple[Config, Path]) -> None:
     """Its web got another port, so that all of it was new: finding 3. What is noted is with the crawl's data."""
     config, path = crawl
     program = f"""
@@ -240,14 +251,14 @@ from krake_airflow import run
 run.DEMO_CONFIG, run.DEMO_WEB = Path({str(path)!r}), {dataclasses.asdict(WEB)}
 raise SystemExit(run.main(["--config", {str(path)!r}]))
 """
-    command, env, beside = [sys.executable, "-c", program], variables(home), Path(config.dfs_primary).parent
+    beside = Path(config.dfs_primary).parent
     for _ in range(2):
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S)
-        assert done.returncode == 0, done
-        assert "on this machine, port " in done.stdout
+        code, output = finish(airflow.start(program, [], variables(airflow.home)))
+        assert code == 0, output
+        assert "on this machine, port " in output
     visited = Result(config).visited()
     assert {url.split("/")[2].partition(":")[2] for url in visited} == {(beside / "web-port").read_text().strip()}
-    assert (beside / "report.html").as_uri() in done.stdout
+    assert (beside / "report.html").as_uri() in output
     assert "<svg" in (beside / "report.html").read_text()
     assert set(visited.values()) == {1}
     assert len({run for run, _ in taken_in_order(config)}) == 2

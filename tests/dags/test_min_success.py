@@ -12,6 +12,7 @@ from crawl_lib.keys import open_key_store
 from crawl_lib.states import KeyState
 from crawl_lib.urls import key_of
 from tests.dags.crawls import exports, small_config
+from tests.dags.loaded import AirflowForks
 from tests.dags.test_make_crawl import finish, start
 from tests.e2e.crawl import Result
 from tests.node.test_retries import answering
@@ -37,10 +38,10 @@ def queued(config: Config) -> list[str]:
     return [one.url for queue in queues for one in queue.read()]
 
 
-def test_it_is_seen_once_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_it_is_seen_once_and_nothing_is_lost(airflow: AirflowForks, tmp_path: Path) -> None:
     config, path, port, urls = of_one_host(tmp_path)
     again = ["--seeds", " ".join(urls), "--iterations", "2"]
-    code, output = finish(start(tmp_path / "home", path, *again))
+    code, output = finish(start(airflow, path, *again))
     assert code == 1, output
     warning = f"only 0 of {ASKED} URLs were answered at all"
     assert f"{warning}, and crawl.min_success is 0.2" in output
@@ -52,7 +53,7 @@ def test_it_is_seen_once_and_nothing_is_lost(tmp_path: Path) -> None:
     assert sorted(queued(config)) == sorted(urls)
 
     with answering(port):
-        code, output = finish(start(tmp_path / "home", path, *again))
+        code, output = finish(start(airflow, path, *again))
     assert code == 0, output
     assert f"iteration {folder.name}: {warning}" in " ".join(output.split()), "the summary says so too"
     assert Result(config).visited() == Counter(urls)
@@ -63,12 +64,12 @@ def test_it_is_seen_once_and_nothing_is_lost(tmp_path: Path) -> None:
     assert len(exports(config)) == 1
 
 
-def test_a_new_run_goes_on(tmp_path: Path) -> None:
+def test_a_new_run_goes_on(airflow: AirflowForks, tmp_path: Path) -> None:
     config, path, port, urls = of_one_host(tmp_path)
-    code, output = finish(start(tmp_path / "home", path, "--seeds", " ".join(urls), "--iterations", "1"))
+    code, output = finish(start(airflow, path, "--seeds", " ".join(urls), "--iterations", "1"))
     assert code == 1, output
     with answering(port):
-        code, output = finish(start(tmp_path / "home", path, "--iterations", "1", "--label", "new"))
+        code, output = finish(start(airflow, path, "--iterations", "1", "--label", "new"))
     assert code == 0, output
     assert Result(config).visited() == Counter(urls)
     assert len(Result(config).segments()) == 4, "two nodes, a folder of each run"

@@ -18,6 +18,7 @@ from crawl_lib.config import Config
 from crawl_lib.crawldb import newest_version
 from crawl_lib.stores import open_stores
 from tests.dags.crawls import exports, small_config
+from tests.dags.loaded import AirflowForks
 from tests.dags.test_make_crawl import finish, start
 from tests.dags.test_operators import TaskInstance, context, run
 from tests.dags.test_parsing import (
@@ -138,12 +139,12 @@ def config_of(directory: Path, **sections: Any) -> tuple[Config, Path]:
     return small_config(directory, frontier={"order": "crawldb"}, **sections)
 
 
-def test_a_page_is_visited_again_and_what_is_gone_leaves_the_export(tmp_path: Path) -> None:
+def test_a_page_is_visited_again_and_what_is_gone_leaves_the_export(airflow: AirflowForks, tmp_path: Path) -> None:
     """All is due a second after it was seen: the first round sees the seeds, the second sees them once more."""
     config, path = config_of(tmp_path, schedule={"interval_s": 1})
     with changing_site() as (site, asked):
         seeds = " ".join(f"{site}{place}" for place in ("/", "/changes", "/same", "/gone"))
-        code, output = finish(start(tmp_path / "home", path, "--seeds", seeds, "--iterations", "2"))
+        code, output = finish(start(airflow, path, "--seeds", seeds, "--iterations", "2"))
         assert code == 0, output
         assert {place: asked[place] for place in ("/", "/changes", "/same", "/gone")} == dict.fromkeys(
             ("/", "/changes", "/same", "/gone"), 2
@@ -167,15 +168,15 @@ def test_a_page_is_visited_again_and_what_is_gone_leaves_the_export(tmp_path: Pa
     assert statuses == {"not_modified": 2, "fetched": 1, "gone": 1}
 
 
-def test_a_run_with_nothing_due_ends_its_rounds_says_when_and_exports(tmp_path: Path) -> None:
+def test_a_run_with_nothing_due_ends_its_rounds_says_when_and_exports(airflow: AirflowForks, tmp_path: Path) -> None:
     config, path = config_of(tmp_path)
     with changing_site() as (site, asked):
         arguments = ("--iterations", "3")
-        code, output = finish(start(tmp_path / "home", path, "--seeds", f"{site}/", *arguments))
+        code, output = finish(start(airflow, path, "--seeds", f"{site}/", *arguments))
         assert code == 0, output
         assert set(asked.values()) == {1}
         assert "then nothing is due before 20" in output
-        code, output = finish(start(tmp_path / "home", path, *arguments, "--label", "again"))
+        code, output = finish(start(airflow, path, *arguments, "--label", "again"))
         assert code == 0, output
         assert set(asked.values()) == {1}
     assert "none: nothing is due before 20" in output

@@ -52,9 +52,12 @@ def is_elsewhere(step: str) -> bool:
 
 
 def one_pass(config: Config, seeds: str, kill_at: str | None) -> None:
-    """Every stage once, in a process that `kill_at` may end."""
+    """Every stage once, in a process that `kill_at` may end. Its fork server is forked: what it forks has no walls."""
+    from tests.torture.nursery import begin_fork_server  # noqa: PLC0415 - a process that has it loads no pandas
+
     if kill_at is not None:
         os.environ[KILL_VARIABLE] = kill_at
+    begin_fork_server()
     stages.inject(open_stores(config), run_id="run", seeds=seeds)
     for iteration in ITERATIONS:
         stages.crawl_node(open_stores(config), run_id="run", iteration=iteration, node="node-0")

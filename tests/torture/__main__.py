@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from tests.torture.rounds import FLAVOURS, Ground, Round
 
 KILLS_OF_A_ROUND = 60
 ROUNDS_FOR_EVERY_STEP = 6
+KEPT: dict[str, Ground] = {}
+"""By flavour: the grounds that this process has for any call of `main`; a process that tests fork from has some."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -44,6 +47,14 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
+def keep(directory: Path, flavours: Sequence[str]) -> None:
+    """Serve these flavours, and make their unbroken crawls in `directory`, for all processes forked from this one."""
+    adopt_orphans()
+    for flavour in FLAVOURS:
+        if flavour.name in flavours:
+            KEPT[flavour.name] = Ground(flavour, directory).__enter__()
+
+
 class Torture:
     """Rounds, until there were enough kills."""
 
@@ -57,7 +68,10 @@ class Torture:
     def run(self) -> None:
         """All rounds."""
         with ExitStack() as stack:
-            grounds = [stack.enter_context(Ground(flavour, self._directory)) for flavour in self._flavours]
+            grounds = [
+                KEPT.get(flavour.name) or stack.enter_context(Ground(flavour, self._directory))
+                for flavour in self._flavours
+            ]
             say(f"unbroken crawls ({', '.join(flavour.name for flavour in self._flavours)}) are right")
             if self._given.steps:
                 for ground in grounds:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from tests.torture.harness import LONGEST_S, torture
+from tests.torture.harness import LONGEST_S, Harness
 from tests.torture.plants import PLANTS
 
 pytestmark = pytest.mark.timeout(LONGEST_S)
-PASSING = "failures that pass"
+USUAL, PASSING = "one node", "failures that pass"
 FOUND = {
     "lost_rename": (("--power", 120), "power: "),
     "fsync_order": (("--power", 120), "power: "),
@@ -23,14 +25,21 @@ FOUND = {
 """How each mistake is looked for, and what the output says then: one of these."""
 
 
+@pytest.fixture(scope="module")
+def harness() -> Iterator[Harness]:
+    with Harness(USUAL, PASSING) as found:
+        yield found
+
+
 @pytest.mark.parametrize("plant", sorted(PLANTS))
-def test_a_planted_mistake_is_found(plant: str) -> None:
+def test_a_planted_mistake_is_found(plant: str, harness: Harness) -> None:
     options, *signs = FOUND[plant]
     for seed in (1, 2, 3):  # some show only where a kill falls together with the time at which a page is due
-        done = torture("--flavours", "one node", *options, "--plant", plant, "--until-found", "--seed", seed)
-        if done.returncode:
+        asked = ("--flavours", USUAL, *options, "--plant", plant, "--until-found", "--seed", seed)
+        code, output = harness.torture(*asked)
+        if code:
             break
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "\nFINDING round" in done.stdout, done.stderr
-    assert any(sign in done.stdout for sign in signs), done.stdout
-    assert "Traceback" not in done.stdout, "the mistake itself fails, so nothing was shown"
+    assert code == 1, output
+    assert "\nFINDING round" in output, output
+    assert any(sign in output for sign in signs), output
+    assert "Traceback" not in output, "the mistake itself fails, so nothing was shown"

@@ -7,10 +7,11 @@ and the export is that of the unbroken crawl, byte for byte (I1 to I6).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
-from tests.torture.harness import LONGEST_S, torture
+from tests.torture.harness import LONGEST_S, Harness
 
 pytestmark = pytest.mark.timeout(LONGEST_S)
 KILLS = 25
@@ -25,6 +26,12 @@ def killed(output: str) -> int:
     return int(found[1])
 
 
+@pytest.fixture(scope="module")
+def harness() -> Iterator[Harness]:
+    with Harness("one node", "two nodes") as found:
+        yield found
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -36,7 +43,7 @@ def killed(output: str) -> int:
     ],
     ids=["by chance, with a CrawlDb", "by chance", "failures that pass", "every step", "power"],
 )
-def test_nothing_is_lost(options: tuple[object, ...]) -> None:
-    done = torture(*options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert killed(done.stdout) >= (KILLS if options[0] == "--steps" else options[0])
+def test_nothing_is_lost(options: tuple[object, ...], harness: Harness) -> None:
+    code, output = harness.torture(*options)
+    assert code == 0, output
+    assert killed(output) >= (KILLS if options[0] == "--steps" else options[0])
