@@ -4,8 +4,8 @@ Arrow imports numpy when it is loaded and pandas at its first array, where they 
 They would cost 0.1 and 1.7 s of CPU; a worker uses neither. So they are barred before anything else.
 
 And with an allocator that keeps what is freed: the tree of a page is some hundred KB, and a page comes after the next.
-glibc's own settings give such memory back to the kernel each time, and 30 page faults a page bring it again. Arrow takes
-its memory there too: an allocator of its own costs 2 % of the CPU.
+glibc's own settings give such memory back to the kernel each time, and 30 page faults a page bring it again. Arrow
+takes its memory there too: an allocator of its own costs 2 % of the CPU.
 
 And with as many descriptors as it may need: systems begin with 1,024, which some hundred slow requests use up.
 """
