@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -285,11 +286,15 @@ def _groups(segments: int, count: int) -> list[str]:
     return [f"segment >= {first} and segment < {end}" for first, end in pairwise(ends)]
 
 
+# Of a million hosts: keys have none of their order, so with fewer each would be looked up again for nearly each URL.
+_domain_of = lru_cache(1 << 20)(domain_of.__wrapped__)
+
+
 def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows with host and domain, where they are new."""
     found = dict(zip(batch.schema.names, batch.columns, strict=True))
     found["host"] = _filled(found["host"], found["url"], host_of)
-    found["domain"] = _filled(found["domain"], found["host"], domain_of)
+    found["domain"] = _filled(found["domain"], found["host"], _domain_of)
     return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
 
 

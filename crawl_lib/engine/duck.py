@@ -15,7 +15,9 @@ from crawl_lib.errors import NoRoomError, StoppedError, StorageError, os_errors
 from crawl_lib.stopping import Work
 
 _T = TypeVar("_T")
-_DIGIT = "hex(key[1:1])[1:1] as krake_digit"
+_DIGIT, _DIGITS = "hex(key[1:1])[1:1] as krake_digit", 16
+MOST_SHARES = 64
+"""Of the keys: each reads the files of its digit, so more of them would read more than they spare in spilling."""
 LEAST_BYTES = 256 << 20
 """DuckDB keeps a block per thread and file open; with less than this it gives up instead of spilling."""
 
@@ -81,10 +83,13 @@ class Duck(Engine):
 
     def shares(self, size_bytes: int) -> list[str]:
         self._is_divided = size_bytes > self._memory_bytes
-        ends = [f"unhex('{digit}0')" for digit in "0123456789ABCDEF"] if self._is_divided else []
-        return [f"key >= {first} and key < {end}" for first, end in pairwise(ends)] + [
-            f"key >= {ends[-1]}" if ends else "true"
-        ]
+        if not self._is_divided:
+            return ["true"]
+        count = _DIGITS  # so many at least, by one hexadecimal digit, as files are
+        while size_bytes / count > self._memory_bytes / 2 and count < MOST_SHARES:
+            count *= 2
+        ends = [f"unhex('{256 // count * number:02X}')" for number in range(count)]
+        return [f"key >= {first} and key < {end}" for first, end in pairwise(ends)] + [f"key >= {ends[-1]}"]
 
     def interrupt(self) -> None:
         self._connection.interrupt()

@@ -83,6 +83,24 @@ def test_sorting_keeps_to_its_disk(config: Config, endless: Room, tmp_path: Path
     assert [file for file in room.scratch.rglob("*") if file.is_file()] == []
 
 
+@pytest.mark.parametrize(("needed", "count"), [(1, 1), (8, 16), (9, 32), (16, 32), (17, 64), (1000, 64)])
+def test_each_key_is_in_one_share_and_a_share_fits_into_half_of_the_memory(
+    config: Config, endless: Room, tmp_path: Path, needed: int, count: int
+) -> None:
+    """As far as there are so many shares. `needed`: how often the memory is needed for all keys."""
+    keys = sorted(bytes([first, *random.Random(first).randbytes(19)]) for first in range(256))
+    (tmp_path / "asked.sql").write_text("select key from narrow order by key")
+    with open_engine(config, endless) as engine:
+        shares = engine.shares(endless.memory_bytes * needed)
+        engine.values("keys", pa.table({"key": pa.array(keys, pa.binary())}))
+        found = []
+        for share in shares:
+            engine.define("narrow", f"select * from keys where {share}")
+            found.append(engine.column("asked"))
+        assert [key for some in found for key in some] == keys
+        assert [len(some) for some in found] == [256 // count] * count
+
+
 ENDLESS = "select count(*) as n from range(10000000) a, range(10000000) b where a.range * b.range % 7 = 3"
 
 
