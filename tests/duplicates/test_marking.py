@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -15,8 +16,10 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.crawldb import update
 from crawl_lib.duplicates import find_near, mark_duplicates
+from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import InputError, OutputConflictError, PathNotFoundError
 from crawl_lib.export import UrlMapping
+from crawl_lib.repair import sweep
 from crawl_lib.segment import PAGES_SCHEMA
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
@@ -25,6 +28,7 @@ from tests.crawldb.tables import leave_version, row_of
 from tests.crawldb.test_update import DAY, NOW, T
 from tests.duplicates.web import leave
 from tests.export.crawls import Capture, CrawlMaker, key
+from tests.forked import run_forked
 from tests.stores import stores_on
 
 SECURE, PLAIN, LONG, ESCAPED = "https://a.example/", "http://a.example/", "http://a.example/xx", "http://a.example/%41"
@@ -189,3 +193,19 @@ def test_an_export_goes_on_with_the_statuses_it_was_begun_with_or_says_that_they
     (Path(config.dfs_primary) / "crawl" / "crawldb" / "1" / "part-00000.parquet").unlink()
     with pytest.raises(PathNotFoundError, match=r"crawldb/1/part-00000.parquet, which was deleted since; move"):
         exported(stores, "x")
+
+
+def mark_and_die(config: Config, step: str) -> None:
+    os.environ[KILL_VARIABLE] = step
+    mark_duplicates(stores_of(config), now=NOW)
+
+
+@pytest.mark.parametrize("step", ["versions.written", "versions.renamed"])
+def test_killed_and_run_again_the_same_ones_are_duplicates(config: Config, step: str) -> None:
+    stores = stores_of(config)
+    leave_version(stores, 1, [known(SECURE), known(LONG), known(OTHER, signature=b"other")])
+    assert run_forked(mark_and_die, config, step) == -9
+    assert duplicates(stores) == {LONG}
+    assert mark_duplicates(stores, now=NOW).number == 2
+    sweep(stores)
+    assert sorted(entry.name for entry in stores.storage.list(stores.crawl.at("crawldb"))) == ["1", "2"]

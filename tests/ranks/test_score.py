@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from decimal import Decimal
 from typing import Any
 
@@ -11,14 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib.config import Config, LinkRankConfig
+from crawl_lib.crawldb.table import CRAWLDB
+from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import InputError, PathNotFoundError
 from crawl_lib.ranks import LINKRANK, update_score, update_score_by_links
 from crawl_lib.ranks.score import scores_of
+from crawl_lib.repair import sweep
+from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version, Versions
 from tests.crawldb.tables import NOW, at, leave_version, row_of
 from tests.export.conftest import crawl, storage
 from tests.export.crawls import CrawlMaker
+from tests.forked import run_forked
 from tests.ranks.test_exported import LINKS, exported, table
 from tests.stores import stores_on
 
@@ -53,6 +59,33 @@ def test_scores_are_ranks_times_pages_and_0_where_the_graph_lacks_the_url(stores
 
 def test_the_same_ranks_make_no_other_version(stores: Stores) -> None:
     assert [update_score(stores, export="x", now=at(NOW + later)).number for later in (0, 5)] == [2, 2]
+
+
+def updated(stores: Stores, by_links: bool) -> Version:
+    if by_links:
+        return update_score_by_links(stores, now=at(NOW))
+    return update_score(stores, export="x", now=at(NOW))
+
+
+def update_and_die(config: Config, step: str, by_links: bool) -> None:
+    os.environ[KILL_VARIABLE] = step
+    updated(stores_on(open_storage(config), config), by_links)
+
+
+@pytest.mark.parametrize("step", ["versions.written", "versions.renamed"])
+@pytest.mark.parametrize("by_links", [False, True], ids=["export", "links"])
+def test_killed_and_run_again_the_scores_are_the_same(
+    stores: Stores, config: Config, step: str, by_links: bool
+) -> None:
+    """And once more, when nothing is left of the killed one. Of links the step is that of their ranks, made first."""
+    assert run_forked(update_and_die, config, step, by_links) == -9
+    version = updated(stores, by_links)
+    found = scores(stores, version)
+    stores.storage.delete(version.path)
+    assert scores(stores, updated(stores, by_links)) == found
+    sweep(stores)
+    folder = Versions(stores, CRAWLDB).folder
+    assert not [entry.name for entry in stores.storage.list(folder) if entry.name.startswith(".")]
 
 
 def test_link_ranks_are_scores_as_they_are(stores: Stores) -> None:
