@@ -44,7 +44,9 @@ from crawl_lib.crawldir.heldnotes import (
     write_note,
 )
 from crawl_lib.crawldir.naming import (
+    FOLLOWS,
     NONE,
+    START_PREFIX,
     STARTED_FOLDER,
     finish_open_start,
     follower,
@@ -52,6 +54,7 @@ from crawl_lib.crawldir.naming import (
     give_up_name,
     hidden_prefix,
     is_choice,
+    is_passed_over,
     require_clock,
 )
 from crawl_lib.crawldir.progress import NodeProgress

@@ -21,20 +21,22 @@ import re
 import time
 from collections.abc import Callable
 
-from crawl_lib.crawldir.directory import CrawlDirectory, Iteration
+from crawl_lib.crawldir.directory import ITERATION_FILE, CrawlDirectory, Iteration, read_json
 from crawl_lib.crawldir.register import Register
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError, TargetExistsError
 
-STARTED_FOLDER = "started"
+STARTED_FOLDER, START_PREFIX = "started", ".start-"
 NONE = "0"
 """In the place of the newest folder, where there is none."""
+FOLLOWS = "follows"
+"""In `iteration.json`: the newest of the folders that an attempt has summed up, or `NONE`."""
 _MOST_AHEAD_S = 86400.0
 
 
 def hidden_prefix(run_id: str, iteration: int) -> str:
     """How the hidden folders of the attempts to start an iteration begin."""
-    return f".start-{hashlib.sha1(f'{iteration} {run_id}'.encode()).hexdigest()}-"
+    return f"{START_PREFIX}{hashlib.sha1(f'{iteration} {run_id}'.encode()).hexdigest()}-"
 
 
 def require_clock(crawl: CrawlDirectory, folders: list[str], now_s: float) -> None:
@@ -109,6 +111,15 @@ def follower(folders: list[str], choice: str) -> str | None:
     """The folder that a file of `started` has chosen; None if none follows yet. `folders`: all, oldest first."""
     newest = choice.rpartition("-")[0]
     return next((folder for folder in folders if newest.isdecimal() and int(folder) > int(newest)), None)
+
+
+def is_passed_over(crawl: CrawlDirectory, hidden: str) -> bool:
+    """Whether an attempt's hidden folder, written to the end, can become visible no more: another one follows."""
+    try:
+        follows = read_json(crawl.storage, crawl.at(hidden, ITERATION_FILE)).get(FOLLOWS)
+    except (DamagedFileError, PathNotFoundError):
+        return False
+    return isinstance(follows, str) and follower(crawl.folders(), f"{follows}-") is not None
 
 
 def _choose(crawl: CrawlDirectory, newest: str, hidden: str) -> str | None:

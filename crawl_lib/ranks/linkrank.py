@@ -44,14 +44,14 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
     a mapped file, 4 bytes each. Raises InputError where no link counts, and as `linkdb.update_outlinks` does.
     """
     links, options = update_outlinks(stores, now=now), stores.config.linkrank
-    drops = options.duplicates == "drop" and stores.config.frontier.is_crawldb
-    crawldb = newest_version(stores) if drops else None
+    crawldb = newest_version(stores) if options.duplicates == "drop" and stores.config.frontier.is_crawldb else None
 
     def rows(work: Work) -> Iterator[pa.RecordBatch]:
         work.engine.tables("outlinks", links.paths, OUTLINKS_SCHEMA)
         if crawldb is not None:
             work.engine.tables("crawldb", crawldb.paths, CRAWLDB_SCHEMA)
         work.engine.view("links", "linkrank/links_but_duplicates" if crawldb else "linkrank/links")
+        work.engine.keep("unseen", "linkrank/unseen", "linkrank.unseen")
         ends = work.keep("ends", _ENDS, _numbered(work))
         out_degrees, is_node = _thin(work, options)
         if ends is None or not is_node.any():
@@ -78,8 +78,7 @@ def _numbered(work: Work) -> Iterator[pa.Table]:
             if host not in hosts:
                 hosts[host] = (len(hosts), domains.setdefault(domain_of(host), len(domains)))
         numbers = np.array([hosts[host] for host in named])[names.indices.to_numpy()]
-        ids = np.arange(first, first + len(batch))
-        yield pa.table([batch.column("key"), batch.column("url"), ids, *numbers.T], _ENDS.names)
+        yield pa.table([batch["key"], batch["url"], np.arange(first, first + len(batch)), *numbers.T], _ENDS.names)
         first += len(batch)
 
 
@@ -91,7 +90,8 @@ def _thin(work: Work, options: LinkRankConfig) -> tuple[Ints, Ints]:
     # What is one where one of several links stays: a page's domain is all its pages' too.
     group = "by_domain" if options.one_per_domain else "by_page" if options.one_per_page else "by_url"
     engine.view("nodes", f"linkrank/{group}")
-    engine.view("arcs", "linkrank/arcs")
+    for name in ("sources", "arcs"):  # each join is written down: memory need hold one table of all ends at a time
+        engine.keep(name, f"linkrank/{name}", f"linkrank.{name}")
     if options.drop_reciprocal or options.drop_triangles:
         work.ask("domain_arcs", _LOOPS, "linkrank/domain_arcs", "linkrank.domains")
         work.ask("loops", _LOOPS, "linkrank/loops", "linkrank.loops")

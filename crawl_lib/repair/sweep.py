@@ -6,7 +6,8 @@ A hidden name belongs to the attempt that made it. It is deleted only if it is c
   known of nodes of this machine that no task works on, and of nodes whose mark says that they have settled, or are
   retired. An id is never used twice, so a task that begins meanwhile cannot mean it. The URLs of such a take are still
   in the queue (its file was deleted by hand), or were sent to other nodes (it was lost with its disk).
-* `.start-<digest>-<id>`: the iteration has its folder, so another attempt's was chosen.
+* `.start-<digest>-<id>`: the iteration has its folder, so another attempt's was chosen; or a folder came after those
+  that it has summed up, so that it is chosen no more.
 * `seeds/.<digest>-<id>`, `lists/.<name>-<id>`, `.<name>.<id>` next to a file: what was to be made is there under its
   name.
 * `crawldb/.<number>-<id>`, and of other tables of `versions`: there is a version of that number, or a later one.
@@ -28,7 +29,9 @@ from crawl_lib.crawldir import (
     IMPORT_NODE,
     LISTS_FOLDER,
     SEEDS_FOLDER,
+    START_PREFIX,
     hidden_prefix,
+    is_passed_over,
     read_settled,
 )
 from crawl_lib.durable import reached
@@ -124,6 +127,8 @@ def check_leftovers(stores: Stores, nodes: Collection[str]) -> list[Finding]:
         for entry in storage.list(folder):
             if folder == crawl.path and entry.name.startswith(starts):
                 problem = "is of an attempt of a start whose iteration has its folder"
+            elif folder == crawl.path and entry.name.startswith(START_PREFIX) and is_passed_over(crawl, entry.name):
+                problem = "is of an attempt of a start, and another one's folder was chosen"
             else:
                 problem = _problem(stores, folder, entry.name, nodes) if entry.name.startswith(".") else ""
             if problem:

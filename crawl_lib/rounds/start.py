@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from crawl_lib.crawldir import (
+    FOLLOWS,
     IMPORT_NODE,
     ITERATION_FILE,
     NONE,
@@ -124,6 +125,7 @@ def _prepare(stores: Stores, run_id: str, iteration: int, batch_size: int, folde
         "batch_sizes": share_out(batch_size, nodes, remaining, len(folders)),
         "taken_before": sums.taken,
         "summed": sums.summed,
+        FOLLOWS: (folders or [NONE])[-1],
         "seeds": seeds,
         SCOPE_DIGEST: scope_digest(scope),
     }

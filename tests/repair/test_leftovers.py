@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +11,15 @@ from typing import Any
 import pytest
 import yaml
 
+from crawl_lib.config import Config
 from crawl_lib.crawldir.naming import hidden_prefix
+from crawl_lib.durable import KILL_VARIABLE
+from crawl_lib.repair import sweep
+from crawl_lib.rounds import start_iteration
+from crawl_lib.stores import open_stores
 from demo import Serving
 from tests.cli.conftest import Krake
+from tests.forked import run_forked
 from tests.repair.crawled import flip
 from tests.repair.killed import run_killed
 
@@ -122,6 +129,24 @@ def test_what_killed_attempts_left_beside_what_stands_is_swept(copy: Callable[..
     krake.ok("sweep")
     assert not made.exists()
     assert other.exists(), "nothing stands in its place: an attempt may be at work on it"
+
+
+def begin_and_die(config: Config) -> None:
+    os.environ[KILL_VARIABLE] = "start.written"
+    start_iteration(open_stores(config), run_id="given up", iteration=1)
+
+
+def test_a_start_of_a_run_that_was_given_up_is_swept_once_another_folder_was_chosen(config: Config) -> None:
+    """Until then it may go on, and be the one."""
+    stores = open_stores(config)
+    start_iteration(stores, run_id="run", iteration=1, clock=lambda: 1000)
+    assert run_forked(begin_and_die, config) == -9
+    sweep(stores)
+    [hidden] = Path(config.dfs_primary).glob("crawl/.start-*")
+    second = start_iteration(stores, run_id="run", iteration=2, clock=lambda: 2000)
+    sweep(stores)
+    assert not hidden.exists()
+    assert stores.crawl.folders() == ["1000", second.folder]
 
 
 DELETED_IN = ("dfs/crawl", "dfs/crawl/seeds", "dfs/crawl/held", "dfs/crawl/{one}", "dfs/export", "dfs/export/x")

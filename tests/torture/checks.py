@@ -20,6 +20,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from crawl_lib.config import Config
 from crawl_lib.crawldb import CRAWLDB_SCHEMA, Status, newest_version, rebuild
+from crawl_lib.crawldir import ITERATION_FILE, START_PREFIX
 from crawl_lib.duplicates import DUPLICATES
 from crawl_lib.errors import KrakeError
 from crawl_lib.fetch import costs_a_retry
@@ -204,9 +205,15 @@ def table(result: Result, unbroken: Mapping[str, Any]) -> Iterator[str]:
         if total := sum(counts.total for counts in store.counts()):
             yield f"keys: {total}, and a CrawlDb has none"
     sweep(stores)
-    found = [str(path) for path in Path(result.config.dfs_primary).rglob(".*") if path.name != ".locks"]
-    if found := [path for path in found if not Path(path).name.startswith(UNFINISHED_INDEX)]:
-        yield f"left after a sweep: {some(found)}"
+    found = [path for path in Path(result.config.dfs_primary).rglob(".*") if path.name != ".locks"]
+    if left := [str(path) for path in found if not _may_go_on(path)]:
+        yield f"left after a sweep: {some(left)}"
+
+
+def _may_go_on(path: Path) -> bool:
+    """Whether an attempt that is not written to the end may be at work on it still: no sweep can tell."""
+    is_unfinished_start = path.name.startswith(START_PREFIX) and not (path / ITERATION_FILE).exists()
+    return path.name.startswith(UNFINISHED_INDEX) or is_unfinished_start
 
 
 def _unmarked(row: dict[str, Any]) -> dict[str, Any]:
