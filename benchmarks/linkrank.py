@@ -12,7 +12,6 @@ import argparse
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,8 @@ from crawl_lib.linkdb import OUTLINKS, OUTLINKS_SCHEMA
 from crawl_lib.ranks import LINKRANK, update_linkrank
 from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores, open_stores
-from crawl_lib.versions import GROUP_ROWS, Versions, write_version
+from crawl_lib.versions import GROUP_ROWS, Versions
+from tests.linkdb.tables import leave_links
 
 PAGES, PAGES_OF_A_HOST, MOST_LINKS, BLOCK = 2_000_000, 100, 19, 1 << 14
 STEP, SEED = 1_000_003, 7
@@ -93,16 +93,9 @@ def _batches(pages: int) -> Iterator[pa.RecordBatch]:
 
 def make_links(root: Path, pages: int) -> None:
     """The table of links of so many pages, as if it had been made of segments that are gone, if it is not there."""
-    versions = Versions(_stores(root), OUTLINKS)
-    if versions.newest() is None:
-        facts: dict[str, Any] = {
-            "parent": None,
-            "now": 0,
-            "config_digest": "",
-            "segments": {},
-            "dropped": sha256().hexdigest(),
-        }
-        write_version(versions, 1, _batches(pages), facts)
+    stores = _stores(root)
+    if Versions(stores, OUTLINKS).newest() is None:
+        leave_links(stores, _batches(pages))
 
 
 def rank(root: Path) -> float:

@@ -68,8 +68,7 @@ def give_name(crawl: CrawlDirectory, newest: str, hidden: str, clock: Callable[[
 
 
 def finish_open_start(crawl: CrawlDirectory, clock: Callable[[], float] = time.time) -> None:
-    """Make a folder visible that a start has chosen, and then died: the next start would do so,
-    with the nodes of then.
+    """Make the folder visible that a start had chosen before it died: the next start would, with the nodes of before.
 
     Raises StorageError.
     """

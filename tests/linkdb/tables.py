@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 from crawl_lib.linkdb import LINKDB, OUTLINKS, update_linkdb
 from crawl_lib.segment import LINKS_SCHEMA
 from crawl_lib.stores import Stores
-from crawl_lib.versions import Family, Versions
+from crawl_lib.versions import Family, Versions, write_version
 from tests.crawldb.crawls import Crawl
 from tests.crawldb.test_update import NOW
 
@@ -28,6 +29,12 @@ def rows_of(stores: Stores, family: Family) -> list[Row]:
     rows = [row for batch in versions.batches(version, family.schema.names) for row in batch.to_pylist()]
     assert [row["key"] for row in rows] == sorted(row["key"] for row in rows)
     return rows
+
+
+def leave_links(stores: Stores, batches: Iterable[pa.RecordBatch]) -> None:
+    """Make a first table of links of these rows, as if of segments that are gone. They are in batches of GROUP_ROWS."""
+    facts = {"parent": None, "now": 0, "config_digest": "", "segments": {}, "dropped": sha256().hexdigest()}
+    assert write_version(Versions(stores, OUTLINKS), 1, batches, facts)
 
 
 def inlinks(crawl: Crawl) -> dict[str, list[str]]:

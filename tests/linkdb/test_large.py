@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,12 @@ from benchmarks.report import measure
 from crawl_lib import from_mapping
 from crawl_lib.config import LinkRankConfig
 from crawl_lib.engine import in_batches
-from crawl_lib.linkdb import LINKDB, OUTLINKS, OUTLINKS_SCHEMA, update_linkdb
+from crawl_lib.linkdb import LINKDB, OUTLINKS_SCHEMA, update_linkdb
 from crawl_lib.ranks import LINKRANK, update_linkrank
 from crawl_lib.stores import Stores, open_stores
-from crawl_lib.versions import GROUP_ROWS, Versions, write_version
+from crawl_lib.versions import GROUP_ROWS
 from tests.crawldb.test_update import NOW
-from tests.linkdb.tables import rows_of
+from tests.linkdb.tables import leave_links, rows_of
 
 PAGES, LINKS, HOSTS, BLOCK = 1_000_000, 100_000, 1000, 100_000
 SORTING_BYTES = 128 << 20
@@ -85,17 +84,9 @@ def links(pages: int) -> Iterator[pa.RecordBatch]:
 def roots(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Crawls with the table of links of few pages, and of all."""
     found = []
-    facts: dict[str, Any] = {
-        "parent": None,
-        "now": 0,
-        "config_digest": "",
-        "segments": {},
-        "dropped": sha256().hexdigest(),
-    }
     for pages in (HOSTS, PAGES):
         found.append(tmp_path_factory.mktemp(f"links-{pages}"))
-        versions = Versions(stores_at(found[-1]), OUTLINKS)
-        assert write_version(versions, 1, in_batches(links(pages), GROUP_ROWS), facts)
+        leave_links(stores_at(found[-1]), in_batches(links(pages), GROUP_ROWS))
     return found
 
 

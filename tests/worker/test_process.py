@@ -67,6 +67,18 @@ assert after - before < 500, after - before
     assert done.returncode == 0, done.stderr
 
 
+def test_arrow_takes_its_memory_where_the_rest_does():
+    """An allocator of its own costs 2 % of the CPU of a crawl."""
+    code = """
+from crawl_lib.worker.process import keep_memory
+keep_memory()
+import pyarrow
+assert pyarrow.default_memory_pool().backend_name == "system", pyarrow.default_memory_pool().backend_name
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_fetching_process_may_have_as_many_descriptors_as_the_system_allows():
     """Python itself keeps the limit that it was started with; sockets beyond it would be failures of hosts."""
     code = """
