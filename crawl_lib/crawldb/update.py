@@ -46,6 +46,8 @@ from crawl_lib.versions import (
 log = logging.getLogger(__name__)
 _DIVIDED = ("old", "events", "found", "lost")
 """What the rows of a share of the keys are made of."""
+_MOST_GROUPS = 16
+"""Of segments: for each of them all events are read."""
 _BEGUN = columns("name text, began time")
 _LINKED = columns("key bytes, linked_at time")
 _HINTED = columns("key bytes, every_s int64, is_newer int32")
@@ -279,8 +281,8 @@ class _Update:
 
 
 def _groups(segments: int, count: int) -> list[str]:
-    """Conditions that divide tables of so many segments into at most `count` groups."""
-    if (count := min(count, segments)) <= 1:
+    """Conditions that divide tables of so many segments into at most `count` groups, and `_MOST_GROUPS`."""
+    if (count := min(count, segments, _MOST_GROUPS)) <= 1:
         return ["true"]
     ends = [segments * number // count for number in range(count + 1)]
     return [f"segment >= {first} and segment < {end}" for first, end in pairwise(ends)]
