@@ -112,7 +112,7 @@ def check(store: ShardedKeyStore, server: str | None = None, work: Work | None =
     """Count, and compare the replicas. Changes nothing. Servers that fail are reported in `failed`, never raised.
 
     `server`: the name of the one whose part is to be done, None for all. Raises ConfigError if there is none, and
-    StoppedError. `work` gets a report at each prefix of each server.
+    StoppedError. `work` gets a report at each prefix that a server has keys of.
     """
     return _Maintenance(store, "check", server, work or Work()).run()
 
@@ -180,11 +180,11 @@ class _Maintenance:
         server = self.store.servers[place]
         if (place, first) not in self._seen and server.name not in self.report.failed:
             found: _Sums = {}
+            low, high = bounds(first, len(self.store.servers))
             with self._noted_if_it_fails(server):
-                for prefix, low, high in self.work.until_stopped(_prefixes(first, len(self.store.servers))):
+                for prefix, sums in self.work.until_stopped(server.prefix_sums(low, high)):
                     self._tell(server, prefix)
-                    for (_, state), part in server.prefix_sums(low, high).items():
-                        found.setdefault(prefix, {})[state] = part
+                    found[prefix] = sums
                 self._seen[place, first] = found
         return self._seen.get((place, first))
 

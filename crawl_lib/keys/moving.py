@@ -237,14 +237,14 @@ class _Change:
             targets = self._targets(low)
             others = [server for server in self.store.servers if server not in targets]
             for server in self.work.until_stopped(others):
-                if server.prefix_sums(low, high):
+                if any(server.prefix_sums(low, high)):
                     self._range([server], targets, low, high)
 
     def _range(self, sources: Sequence[KeyServer], targets: Sequence[KeyServer], low: bytes, high: bytes) -> None:
         """Move a range: its keys are copied to the targets where they differ, then they leave the other sources."""
         there = [server for server in targets if server.name in self.has_tables or not self.report.dry_run]
         both = [*sources, *(server for server in there if server not in sources)]
-        sums = [server.prefix_sums(low, high) for server in self.work.until_stopped(both)]
+        sums = [dict(server.prefix_sums(low, high)) for server in self.work.until_stopped(both)]
         if any(view != sums[0] for view in sums) or len(there) < len(targets):
             # A dry run has made no tables: what joins lacks all keys.
             tables = [*both, *(server for server in targets if server not in both)]

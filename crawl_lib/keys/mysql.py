@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
+from itertools import groupby
 from typing import Any, TypeVar
 
 from pymysql.connections import Connection
@@ -138,13 +139,14 @@ class MySqlKeyServer(KeyServer):
             return Claim(theirs=theirs, unsure=set(ours))
         return Claim(ours=set(ours), theirs=theirs)
 
-    def prefix_sums(self, low: bytes, high: bytes) -> dict[tuple[str, int], PrefixSum]:
-        found: dict[tuple[str, int], PrefixSum] = {}
-        for prefix, state, count, total in self._by_ranges("prefixes.sql", low.hex(), high.hex(), digits=2):
-            place = (prefix.decode("ascii"), state or 0)
-            before = found.get(place, PrefixSum(0, 0))
-            found[place] = PrefixSum(before.count + count, before.total + int(total))
-        return found
+    def prefix_sums(self, low: bytes, high: bytes) -> Iterator[tuple[int, dict[int, PrefixSum]]]:
+        rows = self._by_ranges("prefixes.sql", low.hex(), high.hex(), digits=2)
+        for prefix, parts in groupby(rows, key=lambda row: int(row[0], 16)):
+            sums: dict[int, PrefixSum] = {}
+            for _, state, count, total in parts:
+                before = sums.get(state or 0, PrefixSum(0, 0))
+                sums[state or 0] = PrefixSum(before.count + count, before.total + int(total))
+            yield prefix, sums
 
     def write_note(self, text: str) -> None:
         statement = f"REPLACE INTO {NOTE_TABLE} VALUES (1, 0x{text.encode('ascii').hex()})"

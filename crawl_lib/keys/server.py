@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from crawl_lib.errors import DamagedKeysError, KeyStoreError, KeyTablesError, os_errors
@@ -238,14 +239,14 @@ class KeyServer(ABC):
     def ensure(self) -> None:  # noqa: B027 - only the embedded server has something to do
         """Create the table where that needs no operator (embedded: the file is not there yet). Else do nothing."""
 
-    def prefix_sums(self, low: bytes, high: bytes) -> dict[tuple[str, int], PrefixSum]:
-        """Digests of the range `low` to `high` (inclusive) by (first two hex digits, keyinfo)."""
-        found: dict[tuple[str, int], tuple[int, int]] = {}
-        for key, state in self.scan(low, high):
-            place = (key[:1].hex(), state)
-            count, total = found.get(place, (0, 0))
-            found[place] = (count + 1, total + (int.from_bytes(key[-8:], "big") & 0x0FFFFFFFFFFFFFFF))
-        return {place: PrefixSum(*sums) for place, sums in found.items()}
+    def prefix_sums(self, low: bytes, high: bytes) -> Iterator[tuple[int, dict[int, PrefixSum]]]:
+        """Digests of the range `low` to `high` (inclusive), in order: of each first byte that has keys, by keyinfo."""
+        for prefix, rows in groupby(self.scan(low, high), key=lambda row: row[0][0]):
+            sums: dict[int, tuple[int, int]] = {}
+            for key, state in rows:
+                count, total = sums.get(state, (0, 0))
+                sums[state] = (count + 1, total + (int.from_bytes(key[-8:], "big") & 0x0FFFFFFFFFFFFFFF))
+            yield prefix, {state: PrefixSum(*found) for state, found in sums.items()}
 
     def _turns(
         self,
