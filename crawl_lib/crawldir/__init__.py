@@ -41,6 +41,7 @@ from crawl_lib.crawldir.heldnotes import (
     noted_keys,
     read_note,
     take_note_away,
+    unsettle,
     write_note,
 )
 from crawl_lib.crawldir.naming import (

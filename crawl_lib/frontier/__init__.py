@@ -26,7 +26,7 @@ from crawl_lib.frontier.journal import (
     Journal,
     read_journal,
 )
-from crawl_lib.frontier.lock import NodeLock, held_without_trace, holder
+from crawl_lib.frontier.lock import NodeLock, holder
 from crawl_lib.frontier.move import (
     Change,
     Move,

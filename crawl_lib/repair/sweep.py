@@ -20,7 +20,6 @@ it, since another machine's may be at work there.
 
 import re
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from crawl_lib.crawldb import aside_lists
@@ -35,11 +34,12 @@ from crawl_lib.crawldir import (
     read_settled,
 )
 from crawl_lib.durable import reached
-from crawl_lib.errors import DamagedFileError, LockedError
+from crawl_lib.errors import DamagedFileError
 from crawl_lib.export import ExportFolder, list_exports
 from crawl_lib.findings import Finding, Severity
-from crawl_lib.frontier import held_without_trace, open_take
+from crawl_lib.frontier import open_take
 from crawl_lib.repair.folders.identity import readable_iterations
+from crawl_lib.repair.places import nodes_held
 from crawl_lib.repair.segments.swap import all_aside
 from crawl_lib.seeds import check_seeds
 from crawl_lib.segment import check_segment
@@ -68,15 +68,8 @@ def sweep(stores: Stores, *, dry_run: bool = False, damaged: bool = False) -> Sw
     Raises StorageError, StoppedError; run it again then.
     """
     report = SweepReport(dry_run)
-    with ExitStack() as locks:
-        nodes = []
-        for node in stores.config.servers:
-            if stores.node_dir(node).is_dir():
-                try:
-                    locks.enter_context(held_without_trace(stores.node_dir(node), node))
-                    nodes.append(node)
-                except LockedError as error:
-                    report.skipped.append(str(error))
+    with nodes_held(stores, "krake sweep", dry_run=True) as (nodes, at_work):
+        report.skipped += at_work.values()
         paths = [one.where for one in check_leftovers(stores, nodes)]
         if damaged:
             paths += _damaged(stores, report)

@@ -13,6 +13,7 @@ from typing import Any
 
 from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, Iteration, read_json, settled_nodes
 from crawl_lib.errors import DamagedFileError, InputError, KrakeError, PathNotFoundError
+from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import open_take
 from crawl_lib.rounds import FIRST_FILE, is_retired
 from crawl_lib.sealed import SEALED_VERSION
@@ -39,6 +40,17 @@ def nodes_left(stores: Stores) -> list[str]:
         except (DamagedFileError, PathNotFoundError):
             left.append(node)  # findings of the mark, or the iteration
     return left
+
+
+def check_nodes(stores: Stores) -> list[Finding]:
+    """What `nodes_left` names: what waits in their queues is not crawled."""
+    findings = Findings("queue", "")
+    for node in nodes_left(stores):
+        where = str(stores.node_dir(node)) if stores.node_dir(node).is_dir() else node
+        problem = f"node {node} is not in `servers`, and was not retired: what waits in its queue is not crawled"
+        again = f"put it back, or run `krake nodes retire {node}` there (with --lost if its disk is gone)"
+        findings.add("node_not_retired", where, problem, repair=again, severity=Severity.WARNING)
+    return findings.list()
 
 
 class Identity:

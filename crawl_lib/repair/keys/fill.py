@@ -14,7 +14,7 @@ Every statement may be repeated, and states only rise: killed anywhere, it is ru
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -22,12 +22,10 @@ from crawl_lib.config import is_sqlite_server
 from crawl_lib.crawldir import (
     PAGES,
     Forgotten,
-    delete_settled,
     mark_filled,
     note_command,
-    read_settled,
-    take_note_away,
     unfilled,
+    unsettle,
     urls_of_lost_queue,
 )
 from crawl_lib.durable import delete_durable, reached
@@ -48,7 +46,6 @@ from crawl_lib.keys import (
     KeyHeap,
     ShardedKeyStore,
     check_tables,
-    open_key_store,
     unheld_keys,
 )
 from crawl_lib.repair.keys.held import (
@@ -118,7 +115,7 @@ def check_keys(stores: Stores, nodes: Collection[str], *, full: bool = True) -> 
     """
     findings, report = Findings("keys", REPAIR), KeysReport()
     with ExitStack() as stack:
-        store = stack.enter_context(open_key_store(stores.config.key_storage, stores.secrets.key_storage_password))
+        store = stack.enter_context(stores.key_servers())
         if not nodes and _are_to_be_made(stores, store):
             names = ", ".join(server.name for server in store.servers)
             report.unknown.append(f"key servers: nothing was crawled yet, and the first task makes {names}")
@@ -172,7 +169,7 @@ def fill_keys(stores: Stores, nodes: Sequence[str], *, dry_run: bool = False, dr
         sight = look(stores, nodes, heap)
         if heap is not None and sight.unknown:
             report.unknown, heap = sight.refusals(), None
-        store = stack.enter_context(open_key_store(stores.config.key_storage, stores.secrets.key_storage_password))
+        store = stack.enter_context(stores.key_servers())
         walk = _Walk(stores, store, nodes, sight, heap=heap, report=report, findings=Findings("keys", REPAIR))
         if not dry_run:
             store.require_ring()
@@ -196,11 +193,7 @@ def take_all_in_again(stores: Stores, node: str) -> None:
     """
     if stores.config.frontier.is_crawldb:
         return
-    with suppress(DamagedFileError):  # it says no more that the node has settled than none does
-        mark = read_settled(stores.crawl, node)
-        if mark is None or not mark.retired:
-            delete_settled(stores.crawl, node)
-    take_note_away(stores.crawl, node)
+    unsettle(stores.crawl, node)
     take_in_again(Queue(stores.node_dir(node), node))
 
 

@@ -18,7 +18,6 @@ from crawl_lib.errors import (
 from crawl_lib.keys import (
     KeyServer,
     SqliteKeyServer,
-    open_key_store,
     rewrite_notes,
     set_table_aside,
 )
@@ -35,7 +34,7 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
     `full`: embedded tables are read to their end. What is broken is kept as `<file>.damaged-<time>`. A server that does
     not answer, or refuses us, is left to people: it is a finding. Raises KeyStoreError.
     """
-    with open_key_store(stores.config.key_storage, stores.secrets.key_storage_password) as store:
+    with stores.key_servers() as store:
         problems = {server.name: _problem(server, full=full) for server in store.servers}
         servers = stores.config.servers
         embedded = all(map(is_sqlite_server, problems))

@@ -28,12 +28,10 @@ import numpy as np
 from crawl_lib.crawldir import (
     PAGES,
     Keys,
-    delete_settled,
     is_among,
     key_array,
-    read_settled,
-    take_note_away,
     unfilled,
+    unsettle,
     urls_of_lost_queue,
 )
 from crawl_lib.durable import delete_durable, reached, rename_durable
@@ -59,7 +57,6 @@ from crawl_lib.frontier import (
     take_lines,
     write_leftover,
 )
-from crawl_lib.keys import open_key_store
 from crawl_lib.node import mismatch, read_decision, taken_in_before
 from crawl_lib.repair.queue.queue import ASKED, BROKEN, RepairReport, repair_queue
 from crawl_lib.segment import (
@@ -113,13 +110,7 @@ def repair_node(stores: Stores, node: str, *, dry_run: bool = False) -> RepairRe
     directory = stores.node_dir(node)
     with os_errors(directory):
         if not dry_run:
-            # They say what the queue holds, which a repair may change. The next `settle` writes the mark again.
-            mark = None
-            with suppress(DamagedFileError):
-                mark = read_settled(stores.crawl, node)
-            if mark is None or not mark.retired:
-                delete_settled(stores.crawl, node)
-            take_note_away(stores.crawl, node)
+            unsettle(stores.crawl, node)  # the next `settle` writes the mark again
             return _Node(stores, node, directory).repair()
 
         def link(source: str, target: str) -> None:
@@ -234,9 +225,8 @@ class _Node:
             return set()
         if PAGES in unfilled(self.stores.crawl):
             raise KeyTablesError(f"{self.directory}: is repaired once the key tables have the keys of all pages")
-        config, password = self.stores.config.key_storage, self.stores.secrets.key_storage_password
         try:
-            with open_key_store(config, password) as store:
+            with self.stores.key_servers() as store:
                 states = store.states(keys)
         except KeyStoreError as error:
             self._say(f"the key tables cannot be asked what was crawled: {error}")
