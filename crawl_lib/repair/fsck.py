@@ -34,7 +34,7 @@ from crawl_lib.durable import delete_durable
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError, StoppedError
 from crawl_lib.export import list_exports
 from crawl_lib.findings import Finding, Findings, Severity
-from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, open_take
+from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, readable_take
 from crawl_lib.graph import check_export
 from crawl_lib.keys import check, repair
 from crawl_lib.linkdb import LINKDB, OUTLINKS
@@ -292,9 +292,8 @@ class _Pass:
                 if self.say is None or names <= CHOICES or names & MISMATCH:
                     continue
                 with self.left_to_people(str(directory)):
-                    with suppress(DamagedFileError):
-                        take = open_take(directory)
-                        self._may_cost(take.count if take is not None else 0, str(directory))
+                    take = readable_take(directory)
+                    self._may_cost(take.count if take is not None else 0, str(directory))
                     for line in repair_node(self.stores, node, dry_run=self.dry_run).done:
                         self.did(f"{directory}: {line}")
 

@@ -53,6 +53,7 @@ from crawl_lib.frontier import (
     open_take,
     read_leftover,
     read_lost,
+    readable_take,
     some_lines,
     take_lines,
     write_leftover,
@@ -88,9 +89,7 @@ def check_node(stores: Stores, node: str, *, full: bool = True) -> list[Finding]
     except DamagedFileError as error:
         again = "delete it; a node that is to be retired is retired again"
         findings.add("retire_damaged", str(NodeDirectory(directory).retire), str(error), repair=again)
-    take = None
-    with suppress(DamagedFileError):  # a finding of the queue
-        take = open_take(directory)
+    take = readable_take(directory)
     if take is not None and not stores.storage.exists(folder := stores.crawl.at(take.header.folder)):
         again = f"put the folder back, or move {take.path} and its spool away: its URLs are fetched again"
         problem = f"the folder of its iteration, {folder}, is gone"

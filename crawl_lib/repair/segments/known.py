@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from crawl_lib.crawldir import INDEX_FILE, Iteration, SegmentRef, read_json
+from crawl_lib.crawldir import INDEX_FILE, Iteration, SegmentRef, readable_json
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
 from crawl_lib.frontier import (
     HANDED_ON,
@@ -20,13 +20,12 @@ from crawl_lib.frontier import (
     decode_line,
     encode_line,
     is_readable,
-    open_take,
     part_mapping,
     read_outlinks,
+    readable_take,
 )
 from crawl_lib.records import QueuedUrl, metadata_without_list
 from crawl_lib.repair.segments.glean import LONGEST_URL, is_robots
-from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.seeds import Division, check_seeds, hand_over, set_damaged_aside
 from crawl_lib.segment import (
     INDEX_NAME,
@@ -72,18 +71,13 @@ class Known:
     @cached_property
     def take(self) -> Take | None:
         """Its take, if that is open: the queue has not moved on yet."""
-        with suppress(KrakeError):
-            take = open_take(self.stores.node_dir(self.name.node))
-            if take is not None and take.header.folder == self.name.folder:
-                return take
-        return None
+        take = readable_take(self.stores.node_dir(self.name.node))
+        return take if take is not None and take.header.folder == self.name.folder else None
 
     @cached_property
     def index(self) -> dict[str, Any]:
         """The folder's index, if it can be read."""
-        with suppress(DamagedFileError, PathNotFoundError):
-            return read_json(self.storage, f"{self.folder_path}/{INDEX_FILE}")
-        return {}
+        return readable_json(self.storage, f"{self.folder_path}/{INDEX_FILE}")
 
     @cached_property
     def nodes(self) -> tuple[str, ...]:
@@ -99,7 +93,8 @@ class Known:
             return {name: self.manifest.counts.get(name, 0) for name in names}
         try:
             nodes = [node for node in self.index["outlinks"] if node != self.name.node]
-            others = [read_json(self.storage, f"{self.folder_path}/{node}/{MANIFEST_FILE}")["counts"] for node in nodes]
+            manifests = self.stores.crawl.folder(self.name.folder).readable_manifests()
+            others = [manifests[node]["counts"] for node in nodes]
             sums = {name: self.index["counts"].get(name, 0) for name in names}
             counts = {name: sums[name] - sum(other.get(name, 0) for other in others) for name in names}
             return counts if self.name.node in self.index["outlinks"] and min(counts.values()) >= 0 else {}
@@ -206,7 +201,7 @@ def read_lost(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
 
 
 def lost_and_not_queued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
-    """Those that were neither queued again nor crawled since.
+    """Those that were neither queued again nor crawled since; all of them where what queues them again is damaged.
 
     None with a CrawlDb: they are visited again in any case.
     """
@@ -214,8 +209,8 @@ def lost_and_not_queued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
     if not lost or stores.config.frontier.is_crawldb:
         return []
     digest = _requeued(stores, name)
-    if stores.storage.exists(stores.crawl.seeds_path(digest)) and not check_seeds(stores.crawl, digest):
-        return []
+    if stores.storage.exists(stores.crawl.seeds_path(digest)):
+        return [*lost.values()] if check_seeds(stores.crawl, digest) else []
     for other in stores.crawl.segments():
         if int(other.folder) > int(name.folder):
             with suppress(DamagedFileError, PathNotFoundError):  # findings of that segment
