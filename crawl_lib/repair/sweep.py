@@ -62,7 +62,7 @@ class SweepReport:
 
 
 def sweep(stores: Stores, *, dry_run: bool = False, damaged: bool = False) -> SweepReport:
-    """Delete what is left over. `damaged`: also damaged segments and seeds, whose place was taken by whole ones.
+    """Delete what is left over. `damaged`: also damaged segments, seeds and lists, whose place was taken by whole ones.
 
     Raises StorageError, StoppedError; run it again then.
     """
@@ -82,8 +82,8 @@ def sweep(stores: Stores, *, dry_run: bool = False, damaged: bool = False) -> Sw
 
 
 def _damaged(stores: Stores, report: SweepReport) -> Iterator[str]:
-    """Damaged segments and seeds that were put aside, where what took their place passes a full check; and lists of the
-    CrawlDb that hold no URL, so that theirs were listed again."""
+    """What is damaged and was put aside, where what took its place passes a full check; and lists of the CrawlDb that
+    hold no URL, so that theirs were listed again."""
     crawl, storage = stores.crawl, stores.storage
     held = {one.folder for one in aside_lists(stores)}  # which the next `generate` deletes when their lease is over
     for kind in (SEEDS_FOLDER, LISTS_FOLDER):
