@@ -69,6 +69,10 @@ class Stores(Work):
                 store.require_ring()
             yield store
 
+    def key_servers(self) -> ShardedKeyStore:
+        """The key store as it is, to be used by `with`: no table is made, and nothing is refused."""
+        return open_key_store(self.config.key_storage, self.secrets.key_storage_password)
+
     def _refuse_to_forget(self, store: ShardedKeyStore) -> None:
         """Raise KeyTablesError where all replicas of some keys are gone, and their pages would be crawled again."""
         if self.config.frontier.is_crawldb or not all(map(is_sqlite_server, self.config.key_storage.servers)):

@@ -32,7 +32,7 @@ from crawl_lib.frontier import (
     split_line,
     url_of_line,
 )
-from crawl_lib.keys import KEY_BYTES, open_key_store
+from crawl_lib.keys import KEY_BYTES
 from crawl_lib.node import waiting_sources
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
@@ -109,7 +109,7 @@ def _noted(notes: list[str]) -> Iterator[None]:
 
 
 def _state(stores: Stores, key: bytes, notes: list[str]) -> str | None:
-    with _noted(notes), open_key_store(stores.config.key_storage, stores.secrets.key_storage_password) as keys:
+    with _noted(notes), stores.key_servers() as keys:
         state = keys.states([key])[key]
         return "unknown" if state is None else state.name.lower()
     return None

@@ -10,7 +10,7 @@ from typing import Any
 from crawl_lib.cli.common import at_work, print_counts, print_result, require_yes, tool_stores
 from crawl_lib.config import Config, load_config
 from crawl_lib.errors import KeyTablesError
-from crawl_lib.frontier import NodeLock, held_without_trace
+from crawl_lib.frontier import NodeLock
 from crawl_lib.keys import LOOK_S, ShardedKeyStore, check, dump_keys, load_keys, open_key_store, reshard
 from crawl_lib.stores import Secrets, node_dir
 
@@ -62,8 +62,7 @@ def reshard_keys(arguments: argparse.Namespace) -> int:
     there = {node: node_dir(config, node) for node in config.servers if node_dir(config, node).is_dir()}
     with ExitStack() as stack, at_work(arguments) as work:
         for node, directory in there.items():
-            lock = NodeLock(directory, node, 0.0, what="krake keys reshard")
-            stack.enter_context(held_without_trace(directory, node) if dry_run else lock)
+            stack.enter_context(NodeLock(directory, node, 0.0, what="krake keys reshard", leaves_trace=not dry_run))
         store = stack.enter_context(_opened(config))
         old = stack.enter_context(_opened(load_config(arguments.old_config))) if arguments.old_config else None
         patience_s = 2 * LOOK_S if len(there) < len(config.servers) else 0.0

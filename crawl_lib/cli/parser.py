@@ -358,7 +358,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "repairing.sweep",
         "delete what killed attempts left on the store, and no attempt owns",
         (
-            _flag("--damaged", "also damaged segments and seeds that were put aside, where whole ones are"),
+            _flag("--damaged", "also damaged segments, seeds and lists that were put aside, where whole ones are"),
             _DRY_RUN,
             _JSON,
         ),

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -18,8 +19,9 @@ from crawl_lib.curate import (
     RetryReport,
 )
 from crawl_lib.errors import ConfigError, InputError, UrlError
-from crawl_lib.keys import open_key_store
-from crawl_lib.repair import finish_all_swaps, node_locked, repairs_locked
+from crawl_lib.frontier import NodeLock
+from crawl_lib.repair import finish_all_swaps, repairs_locked
+from crawl_lib.stores import Stores
 from crawl_lib.urls import canonicalize, host_of
 
 DAY_S = 86400.0
@@ -39,7 +41,7 @@ def forget(arguments: argparse.Namespace) -> int:
             named = ", ".join(arguments.what[:3]) + (", ..." if len(arguments.what) > 3 else "") or "all hosts"
             lost = f"pages of {named} become new: they are fetched again once they are found or injected"
             require_yes(arguments, lost)
-        with open_key_store(stores.config.key_storage, stores.secrets.key_storage_password) as store:
+        with stores.key_servers() as store:
             store.require_ring(write=not arguments.dry_run)
             report = curate.forget(stores, store, pages, dry_run=arguments.dry_run)
     limited = stores.config.urls.max_pages_per_host is not None
@@ -133,6 +135,15 @@ def _show_dropped(report: DropReport) -> None:
         print("next: krake segment compact takes them out of the files; krake forget would let them be crawled again")
 
 
+def _node_locked(stores: Stores, node: str, arguments: argparse.Namespace) -> AbstractContextManager[object]:
+    """Hold the node's lock, if its directory is on this machine; for a dry run without waiting, and without a trace."""
+    directory, is_dry = stores.node_dir(node), arguments.dry_run
+    if node not in stores.config.servers or not directory.is_dir():
+        return nullcontext()
+    timeout_s, what = 0.0 if is_dry else stores.config.queue.lock_timeout_s, "krake segment compact"
+    return NodeLock(directory, node, timeout_s, what=what, on_wait=waiting(arguments), leaves_trace=not is_dry)
+
+
 def compact(arguments: argparse.Namespace) -> int:
     """Write segments again without dropped pages: those that are named, else all that have some."""
     dry_run, reports = arguments.dry_run, []
@@ -143,7 +154,7 @@ def compact(arguments: argparse.Namespace) -> int:
             if not dry_run:
                 finish_all_swaps(stores)
             for name in names or stores.crawl.segments():
-                with node_locked(stores, name.node, "krake segment compact", waiting(arguments), dry_run=dry_run):
+                with _node_locked(stores, name.node, arguments):
                     reports.append(curate.compact_segment(stores, name, dry_run=dry_run))
     print_result(arguments, reports, partial(_show_compacted, reports))
     return 0

@@ -19,6 +19,7 @@ from crawl_lib.crawldir.directory import (
     INDEX_FILE,
     ITERATION_FILE,
     LISTS_FOLDER,
+    MANIFEST_PARTS,
     SCOPE_DIGEST,
     SCOPE_FILE,
     SCOPE_FOLDER,
@@ -31,6 +32,7 @@ from crawl_lib.crawldir.directory import (
     SegmentRef,
     read_json,
     read_lines,
+    readable_json,
     scope_digest,
     write_json_bytes,
 )
@@ -41,6 +43,7 @@ from crawl_lib.crawldir.heldnotes import (
     noted_keys,
     read_note,
     take_note_away,
+    unsettle,
     write_note,
 )
 from crawl_lib.crawldir.naming import (

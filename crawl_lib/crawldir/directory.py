@@ -21,6 +21,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -102,13 +103,21 @@ def read_json(storage: Storage, path: str) -> dict[str, Any]:
         raise DamagedFileError(f"{path}: is not JSON as written: {error}; `krake fsck` says what to do") from error
 
 
+def readable_json(storage: Storage, path: str) -> dict[str, Any]:
+    """The same, for a repair: nothing, where it is not there or cannot be read."""
+    with suppress(DamagedFileError, PathNotFoundError):
+        return read_json(storage, path)
+    return {}
+
+
 def write_json_bytes(value: Mapping[str, Any]) -> bytes:
     """JSON as Krake writes it: sorted, indented, with a final newline; with a digest, if it is of such a version."""
     value = sealed(value) if value.get("format_version") == SEALED_VERSION else value
     return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-_MANIFEST_PARTS = {"counts": dict, "outlinks": dict, "scope_added": list}
+MANIFEST_PARTS = {"counts": dict, "outlinks": dict, "scope_added": list}
+"""Of a segment's manifest, and of an index."""
 
 
 def scope_digest(data: bytes) -> str:
@@ -284,6 +293,14 @@ class Folder:
         """Nodes whose segments are in it, sorted."""
         return self.crawl.names(self.name)
 
+    def readable_manifests(self) -> dict[str, dict[str, Any]]:
+        """The manifests of its segments, by node, for a repair: those that can be read."""
+        found = {}
+        for node in self.crawl.work.until_stopped(self.segments()):
+            with suppress(DamagedFileError, PathNotFoundError):  # findings of the segments
+                found[node] = self.crawl.segment(self.name, node).manifest()
+        return found
+
     def index(self) -> dict[str, Any] | None:
         """What `index.json` says, None before its commit. Raises DamagedFileError naming the path."""
         path = self.at(INDEX_FILE)
@@ -314,7 +331,7 @@ class SegmentRef:
         """What `manifest.json` says. Raises PathNotFoundError or DamagedFileError naming the path."""
         path = f"{self.path}/{MANIFEST_FILE}"
         manifest = read_json(self.crawl.storage, path)
-        for name, kind in _MANIFEST_PARTS.items():
+        for name, kind in MANIFEST_PARTS.items():
             if not isinstance(manifest.get(name), kind):
                 raise DamagedFileError(
                     f"{path}: has no usable {name!r}; `krake fsck` names the command that repairs it"

@@ -11,10 +11,12 @@ no sign that the node rested.
 
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 
 from crawl_lib.crawldir.directory import CrawlDirectory
+from crawl_lib.crawldir.settled import delete_settled, read_settled
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.frontier import TakenIn
@@ -140,6 +142,19 @@ def noted_keys(crawl: CrawlDirectory, note: HeldNote) -> Iterator[list[bytes]]:
 def take_note_away(crawl: CrawlDirectory, node: str) -> None:
     """Before a task works on the node, with what a killed attempt left of one. The caller holds the node's lock."""
     crawl.storage.delete(crawl.at(HELD_FOLDER, node))
+
+
+def unsettle(crawl: CrawlDirectory, node: str) -> None:
+    """Before a repair changes what a queue holds: what the node said of it goes, but for the mark of a retired node.
+
+    The caller holds the node's lock.
+    """
+    mark = None
+    with suppress(DamagedFileError):
+        mark = read_settled(crawl, node)
+    if mark is None or not mark.retired:
+        delete_settled(crawl, node)
+    take_note_away(crawl, node)
 
 
 def note_command(node: str) -> str:

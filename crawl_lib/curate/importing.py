@@ -34,10 +34,11 @@ from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, Iteration, give_up_name
 from crawl_lib.curate.import_pages import ArchiveReader, FileReport, ImportReport
 from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import InputError, os_errors
+from crawl_lib.export import scratch_base
 from crawl_lib.fetch import retry_at
 from crawl_lib.node import mark_pages
 from crawl_lib.records import QueuedUrl, TakenUrl
-from crawl_lib.repair import is_robots, scratch_base
+from crawl_lib.repair import is_robots
 from crawl_lib.rounds import commit_iteration, start_import
 from crawl_lib.segment import (
     PAGES_SUFFIX,
@@ -110,7 +111,7 @@ def import_archives(
                 deque(reader.read(file), 0)
                 file.state = file.state if file.state == "refused" else "readable"
             return report
-        with scratch_base(stores, run_id) as base:
+        with scratch_base(stores.config, run_id) as base:
             if new:
                 iteration = start_import(stores, run_id=run_id, clock=clock)
                 report.folder = _Import(stores, reader, new, digests, iteration, base / iteration.folder, clock).run()

@@ -45,8 +45,26 @@ def scratch_folder(config: Config, name: str) -> Iterator[Path]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder, os.O_RDONLY)
+def scratch_base(config: Config, name: str) -> Iterator[Path]:
+    """A folder in `scratch.directory`, with what an earlier attempt left in it, held by one process at a time.
+
+    `name`: with none of `PREFIXES`. Raises LockedError if another one is in it, StorageError as `scratch_folder`.
+    """
+    folder = Path(config.scratch.directory) / name
+    with os_errors(folder), ExitStack() as stack:
+        folder.parent.mkdir(exist_ok=True)
+        (lock := folder.with_name(f"{name}.lock")).touch()
+        try:
+            stack.enter_context(_locked(lock))
+        except BlockingIOError as error:
+            raise LockedError(f"{folder}: another process is at work there; wait for it") from error
+        folder.mkdir(exist_ok=True)
+        yield folder
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

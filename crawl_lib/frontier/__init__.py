@@ -18,7 +18,14 @@ from crawl_lib.frontier.adopt import adopt, read_handed_on, read_scope_added, re
 from crawl_lib.frontier.directory import NodeDirectory, open_node_dir
 from crawl_lib.frontier.fairness import Shares, look_ahead_of
 from crawl_lib.frontier.hostcounts import COUNTS_TABLES, HostCounts, host_of_line
-from crawl_lib.frontier.intake import IntakeRules, intake, open_plan, pending_report, read_undecided
+from crawl_lib.frontier.intake import (
+    IntakeRules,
+    intake,
+    open_plan,
+    pending_report,
+    read_undecided,
+    take_in_again,
+)
 from crawl_lib.frontier.journal import (
     CLAIM,
     INSERT,
@@ -26,7 +33,7 @@ from crawl_lib.frontier.journal import (
     Journal,
     read_journal,
 )
-from crawl_lib.frontier.lock import NodeLock, held_without_trace, holder
+from crawl_lib.frontier.lock import NodeLock, holder
 from crawl_lib.frontier.move import (
     Change,
     Move,
@@ -78,6 +85,7 @@ from crawl_lib.frontier.take import (
     open_take,
     position,
     read_leftover,
+    readable_take,
     take_lines,
     write_leftover,
     write_lines,

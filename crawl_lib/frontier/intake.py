@@ -13,8 +13,9 @@ from crawl_lib.errors import StoppedError, StorageError
 from crawl_lib.frontier.admission import Admission
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.fairness import interleaved
+from crawl_lib.frontier.hostcounts import HostCounts
 from crawl_lib.frontier.journal import CLAIM, INSERT, UNDECIDED, IntakeReport, Journal, read_journal
-from crawl_lib.frontier.move import Change, carry_out_move, move_id, plan_move
+from crawl_lib.frontier.move import Change, carry_out_move, finish_open_move, move_id, plan_move
 from crawl_lib.frontier.outlinks import (
     HANDED_ON_MARK,
     Source,
@@ -26,6 +27,7 @@ from crawl_lib.frontier.outlinks import (
 )
 from crawl_lib.frontier.queue import Queue
 from crawl_lib.frontier.take import require_no_take, require_settled
+from crawl_lib.sealed import sealed_json
 from crawl_lib.states import KeyState
 from crawl_lib.urls import Traps
 
@@ -44,6 +46,22 @@ def open_plan(queue: Queue) -> list[tuple[str, str]]:
     """(folder, node) of the sources that an unfinished intake has yet to finish; the next intake needs them."""
     journal = read_journal(queue.directory)
     return [pair for pair in journal.plan[journal.at :] if pair != UNDECIDED] if journal else []
+
+
+def take_in_again(queue: Queue) -> None:
+    """Forget what the node has taken in: its next intake reads every source, and drops what is known.
+
+    For URLs that no queue holds any more, and that segments and seeds still have. An open intake goes on, and reads
+    once more what it has read. The caller holds the node's lock. Raises QueueError, DamagedFileError. Repeatable.
+    """
+    finish_open_move(queue)
+    HostCounts(queue.directory).begin_groups()
+    if queue.files.record.exists():
+        write_durable(queue.files.record, sealed_json(queue.record().taking_in_again().to_mapping()))
+    journal = read_journal(queue.directory)
+    if journal is not None and journal.at:
+        journal.plan, journal.at = journal.plan[journal.at :], 0
+        journal.write(queue.directory)
 
 
 def pending_report(queue: Queue) -> IntakeReport:

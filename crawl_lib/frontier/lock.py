@@ -119,11 +119,6 @@ def holder(directory: Path) -> str | None:
         os.close(descriptor)
 
 
-def held_without_trace(directory: Path, node: str) -> NodeLock:
-    """Hold a node's lock while only looking: a node whose directory has no file for it is at rest."""
-    return NodeLock(directory, node, 0.0, leaves_trace=False)
-
-
 def _try_lock(descriptor: int, kind: int) -> bool:
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)

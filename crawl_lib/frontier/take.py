@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.durable import delete_durable, fsync_dir, fsync_file, reached, rename_durable, write_durable
-from crawl_lib.errors import QueueError, os_errors
+from crawl_lib.errors import DamagedFileError, QueueError, os_errors
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.fairness import Run, Shares, choose, next_due, positions_of, runs_of
 from crawl_lib.frontier.move import Change, carry_out_move, finish_open_move, plan_move
@@ -235,6 +235,13 @@ def open_take(directory: Path) -> Take | None:
         value["runs"] = [(start, stop) for start, stop in value["runs"]]
         _require_sums(header := TakeHeader(**value))
         return Take(path, header)
+    return None
+
+
+def readable_take(directory: Path) -> Take | None:
+    """The same, for a repair: None also if it cannot be read, which is a finding of the queue."""
+    with suppress(DamagedFileError):
+        return open_take(directory)
     return None
 
 

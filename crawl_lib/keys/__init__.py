@@ -37,7 +37,7 @@ from crawl_lib.keys.turns_only import TurnsOnly
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
-    from crawl_lib.keys.looks import check_tables, set_table_aside
+    from crawl_lib.keys.looks import check_tables, make_again, why_broken
     from crawl_lib.keys.mysql import MySqlKeyServer, parse_server
 else:
     # PyMySQL takes 60 ms, and no task looks for damage.
@@ -45,6 +45,6 @@ else:
         __name__,
         {
             "mysql": ("MySqlKeyServer", "parse_server"),
-            "looks": ("check_tables", "set_table_aside"),
+            "looks": ("check_tables", "make_again", "why_broken"),
         },
     )

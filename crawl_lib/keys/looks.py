@@ -4,16 +4,25 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from crawl_lib.durable import fsync_dir
-from crawl_lib.errors import KeyStoreError, KeyTablesError
+from crawl_lib.durable import fsync_dir, reached
+from crawl_lib.errors import (
+    KeyAccessError,
+    KeyServerDownError,
+    KeyServerFullError,
+    KeyServerReadOnlyError,
+    KeyStoreError,
+    KeyTablesError,
+)
 from crawl_lib.findings import Findings, Severity
 from crawl_lib.keys.maintenance import check
 from crawl_lib.keys.ring import read_ring
 from crawl_lib.keys.server import KeyServer
 from crawl_lib.keys.sharded import ShardedKeyStore
+from crawl_lib.keys.sqlite import SqliteKeyServer
 
 ALL = "run `krake fsck --repair`"
 ONLY = "run `krake fsck --repair --only keys`"
+_NOT_BROKEN = (KeyServerDownError, KeyAccessError, KeyServerFullError, KeyServerReadOnlyError)
 
 
 def check_tables(store: ShardedKeyStore, findings: Findings, *, full: bool) -> bool:
@@ -24,7 +33,7 @@ def check_tables(store: ShardedKeyStore, findings: Findings, *, full: bool) -> b
     if problem := store.ring_problem():
         findings.add("ring_differs", problem.split(":")[0], problem, repair="see there")
         return False
-    damaged = {server.name: problem for server in up if full and (problem := _problem(server))}
+    damaged = {server.name: problem for server in up if full and (problem := why_broken(server))}
     for name, problem in damaged.items():
         findings.add("table_damaged", name, problem, repair=ALL)
     if damaged or not full:
@@ -84,16 +93,35 @@ def _servers(store: ShardedKeyStore, findings: Findings) -> Sequence[KeyServer]:
     return [] if broken else up
 
 
-def _problem(server: KeyServer) -> str:
-    """Why a server's table cannot be used, perhaps where no count and no key comes by; "" if it can."""
+def why_broken(server: KeyServer, *, full: bool = True) -> str:
+    """Why a server's tables have to be made again; "" if not, or if they cannot be made.
+
+    `full`: also what is damaged where no count and no key comes by.
+    """
     try:
-        return next(server.problems(), "")
+        if not server.exists():
+            return "has no key tables"
+        if full:
+            return next(server.problems(), "")
+        server.counts()
+    except _NOT_BROKEN:
+        pass
     except KeyStoreError as error:
-        return str(error)
+        return str(error).removeprefix(f"{server.name}: ") if isinstance(server, SqliteKeyServer) else ""
+    return ""
 
 
-def set_table_aside(path: Path) -> None:
-    """Rename the file of an embedded table, with its log, to `<file>.damaged-<time>`: nothing reads it any more."""
+def make_again(server: KeyServer) -> None:
+    """Make a server's tables, empty; the file of embedded ones that are broken is kept as `<file>.damaged-<time>`."""
+    if isinstance(server, SqliteKeyServer):
+        server.close()
+        _set_aside(server.path)
+        reached("repair.tables.aside")
+    server.create()
+    reached("repair.tables.made")
+
+
+def _set_aside(path: Path) -> None:
     aside = f".damaged-{time.time_ns()}"  # two of a second keep both
     for suffix in ("-wal", "-shm", ""):
         old = path.with_name(path.name + suffix)

@@ -34,13 +34,13 @@ from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import (
     Change,
     NodeDirectory,
+    NodeLock,
     Queue,
     Source,
     State,
     TakenIn,
     carry_out_move,
     finish_open_move,
-    held_without_trace,
     is_listed,
     join_line,
     open_take,
@@ -291,7 +291,7 @@ def admit_node(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str,
     queue = Queue(stores.node_dir(node), node)
     with ExitStack() as stack:
         if dry_run:
-            stack.enter_context(held_without_trace(queue.directory, node))
+            stack.enter_context(NodeLock(queue.directory, node, 0.0, leaves_trace=False))
         else:
             stack.enter_context(locked_node(stores, node, what="admit"))
         settled = read_settled(stores.crawl, node)

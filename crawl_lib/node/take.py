@@ -38,7 +38,7 @@ from crawl_lib.frontier import (
     read_undecided,
     write_leftover,
 )
-from crawl_lib.keys import SharedTurns, open_key_store
+from crawl_lib.keys import SharedTurns
 from crawl_lib.node.shares import shares_of
 from crawl_lib.node.sources import scope_hosts
 from crawl_lib.node.task import NodeTask
@@ -230,7 +230,7 @@ def _shared_turns(task: NodeTask) -> Iterator[SharedTurns | None]:
         return
     with task.stores.keys(task.node):  # they are those that the other nodes ask, or an error says what to do
         pass
-    servers = open_key_store(config.key_storage, task.stores.secrets.key_storage_password).servers
+    servers = task.stores.key_servers().servers
     with SharedTurns(servers, config.fetch) as turns:
         yield turns
 

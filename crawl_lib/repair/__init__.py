@@ -11,7 +11,7 @@ doubt it is fetched again.
 from crawl_lib.repair.fsck import fsck, repair_crawl
 from crawl_lib.repair.keys.fill import take_all_in_again
 from crawl_lib.repair.keys.held import held_keys, keys_of, urls_on_their_way
-from crawl_lib.repair.places import node_locked, repairs_locked, scratch_base
+from crawl_lib.repair.places import repairs_locked
 from crawl_lib.repair.queue.node import restart_node
 from crawl_lib.repair.segments.glean import fetched_of, is_robots
 from crawl_lib.repair.segments.revisits import bodies_needed

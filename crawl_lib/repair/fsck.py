@@ -22,7 +22,7 @@ goes through the parts once and changes nothing.
 
 import socket
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,18 +34,17 @@ from crawl_lib.durable import delete_durable
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError, StoppedError
 from crawl_lib.export import list_exports
 from crawl_lib.findings import Finding, Findings, Severity
-from crawl_lib.frontier import NodeDirectory, NodeLock, Queue, finish_open_move, held_without_trace, open_take
+from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, readable_take
 from crawl_lib.graph import check_export
-from crawl_lib.keys import check, open_key_store, repair
+from crawl_lib.keys import check, repair
 from crawl_lib.linkdb import LINKDB, OUTLINKS
 from crawl_lib.ranks import LINKRANK
 from crawl_lib.repair.folders.folders import SmallFiles
-from crawl_lib.repair.folders.identity import nodes_left
-from crawl_lib.repair.folders.nodes import check_lost, check_nodes
+from crawl_lib.repair.folders.identity import check_nodes
 from crawl_lib.repair.keys.fill import KeysReport, check_keys, fill_keys
 from crawl_lib.repair.keys.held import nodes_unseen, note_held
 from crawl_lib.repair.keys.tables import make_tables
-from crawl_lib.repair.places import repairs_locked
+from crawl_lib.repair.places import nodes_held, repairs_locked
 from crawl_lib.repair.queue.node import check_node, repair_node
 from crawl_lib.repair.segments.known import lost_and_not_queued, requeue_urls
 from crawl_lib.repair.segments.revisits import check_revisits
@@ -122,7 +121,7 @@ def fsck(stores: Stores, *, full: bool = True, here: Collection[str] = (), dry_r
     Raises StorageError where the file store itself fails.
     """
     report = FsckReport(full)
-    with _held_nodes(stores, "krake fsck", make=False, dry_run=dry_run) as (nodes, at_work):
+    with nodes_held(stores, "krake fsck", dry_run=dry_run) as (nodes, at_work):
         look = _Pass(stores, report, nodes, at_work, here)
         look.queue()
         look.folders()
@@ -151,7 +150,7 @@ def repair_crawl(
     require_own_places(stores)
     with (
         repairs_locked(stores, dry_run=dry_run),
-        _held_nodes(stores, "krake fsck --repair", make=True, dry_run=dry_run) as (nodes, at_work),
+        nodes_held(stores, "krake fsck --repair", make=True, dry_run=dry_run) as (nodes, at_work),
     ):
         work = _Pass(stores, report, nodes, at_work)
         for part in INPUTS.get(only or "", ()):
@@ -175,32 +174,6 @@ def repair_crawl(
             work.others()
             work.exports()
     return report
-
-
-@contextmanager
-def _held_nodes(
-    stores: Stores, what: str, *, make: bool, dry_run: bool = False
-) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """Hold the nodes of this machine, in the config's order, without waiting: those, and who works on the others.
-
-    Those that left the config and were not retired come after them: what waits there is not lost yet.
-
-    `make`: also the lock of a node that has none; one that only looks leaves it, since such a node is at rest.
-    """
-    nodes, at_work = [], {}
-    with ExitStack() as locks:
-        for node in [*stores.config.servers, *nodes_left(stores)]:
-            directory = stores.node_dir(node)
-            if directory.is_dir() and Queue(directory, node).exists():
-                try:
-                    if dry_run:
-                        locks.enter_context(held_without_trace(directory, node))
-                    elif make or NodeDirectory(directory).lock.exists():
-                        locks.enter_context(NodeLock(directory, node, 0.0, what=what))
-                    nodes.append(node)
-                except LockedError as error:
-                    at_work[node] = str(error)
-        yield nodes, at_work
 
 
 class _Pass:
@@ -273,11 +246,15 @@ class _Pass:
         self._add("", files.findings.list(), 0)
 
     def segments(self) -> None:
-        """All segments."""
+        """All segments, and pages that a salvage could not bring back."""
         for name in self.stores.crawl.segments():
             found = check_segment(self.stores.storage, name.path, full=self.report.full, work=self.stores)
+            if lost := lost_and_not_queued(self.stores, name):
+                problem = f"{lost[0].url} was crawled, and a salvage could not bring it back"
+                again, note = "run `krake fsck --repair`, and they are crawled again", Severity.NOTE
+                found.append(Finding("segment", "pages_lost", name.path, problem, again, note, len(lost)))
             self._add("segments", found)
-            if self.say is None or (name.node in self.at_work and not found):
+            if self.say is None or not found:
                 continue
             with self.left_to_people(name.path):
                 if name.node in self.at_work:
@@ -315,9 +292,8 @@ class _Pass:
                 if self.say is None or names <= CHOICES or names & MISMATCH:
                     continue
                 with self.left_to_people(str(directory)):
-                    with suppress(DamagedFileError):
-                        take = open_take(directory)
-                        self._may_cost(take.count if take is not None else 0, str(directory))
+                    take = readable_take(directory)
+                    self._may_cost(take.count if take is not None else 0, str(directory))
                     for line in repair_node(self.stores, node, dry_run=self.dry_run).done:
                         self.did(f"{directory}: {line}")
 
@@ -344,8 +320,8 @@ class _Pass:
             )
 
     def others(self) -> None:
-        """What no part repairs: nodes that left, lost pages, what killed attempts left, versions of tables."""
-        found = check_nodes(self.stores) + check_lost(self.stores) + check_leftovers(self.stores, self.nodes)
+        """What no part repairs: nodes that left, what killed attempts left, versions of tables."""
+        found = check_nodes(self.stores) + check_leftovers(self.stores, self.nodes)
         self._add("queues", found, 0)
         with suppress(DamagedFileError):  # a finding of the segment
             self._add("segments", check_revisits(self.stores) if self.report.full else [], 0)
@@ -419,8 +395,7 @@ class _Pass:
 
     def _replicas(self) -> None:
         """What only some replicas know."""
-        config, password = self.stores.config.key_storage, self.stores.secrets.key_storage_password
-        with open_key_store(config, password) as store:
+        with self.stores.key_servers() as store:
             done = (check if self.dry_run else repair)(store, work=self.stores)
         if count := done.missing.total() + done.behind.total():
             self.did(f"key tables: {count:,} keys were copied to replicas that lacked them")

@@ -1,27 +1,13 @@
-"""The room a repair works in, and the locks it holds."""
+"""The locks that a repair holds."""
 
-import fcntl
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
-from crawl_lib.errors import LockedError, os_errors
-from crawl_lib.frontier import NodeLock, held_without_trace
+from crawl_lib.errors import LockedError
+from crawl_lib.export import scratch_base
+from crawl_lib.frontier import NodeDirectory, NodeLock, Queue
+from crawl_lib.repair.folders.identity import nodes_left
 from crawl_lib.stores import Stores
-
-
-def node_locked(
-    stores: Stores, node: str, what: str, on_wait: Callable[[str], None], *, dry_run: bool = False
-) -> AbstractContextManager[object]:
-    """Hold the node's lock, if its directory is on this machine. Raises LockedError naming the holder.
-
-    `dry_run`: without waiting, and without a trace.
-    """
-    directory = stores.node_dir(node)
-    if node not in stores.config.servers or not directory.is_dir():
-        return nullcontext()
-    waiting = NodeLock(directory, node, stores.config.queue.lock_timeout_s, what=what, on_wait=on_wait)
-    return held_without_trace(directory, node) if dry_run else waiting
 
 
 def repairs_locked(stores: Stores, *, dry_run: bool = False) -> AbstractContextManager[object]:
@@ -29,24 +15,29 @@ def repairs_locked(stores: Stores, *, dry_run: bool = False) -> AbstractContextM
 
     A dry run, which leaves no trace, does not count. Raises LockedError if there is another one.
     """
-    return nullcontext() if dry_run else scratch_base(stores, "repair")
+    return nullcontext() if dry_run else scratch_base(stores.config, "repair")
 
 
 @contextmanager
-def scratch_base(stores: Stores, name: str) -> Iterator[Path]:
-    """A folder `name` in `scratch.directory`, with what an earlier attempt left in it, held by one process at a time.
+def nodes_held(
+    stores: Stores, what: str, *, make: bool = False, dry_run: bool = False
+) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """Hold the nodes of this machine, in the config's order, without waiting: those, and who works on the others.
 
-    Raises LockedError while another process of this machine is in it, StorageError naming the path, also for whatever
-    the system refuses below it.
+    Those that left the config and were not retired come after them: what waits there is not lost yet.
+
+    `make`: also the lock of a node that has none; one that only looks leaves it, since such a node is at rest.
+    `dry_run`: without a trace.
     """
-    base = Path(stores.config.scratch.directory)
-    room = base / name
-    with os_errors(room):
-        base.mkdir(exist_ok=True)
-        room.mkdir(exist_ok=True)
-        with (base / f"{name}.lock").open("wb") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise LockedError(f"{room}: another process is at work there; wait for it") from error
-            yield room
+    nodes, at_work = [], {}
+    with ExitStack() as locks:
+        for node in [*stores.config.servers, *nodes_left(stores)]:
+            directory = stores.node_dir(node)
+            if directory.is_dir() and Queue(directory, node).exists():
+                trace = not dry_run and (make or NodeDirectory(directory).lock.exists())
+                try:
+                    locks.enter_context(NodeLock(directory, node, 0.0, what=what, leaves_trace=trace))
+                    nodes.append(node)
+                except LockedError as error:
+                    at_work[node] = str(error)
+        yield nodes, at_work

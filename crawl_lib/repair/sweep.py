@@ -20,7 +20,6 @@ it, since another machine's may be at work there.
 
 import re
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from crawl_lib.crawldb import aside_lists
@@ -35,12 +34,14 @@ from crawl_lib.crawldir import (
     read_settled,
 )
 from crawl_lib.durable import reached
-from crawl_lib.errors import DamagedFileError, LockedError
+from crawl_lib.errors import DamagedFileError
 from crawl_lib.export import ExportFolder, list_exports
 from crawl_lib.findings import Finding, Severity
-from crawl_lib.frontier import held_without_trace, open_take
+from crawl_lib.frontier import open_take
 from crawl_lib.repair.folders.identity import readable_iterations
+from crawl_lib.repair.places import nodes_held
 from crawl_lib.repair.segments.swap import all_aside
+from crawl_lib.rounds import list_number
 from crawl_lib.seeds import check_seeds
 from crawl_lib.segment import check_segment
 from crawl_lib.storage import DELETED
@@ -49,8 +50,6 @@ from crawl_lib.text import check_text_leftovers
 
 _NEXT_TO = re.compile(r"\.(.+)\.[0-9a-f]{32}")
 _HIDDEN = re.compile(r"\.(.+)-([0-9a-f]{32})")
-_DAMAGED_LIST = re.compile(re.escape(DAMAGED_PREFIX) + r"[0-9]+-[0-9]+-[0-9]+")
-_DAMAGED_SEEDS = re.compile(re.escape(DAMAGED_PREFIX) + r"([0-9a-f]{40})-\d+")
 
 
 @dataclass
@@ -63,20 +62,13 @@ class SweepReport:
 
 
 def sweep(stores: Stores, *, dry_run: bool = False, damaged: bool = False) -> SweepReport:
-    """Delete what is left over. `damaged`: also damaged segments and seeds, whose place was taken by whole ones.
+    """Delete what is left over. `damaged`: also damaged segments, seeds and lists, whose place was taken by whole ones.
 
     Raises StorageError, StoppedError; run it again then.
     """
     report = SweepReport(dry_run)
-    with ExitStack() as locks:
-        nodes = []
-        for node in stores.config.servers:
-            if stores.node_dir(node).is_dir():
-                try:
-                    locks.enter_context(held_without_trace(stores.node_dir(node), node))
-                    nodes.append(node)
-                except LockedError as error:
-                    report.skipped.append(str(error))
+    with nodes_held(stores, "krake sweep", dry_run=True) as (nodes, at_work):
+        report.skipped += at_work.values()
         paths = [one.where for one in check_leftovers(stores, nodes)]
         if damaged:
             paths += _damaged(stores, report)
@@ -90,19 +82,19 @@ def sweep(stores: Stores, *, dry_run: bool = False, damaged: bool = False) -> Sw
 
 
 def _damaged(stores: Stores, report: SweepReport) -> Iterator[str]:
-    """Damaged segments and seeds that were put aside, where what took their place passes a full check; and lists of the
-    CrawlDb that hold no URL, so that theirs were listed again."""
+    """What is damaged and was put aside, where what took its place passes a full check; and lists of the CrawlDb that
+    hold no URL, so that theirs were listed again."""
     crawl, storage = stores.crawl, stores.storage
-    for entry in storage.list(crawl.at(SEEDS_FOLDER)) if storage.exists(crawl.at(SEEDS_FOLDER)) else ():
-        if found := _DAMAGED_SEEDS.fullmatch(entry.name):
-            if found[1] in crawl.seeds() and not check_seeds(crawl, found[1]):
-                yield crawl.seeds_path(entry.name)
-            else:
-                report.skipped.append(f"{crawl.seeds_path(entry.name)}: {crawl.seeds_path(found[1])} is not whole")
     held = {one.folder for one in aside_lists(stores)}  # which the next `generate` deletes when their lease is over
-    for entry in storage.list(crawl.at(LISTS_FOLDER)) if storage.exists(crawl.at(LISTS_FOLDER)) else ():
-        if _DAMAGED_LIST.fullmatch(entry.name) and entry.name not in held:
-            yield crawl.seeds_path(entry.name, LISTS_FOLDER)
+    for kind in (SEEDS_FOLDER, LISTS_FOLDER):
+        for entry in storage.list(crawl.at(kind)) if storage.exists(crawl.at(kind)) else ():
+            if not entry.name.startswith(DAMAGED_PREFIX) or entry.name in held:
+                continue
+            name, where = entry.name.removeprefix(DAMAGED_PREFIX).rpartition("-")[0], crawl.seeds_path(entry.name, kind)
+            if list_number(name) > (0, 0) or (name in crawl.names(kind) and not check_seeds(crawl, name, kind)):
+                yield where
+            else:
+                report.skipped.append(f"{where}: {crawl.seeds_path(name, kind)} is not whole")
     for folder in stores.until_stopped(crawl.folders()):
         aside = all_aside(storage, crawl.at(folder))
         for node in sorted({node for node, name in aside}):

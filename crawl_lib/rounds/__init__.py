@@ -14,8 +14,10 @@ from crawl_lib.lazy import loads_later
 from crawl_lib.rounds.agreement import AGREED_PREFIX, FIRST_FILE, note_change, require_agreement
 from crawl_lib.rounds.commit import (
     commit_iteration,
+    index_problem,
     keep_late_scope,
     needed_segments,
+    refresh_index,
     write_index,
 )
 from crawl_lib.rounds.crawlname import (

@@ -18,11 +18,14 @@ from typing import Any
 
 from crawl_lib.crawldir import (
     INDEX_FILE,
+    MANIFEST_PARTS,
     SCOPE_FOLDER,
     FolderState,
     Iteration,
     hidden_prefix,
     read_lines,
+    readable_json,
+    sum_counts,
     write_json_bytes,
 )
 from crawl_lib.durable import reached
@@ -153,6 +156,69 @@ def _write_index(stores: Stores, iteration: Iteration) -> None:
             _write_once(stores, f"{path}-{sha1(data).hexdigest()}", data)
         reached("commit.scope")
     _write_once(stores, folder.at(INDEX_FILE), write_json_bytes(index))
+
+
+def index_problem(stores: Stores, folder: str) -> tuple[str, str] | None:
+    """What is wrong with a folder's index: the name of a finding, and words; None if nothing is, or there is none yet.
+
+    `segment_missing`: it names segments that are not there, which only people can bring back.
+    """
+    where, kept = _index_paths(stores, folder)
+    if not stores.storage.exists(where):
+        half = stores.storage.exists(kept)  # else it is not committed yet
+        return ("index_damaged", "a repair of it was stopped half-way") if half else None
+    index = readable_json(stores.storage, where)
+    corrected = _corrected(stores, folder, index)
+    if corrected is None:
+        return "index_damaged", "cannot be used"
+    if missing := sorted(corrected["outlinks"].keys() - set(stores.crawl.folder(folder).segments())):
+        return "segment_missing", f"it names segments that are not there: {', '.join(missing)}"
+    return None if corrected == index else ("index_differs", "does not say what the manifests of its segments say")
+
+
+def refresh_index(stores: Stores, folder: str) -> None:
+    """Write a committed folder's index again, where it does not say what the segments say.
+
+    Where it is missing for a moment, readers ask the segments themselves. A folder that was not committed has none.
+    """
+    storage, (where, kept) = stores.storage, _index_paths(stores, folder)
+    if storage.exists(where):
+        index = readable_json(storage, where)
+        is_right = index == _corrected(stores, folder, index)
+        storage.delete(kept)
+        if is_right:
+            return
+        storage.rename(where, kept)
+    elif not storage.exists(kept):
+        return
+    reached("repair.index.aside")
+    if wanted := _corrected(stores, folder, readable_json(storage, kept)):
+        storage.write_bytes(where, write_json_bytes(wanted))
+    else:
+        write_index(stores, stores.crawl.folder(folder).iteration())
+    reached("repair.index.written")
+    storage.delete(kept)
+
+
+def _index_paths(stores: Stores, folder: str) -> tuple[str, str]:
+    """Where the index is, and where the old one is while a repair writes it again."""
+    return stores.crawl.at(folder, INDEX_FILE), stores.crawl.at(folder, f".{INDEX_FILE}.old")
+
+
+def _corrected(stores: Stores, folder: str, index: dict[str, Any]) -> dict[str, Any] | None:
+    """An index as its segments have it now, as far as they can be read; None if it cannot be used at all.
+
+    Hosts that were added stay: a segment that was made again may have lost some of them.
+    """
+    if not all(isinstance(index.get(name), kind) for name, kind in MANIFEST_PARTS.items()):
+        return None
+    there = stores.crawl.folder(folder).readable_manifests()
+    manifests = {node: there[node] for node in index["outlinks"] if node in there}
+    outlinks = {**index["outlinks"], **{node: manifest["outlinks"] for node, manifest in manifests.items()}}
+    counts = [manifest["counts"] for manifest in manifests.values()]
+    added = sorted({*index["scope_added"], *(host for one in manifests.values() for host in one["scope_added"])})
+    whole = sum_counts(counts) if len(counts) == len(outlinks) else index["counts"]
+    return {**index, "outlinks": outlinks, "counts": whole, "scope_added": added}
 
 
 def _write_once(stores: Stores, path: str, data: bytes) -> None:

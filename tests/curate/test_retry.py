@@ -352,6 +352,9 @@ def test_a_damaged_list_is_found_and_listed_again(site: Sites, tmp_path: Path) -
     )
     assert list_failed(config).listed == 3
     assert_clean(config)
+    [aside] = path.parent.glob(".damaged-*")
+    assert sweep(open_stores(config)).deleted == []
+    assert [Path(one).name for one in sweep(open_stores(config), damaged=True).deleted] == [aside.name]
     site.heal()
     run_iteration(config, "again", 1)
     assert site.asked == Counter(dict.fromkeys(site.leaves, 1))

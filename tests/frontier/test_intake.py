@@ -21,13 +21,14 @@ from crawl_lib.frontier import (
     make_take,
     open_plan,
     pending_report,
+    take_in_again,
 )
 from crawl_lib.frontier.check import check_queue
 from crawl_lib.frontier.hostcounts import host_of_line
 from crawl_lib.frontier.outlinks import read_outlinks
 from crawl_lib.keys import Claim, ShardedKeyStore, SqliteKeyServer
 from crawl_lib.records import QueuedUrl
-from crawl_lib.repair.queue.queue import repair_queue, take_in_again
+from crawl_lib.repair.queue.queue import repair_queue
 from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.states import KeyState
 from crawl_lib.urls import host_of

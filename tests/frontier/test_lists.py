@@ -31,11 +31,12 @@ from crawl_lib.frontier import (
     read_handed_on,
     rehome,
     split_line,
+    take_in_again,
 )
 from crawl_lib.frontier.fairness import choose
 from crawl_lib.frontier.outlinks import due_of, encode_meta
 from crawl_lib.records import Earlier, QueuedUrl
-from crawl_lib.repair.queue.queue import repair_queue, take_in_again
+from crawl_lib.repair.queue.queue import repair_queue
 from crawl_lib.states import KeyState
 from crawl_lib.urls import Owners
 from tests.frontier.helpers import Keys, key, source, take_in, to_be_adopted, urls_of

@@ -72,6 +72,8 @@ def test_pages_that_a_salvage_lost_are_noted_until_they_are_requeued_or_crawled(
     [requeued] = set(krake.directory.glob("dfs/crawl/seeds/*")) - before
     shutil.rmtree(requeued)
     assert "pages_lost" not in findings(krake), "they are crawled again"
+    krake.ok("fsck", "--repair")
+    assert set(krake.directory.glob("dfs/crawl/seeds/*")) == before, "a repair does not queue them once more"
 
 
 def test_the_hidden_folder_of_a_take_that_was_deleted_is_named_and_swept(copy: Callable[..., Krake]) -> None:

@@ -11,8 +11,7 @@ import pytest
 from crawl_lib.config import Config
 from crawl_lib.crawldir import FolderState
 from crawl_lib.errors import FewAnswersError
-from crawl_lib.repair.folders.index import refresh_index
-from crawl_lib.rounds import crawl_status
+from crawl_lib.rounds import crawl_status, refresh_index
 from crawl_lib.rounds.commit import commit_iteration, few_answers
 from crawl_lib.rounds.start import start_iteration
 from crawl_lib.states import Outcome, answers_of

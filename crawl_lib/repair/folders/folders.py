@@ -48,7 +48,6 @@ from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Findings, Severity
 from crawl_lib.records import RETRY_LISTS
 from crawl_lib.repair.folders.identity import Identity
-from crawl_lib.repair.folders.index import index_problem, refresh_index
 from crawl_lib.repair.folders.scope import (
     added_by_index,
     kept_hosts,
@@ -64,7 +63,7 @@ from crawl_lib.repair.segments.swap import (
     read_swap,
     swap_files,
 )
-from crawl_lib.rounds import AGREED_PREFIX
+from crawl_lib.rounds import AGREED_PREFIX, index_problem, refresh_index
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.seeds import check_seeds, set_damaged_aside
 from crawl_lib.segment import dropped_files

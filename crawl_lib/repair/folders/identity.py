@@ -11,9 +11,10 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, Iteration, read_json, settled_nodes
-from crawl_lib.errors import DamagedFileError, InputError, KrakeError, PathNotFoundError
-from crawl_lib.frontier import open_take
+from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, Iteration, readable_json, settled_nodes
+from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
+from crawl_lib.findings import Finding, Findings, Severity
+from crawl_lib.frontier import readable_take
 from crawl_lib.rounds import FIRST_FILE, is_retired
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.stores import Stores
@@ -41,25 +42,33 @@ def nodes_left(stores: Stores) -> list[str]:
     return left
 
 
+def check_nodes(stores: Stores) -> list[Finding]:
+    """What `nodes_left` names: what waits in their queues is not crawled."""
+    findings = Findings("queue", "")
+    for node in nodes_left(stores):
+        where = str(stores.node_dir(node)) if stores.node_dir(node).is_dir() else node
+        problem = f"node {node} is not in `servers`, and was not retired: what waits in its queue is not crawled"
+        again = f"put it back, or run `krake nodes retire {node}` there (with --lost if its disk is gone)"
+        findings.add("node_not_retired", where, problem, repair=again, severity=Severity.WARNING)
+    return findings.list()
+
+
 class Identity:
     """What can be known of a folder without its `iteration.json`."""
 
     def __init__(self, stores: Stores, folder: str) -> None:
         self.stores, self.folder = stores, folder
-        self._index, self._agreed = self._read(INDEX_FILE), self._read(FIRST_FILE)
+        paths = [stores.crawl.at(folder, name) for name in (INDEX_FILE, FIRST_FILE)]
+        self._index, self._agreed = (readable_json(stores.storage, path) for path in paths)
         shared = self._agreed.get("config")
         self._shared: dict[str, Any] = shared if isinstance(shared, dict) else {}
-        self._manifests: dict[str, dict[str, Any]] = {}
-        for node in stores.until_stopped(stores.crawl.folder(folder).segments()):
-            with suppress(DamagedFileError, PathNotFoundError):
-                self._manifests[node] = stores.crawl.segment(folder, node).manifest()
+        self._manifests = stores.crawl.folder(folder).readable_manifests()
         self._takes: dict[str, dict[str, Any]] = {}
         """Headers of the open takes of this machine that belong to the folder, by node."""
         for node in stores.config.servers:
-            with suppress(KrakeError):
-                take = open_take(stores.node_dir(node))
-                if take is not None and take.header.folder == folder:
-                    self._takes[node] = take.header.to_mapping()
+            take = readable_take(stores.node_dir(node))
+            if take is not None and take.header.folder == folder:
+                self._takes[node] = take.header.to_mapping()
         said = [self._index, *self._manifests.values(), self._agreed, *self._takes.values()]
         pairs = [(one.get("run_id"), one.get("iteration")) for one in said]
         self._whose = {(run, number) for run, number in pairs if isinstance(run, str) and isinstance(number, int)}
@@ -105,11 +114,6 @@ class Identity:
         if self._shared and set(nodes) != set(iteration.nodes):
             return f"has the nodes {', '.join(iteration.nodes)}, and what was agreed {', '.join(nodes)}"
         return ""
-
-    def _read(self, name: str) -> dict[str, Any]:
-        with suppress(DamagedFileError, PathNotFoundError):
-            return read_json(self.stores.storage, self.stores.crawl.at(self.folder, name))
-        return {}
 
     def _nodes(self, iteration: int) -> tuple[str, ...]:
         if iteration == 0:

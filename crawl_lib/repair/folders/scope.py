@@ -7,8 +7,8 @@ kept too.
 
 from contextlib import suppress
 
-from crawl_lib.crawldir import SCOPE_DIGEST, SCOPE_FILE, Iteration, scope_digest
-from crawl_lib.errors import DamagedFileError, InputError, KrakeError, PathNotFoundError
+from crawl_lib.crawldir import INDEX_FILE, SCOPE_DIGEST, SCOPE_FILE, Iteration, readable_json, scope_digest
+from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.frontier import OUTLINKS_NAME, host_of_line, part_mapping, read_outlinks
 from crawl_lib.repair.folders.identity import readable_iterations
 from crawl_lib.sealed import MANIFEST_FILE
@@ -73,18 +73,17 @@ def _found_before(stores: Stores, iteration: Iteration) -> set[str]:
         with suppress(DamagedFileError, PathNotFoundError):
             hosts |= crawl.seeds_scope(digest)
     older = [name for name in crawl.folders() if int(name) < own]
-    for segment in stores.until_stopped(crawl.segments()):
-        if segment.folder in older:
-            with suppress(KrakeError):
-                hosts |= set(segment.manifest()["scope_added"])
+    for folder in older:
+        for manifest in crawl.folder(folder).readable_manifests().values():
+            hosts.update(manifest["scope_added"])
     kept = [some for name, some in kept_hosts(stores) if some and int(name.partition("-")[0]) < own]
     return hosts.union(*kept, *(added_by_index(stores, folder) for folder in older))
 
 
 def added_by_index(stores: Stores, folder: str) -> set[str]:
     """Hosts that a committed folder added to the scope, as its index says; that it says nothing is a finding of it."""
-    with suppress(KrakeError, KeyError, TypeError):
-        return set((stores.crawl.folder(folder).index() or {"scope_added": ()})["scope_added"])
+    with suppress(TypeError):
+        return set(readable_json(stores.storage, stores.crawl.at(folder, INDEX_FILE)).get("scope_added", ()))
     return set()
 
 

@@ -14,7 +14,7 @@ Every statement may be repeated, and states only rise: killed anywhere, it is ru
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -22,12 +22,10 @@ from crawl_lib.config import is_sqlite_server
 from crawl_lib.crawldir import (
     PAGES,
     Forgotten,
-    delete_settled,
     mark_filled,
     note_command,
-    read_settled,
-    take_note_away,
     unfilled,
+    unsettle,
     urls_of_lost_queue,
 )
 from crawl_lib.durable import delete_durable, reached
@@ -41,14 +39,13 @@ from crawl_lib.errors import (
 )
 from crawl_lib.export import scratch_folder
 from crawl_lib.findings import Finding, Findings, Severity
-from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, open_take
+from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, open_take, take_in_again
 from crawl_lib.keys import (
     KEY_BYTES,
     STATEMENT_KEYS,
     KeyHeap,
     ShardedKeyStore,
     check_tables,
-    open_key_store,
     unheld_keys,
 )
 from crawl_lib.repair.keys.held import (
@@ -61,7 +58,6 @@ from crawl_lib.repair.keys.held import (
     queued_urls,
     urls_on_their_way,
 )
-from crawl_lib.repair.queue.queue import take_in_again
 from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores, has_tables
 
@@ -118,7 +114,7 @@ def check_keys(stores: Stores, nodes: Collection[str], *, full: bool = True) -> 
     """
     findings, report = Findings("keys", REPAIR), KeysReport()
     with ExitStack() as stack:
-        store = stack.enter_context(open_key_store(stores.config.key_storage, stores.secrets.key_storage_password))
+        store = stack.enter_context(stores.key_servers())
         if not nodes and _are_to_be_made(stores, store):
             names = ", ".join(server.name for server in store.servers)
             report.unknown.append(f"key servers: nothing was crawled yet, and the first task makes {names}")
@@ -140,7 +136,7 @@ def check_keys(stores: Stores, nodes: Collection[str], *, full: bool = True) -> 
             why = sight.refusals() + [f"a repair found URLs gone that {node} held" for node in lost]
             report.unknown = [f"{_NOT_COMPARED}: {text}" for text in why]
             try:
-                _Walk(stores, store, nodes, sight, heap=None if why else heap, report=report, findings=findings).run()
+                _Walk(stores, store, nodes, sight, report, None if why else heap, findings).run()
             except (KeyStoreError, LockedError) as error:
                 report.unknown.append(f"{_NOT_COMPARED}: {error}")
     return findings.list(), report
@@ -172,8 +168,8 @@ def fill_keys(stores: Stores, nodes: Sequence[str], *, dry_run: bool = False, dr
         sight = look(stores, nodes, heap)
         if heap is not None and sight.unknown:
             report.unknown, heap = sight.refusals(), None
-        store = stack.enter_context(open_key_store(stores.config.key_storage, stores.secrets.key_storage_password))
-        walk = _Walk(stores, store, nodes, sight, heap=heap, report=report, findings=Findings("keys", REPAIR))
+        store = stack.enter_context(stores.key_servers())
+        walk = _Walk(stores, store, nodes, sight, report, heap)
         if not dry_run:
             store.require_ring()
         elif not store.exists():
@@ -196,34 +192,30 @@ def take_all_in_again(stores: Stores, node: str) -> None:
     """
     if stores.config.frontier.is_crawldb:
         return
-    with suppress(DamagedFileError):  # it says no more that the node has settled than none does
-        mark = read_settled(stores.crawl, node)
-        if mark is None or not mark.retired:
-            delete_settled(stores.crawl, node)
-    take_note_away(stores.crawl, node)
+    unsettle(stores.crawl, node)
     take_in_again(Queue(stores.node_dir(node), node))
 
 
+@dataclass
 class _Walk:
     """Asks the tables for every key that they should have; unless it is a dry run, they get it.
 
     `heap`: has the keys that other machines noted; None: queued keys whose URLs nothing holds are not looked for.
+    `is_empty`: whether there are no tables to be asked, and a dry run makes none.
     """
 
-    def __init__(
-        self,
-        stores: Stores,
-        store: ShardedKeyStore,
-        nodes: Collection[str],
-        sight: Sight,
-        *,
-        heap: KeyHeap | None,
-        report: KeysReport,
-        findings: Findings,
-    ) -> None:
-        self.stores, self.store, self.nodes, self.sight = stores, store, nodes, sight
-        self.heap, self.report, self.findings, self.write = heap, report, findings, not report.dry_run
-        self.is_empty = False  # whether there are no tables to be asked, and a dry run makes none
+    stores: Stores
+    store: ShardedKeyStore
+    nodes: Collection[str]
+    sight: Sight
+    report: KeysReport
+    heap: KeyHeap | None
+    findings: Findings = field(default_factory=lambda: Findings("keys", REPAIR))
+    is_empty: bool = False
+
+    @property
+    def write(self) -> bool:
+        return not self.report.dry_run
 
     def run(self) -> None:
         self._pages()

@@ -12,7 +12,7 @@ is fetched twice.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha1
@@ -41,10 +41,10 @@ from crawl_lib.frontier import (
     Queue,
     TakenIn,
     file_lines,
-    open_take,
     read_handed_on,
     read_journal,
     read_move,
+    readable_take,
     some_lines,
     url_of_line,
 )
@@ -145,11 +145,9 @@ def held_keys(stores: Stores, node: str) -> Iterator[list[bytes]]:
         return
     processed, ours, is_moving = 0, False, queue.files.move.exists()
     if not is_moving:
-        try:
+        with suppress(KrakeError):  # a finding of the queue
             state = queue.state()
             processed, ours = state.processed, queue.is_ours(state)
-        except KrakeError:
-            pass  # a finding of the queue
     longest = stores.config.urls.max_length_chars
     for number in queue.files.data_files():
         for some in _some(islice(file_lines(queue.files.data(number)), 0 if number else processed, None)):
@@ -182,10 +180,7 @@ def note_held(stores: Stores, node: str) -> HeldNote:
 
 def open_folder(stores: Stores, node: str) -> str:
     """The folder of a node's open take; "" if there is none, or it cannot be read."""
-    try:
-        take = open_take(stores.node_dir(node))
-    except DamagedFileError:
-        return ""  # a finding of the queue
+    take = readable_take(stores.node_dir(node))
     return take.header.folder if take else ""
 
 
@@ -287,9 +282,6 @@ def keys_of(urls: Iterable[bytes]) -> list[bytes]:
 
 def _canonical(lines: Iterable[bytes], max_length_chars: int) -> Iterator[bytes]:
     for line in lines:
-        try:
-            yield canonicalize(
-                line.decode("utf-8", "surrogateescape").strip(), max_length_chars=max_length_chars
-            ).encode()
-        except UrlError:
-            continue  # no one will crawl it
+        text = line.decode("utf-8", "surrogateescape").strip()
+        with suppress(UrlError):  # no one will crawl it
+            yield canonicalize(text, max_length_chars=max_length_chars).encode()

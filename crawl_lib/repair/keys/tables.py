@@ -8,25 +8,11 @@ from collections.abc import Callable
 from crawl_lib.config import is_sqlite_server
 from crawl_lib.crawldir import PAGES, mark_unfilled
 from crawl_lib.durable import reached
-from crawl_lib.errors import (
-    KeyAccessError,
-    KeyServerDownError,
-    KeyServerFullError,
-    KeyServerReadOnlyError,
-    KeyStoreError,
-)
-from crawl_lib.keys import (
-    KeyServer,
-    SqliteKeyServer,
-    open_key_store,
-    rewrite_notes,
-    set_table_aside,
-)
+from crawl_lib.errors import KeyStoreError
+from crawl_lib.keys import KeyServer, make_again, rewrite_notes, why_broken
 from crawl_lib.repair.folders.identity import nodes_left
 from crawl_lib.repair.keys.held import nodes_unseen
 from crawl_lib.stores import Stores
-
-_NOT_BROKEN = (KeyServerDownError, KeyAccessError, KeyServerFullError, KeyServerReadOnlyError)
 
 
 def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_run: bool) -> None:
@@ -35,8 +21,8 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
     `full`: embedded tables are read to their end. What is broken is kept as `<file>.damaged-<time>`. A server that does
     not answer, or refuses us, is left to people: it is a finding. Raises KeyStoreError.
     """
-    with open_key_store(stores.config.key_storage, stores.secrets.key_storage_password) as store:
-        problems = {server.name: _problem(server, full=full) for server in store.servers}
+    with stores.key_servers() as store:
+        problems = {server.name: why_broken(server, full=full) for server in store.servers}
         servers = stores.config.servers
         embedded = all(map(is_sqlite_server, problems))
         if embedded and not (any(stores.node_dir(node).is_dir() for node in servers) or stores.crawl.segments()):
@@ -50,7 +36,7 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
         for server in broken:
             say(f"{server.name}: {problems[server.name]}; new key tables are made, and filled")
             if not dry_run:
-                _make(server)
+                make_again(server)
         if not dry_run:
             for name in rewrite_notes(store.servers, store.replication):
                 say(f"{name}: the note of its place among the key servers was written again")
@@ -61,31 +47,8 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
                 say(f"{server.name}: its key tables are of an older version; a table of turns is made")
 
 
-def _problem(server: KeyServer, *, full: bool) -> str:
-    """Why a server's tables have to be made again; "" if not, or if they cannot be made."""
-    try:
-        if not server.exists():
-            return "has no key tables"
-        if full:
-            return next(server.problems(), "")
-        server.counts()
-    except KeyStoreError as error:
-        if isinstance(server, SqliteKeyServer) and not isinstance(error, _NOT_BROKEN):
-            return str(error).removeprefix(f"{server.name}: ")
-    return ""
-
-
 def _lacks_slots(server: KeyServer) -> bool:
     try:
         return server.exists() and not server.has_slots()
     except KeyStoreError:
         return False
-
-
-def _make(server: KeyServer) -> None:
-    if isinstance(server, SqliteKeyServer):
-        server.close()
-        set_table_aside(server.path)
-        reached("repair.tables.aside")
-    server.create()
-    reached("repair.tables.made")

@@ -28,12 +28,10 @@ import numpy as np
 from crawl_lib.crawldir import (
     PAGES,
     Keys,
-    delete_settled,
     is_among,
     key_array,
-    read_settled,
-    take_note_away,
     unfilled,
+    unsettle,
     urls_of_lost_queue,
 )
 from crawl_lib.durable import delete_durable, reached, rename_durable
@@ -55,11 +53,11 @@ from crawl_lib.frontier import (
     open_take,
     read_leftover,
     read_lost,
+    readable_take,
     some_lines,
     take_lines,
     write_leftover,
 )
-from crawl_lib.keys import open_key_store
 from crawl_lib.node import mismatch, read_decision, taken_in_before
 from crawl_lib.repair.queue.queue import ASKED, BROKEN, RepairReport, repair_queue
 from crawl_lib.segment import (
@@ -91,9 +89,7 @@ def check_node(stores: Stores, node: str, *, full: bool = True) -> list[Finding]
     except DamagedFileError as error:
         again = "delete it; a node that is to be retired is retired again"
         findings.add("retire_damaged", str(NodeDirectory(directory).retire), str(error), repair=again)
-    take = None
-    with suppress(DamagedFileError):  # a finding of the queue
-        take = open_take(directory)
+    take = readable_take(directory)
     if take is not None and not stores.storage.exists(folder := stores.crawl.at(take.header.folder)):
         again = f"put the folder back, or move {take.path} and its spool away: its URLs are fetched again"
         problem = f"the folder of its iteration, {folder}, is gone"
@@ -113,13 +109,7 @@ def repair_node(stores: Stores, node: str, *, dry_run: bool = False) -> RepairRe
     directory = stores.node_dir(node)
     with os_errors(directory):
         if not dry_run:
-            # They say what the queue holds, which a repair may change. The next `settle` writes the mark again.
-            mark = None
-            with suppress(DamagedFileError):
-                mark = read_settled(stores.crawl, node)
-            if mark is None or not mark.retired:
-                delete_settled(stores.crawl, node)
-            take_note_away(stores.crawl, node)
+            unsettle(stores.crawl, node)  # the next `settle` writes the mark again
             return _Node(stores, node, directory).repair()
 
         def link(source: str, target: str) -> None:
@@ -234,9 +224,8 @@ class _Node:
             return set()
         if PAGES in unfilled(self.stores.crawl):
             raise KeyTablesError(f"{self.directory}: is repaired once the key tables have the keys of all pages")
-        config, password = self.stores.config.key_storage, self.stores.secrets.key_storage_password
         try:
-            with open_key_store(config, password) as store:
+            with self.stores.key_servers() as store:
                 states = store.states(keys)
         except KeyStoreError as error:
             self._say(f"the key tables cannot be asked what was crawled: {error}")

@@ -50,7 +50,6 @@ from crawl_lib.frontier import (
     write_lines,
     write_take,
 )
-from crawl_lib.sealed import sealed_json
 from crawl_lib.stopping import go_on, until_stopped
 from crawl_lib.urls import is_list_of_hosts, scope_bytes, whole_hosts
 
@@ -88,22 +87,6 @@ def repair_queue(
     repair = _Repair(queue, stop)
     repair.run(crawled, again)
     return repair.report
-
-
-def take_in_again(queue: Queue) -> None:
-    """Forget what the node has taken in: its next intake reads every source, and drops what is known.
-
-    For URLs that no queue holds any more, and that segments and seeds still have. An open intake goes on, and reads
-    once more what it has read. The caller holds the node's lock. Raises QueueError, DamagedFileError. Repeatable.
-    """
-    finish_open_move(queue)
-    HostCounts(queue.directory).begin_groups()
-    if queue.files.record.exists():
-        write_durable(queue.files.record, sealed_json(queue.record().taking_in_again().to_mapping()))
-    journal = read_journal(queue.directory)
-    if journal is not None and journal.at:
-        journal.plan, journal.at = journal.plan[journal.at :], 0
-        journal.write(queue.directory)
 
 
 class _Repair:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from crawl_lib.crawldir import INDEX_FILE, Iteration, SegmentRef, read_json
+from crawl_lib.crawldir import INDEX_FILE, Iteration, SegmentRef, readable_json
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
 from crawl_lib.frontier import (
     HANDED_ON,
@@ -20,14 +20,12 @@ from crawl_lib.frontier import (
     decode_line,
     encode_line,
     is_readable,
-    open_take,
     part_mapping,
     read_outlinks,
+    readable_take,
 )
-from crawl_lib.keys import open_key_store
 from crawl_lib.records import QueuedUrl, metadata_without_list
 from crawl_lib.repair.segments.glean import LONGEST_URL, is_robots
-from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.seeds import Division, check_seeds, hand_over, set_damaged_aside
 from crawl_lib.segment import (
     INDEX_NAME,
@@ -73,18 +71,13 @@ class Known:
     @cached_property
     def take(self) -> Take | None:
         """Its take, if that is open: the queue has not moved on yet."""
-        with suppress(KrakeError):
-            take = open_take(self.stores.node_dir(self.name.node))
-            if take is not None and take.header.folder == self.name.folder:
-                return take
-        return None
+        take = readable_take(self.stores.node_dir(self.name.node))
+        return take if take is not None and take.header.folder == self.name.folder else None
 
     @cached_property
     def index(self) -> dict[str, Any]:
         """The folder's index, if it can be read."""
-        with suppress(DamagedFileError, PathNotFoundError):
-            return read_json(self.storage, f"{self.folder_path}/{INDEX_FILE}")
-        return {}
+        return readable_json(self.storage, f"{self.folder_path}/{INDEX_FILE}")
 
     @cached_property
     def nodes(self) -> tuple[str, ...]:
@@ -100,7 +93,8 @@ class Known:
             return {name: self.manifest.counts.get(name, 0) for name in names}
         try:
             nodes = [node for node in self.index["outlinks"] if node != self.name.node]
-            others = [read_json(self.storage, f"{self.folder_path}/{node}/{MANIFEST_FILE}")["counts"] for node in nodes]
+            manifests = self.stores.crawl.folder(self.name.folder).readable_manifests()
+            others = [manifests[node]["counts"] for node in nodes]
             sums = {name: self.index["counts"].get(name, 0) for name in names}
             counts = {name: sums[name] - sum(other.get(name, 0) for other in others) for name in names}
             return counts if self.name.node in self.index["outlinks"] and min(counts.values()) >= 0 else {}
@@ -175,13 +169,6 @@ class Known:
                     if not is_robots(url):
                         yield QueuedUrl(url), {"key": key_of(url)}
 
-    def lost(self) -> Iterator[QueuedUrl]:
-        """URLs of pages that earlier salvages lost, of each line that can be read."""
-        with suppress(PathNotFoundError):
-            for line in self.storage.read_bytes(f"{self.path}/{LOST_NAME}").splitlines():
-                if is_readable(line + b"\n"):
-                    yield decode_line(line)[0]
-
     def outlinks(self) -> Iterator[tuple[str, QueuedUrl, str]]:
         """What can be read of `outlinks`: of each owner's part the lines before the damage, in order.
 
@@ -206,24 +193,30 @@ class Known:
 
 
 def read_lost(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
-    """The URLs that salvages of a segment could not bring back. Raises DamagedFileError."""
-    where = f"{name.path}/{LOST_NAME}"
-    if not stores.storage.exists(where):
-        return []
-    return [decode_line(line, where)[0] for line in stores.storage.read_bytes(where).splitlines()]
+    """The URLs that salvages of a segment could not bring back, of each line that can be read."""
+    with suppress(PathNotFoundError):
+        lines = stores.storage.read_bytes(f"{name.path}/{LOST_NAME}").splitlines()
+        return [decode_line(line)[0] for line in lines if is_readable(line + b"\n")]
+    return []
 
 
 def lost_and_not_queued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
-    """Those that were not queued again yet. Raises DamagedFileError.
+    """Those that were neither queued again nor crawled since; all of them where what queues them again is damaged.
 
     None with a CrawlDb: they are visited again in any case.
     """
-    if stores.config.frontier.is_crawldb:
+    lost = {key_of(queued.url): queued for queued in read_lost(stores, name)}
+    if not lost or stores.config.frontier.is_crawldb:
         return []
-    lost = read_lost(stores, name)
-    digest, _ = _handed_over(name, lost)
-    queued = stores.storage.exists(stores.crawl.seeds_path(digest)) and not check_seeds(stores.crawl, digest)
-    return [] if queued else lost
+    digest = _requeued(stores, name)
+    if stores.storage.exists(stores.crawl.seeds_path(digest)):
+        return [*lost.values()] if check_seeds(stores.crawl, digest) else []
+    for other in stores.crawl.segments():
+        if int(other.folder) > int(name.folder):
+            with suppress(DamagedFileError, PathNotFoundError):  # findings of that segment
+                for batch in SegmentReader(stores.storage, other.path).pages(["key"], with_dropped=True):
+                    lost = {key: lost[key] for key in lost.keys() - set(batch.column(0).to_pylist())}
+    return sorted(lost.values(), key=lambda queued: queued.url)
 
 
 def requeue_urls(stores: Stores, name: SegmentRef, urls: Sequence[QueuedUrl]) -> None:
@@ -232,14 +225,14 @@ def requeue_urls(stores: Stores, name: SegmentRef, urls: Sequence[QueuedUrl]) ->
     Their keys go before: while the key tables call them crawled, a node that takes in everything again drops them. The
     same URLs again change nothing. Raises KeyStoreError, StorageError.
     """
-    with open_key_store(stores.config.key_storage, stores.secrets.key_storage_password) as store:
+    with stores.key_servers() as store:
         store.forget([key_of(queued.url) for queued in urls])
-    digest, lines = _handed_over(name, urls)
+    digest, lines = _requeued(stores, name), [encode_line(queued, HANDED_ON) for queued in urls]
     set_damaged_aside(stores.crawl, digest)
     hand_over(stores.crawl, digest, lines, Division.of(stores.config), facts={"run_id": f"salvage {name}"})
 
 
-def _handed_over(name: SegmentRef, urls: Sequence[QueuedUrl]) -> tuple[str, list[bytes]]:
-    """Lines of lost URLs, and the name of their folder in `seeds`: the same for the same ones."""
-    lines = [encode_line(queued, HANDED_ON) for queued in urls]
-    return hashlib.sha1(b"\n".join([f"salvage {name}".encode(), *lines])).hexdigest(), lines
+def _requeued(stores: Stores, name: SegmentRef) -> str:
+    """The name of the folder in `seeds` of a segment's lost URLs: the same for the same ones."""
+    lines = [encode_line(queued, HANDED_ON) for queued in read_lost(stores, name)]
+    return hashlib.sha1(b"\n".join([f"salvage {name}".encode(), *lines])).hexdigest()

@@ -8,7 +8,6 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl_lib.crawldir import Keys, key_array
@@ -27,7 +26,9 @@ def bodies_needed(stores: Stores) -> dict[str, Keys]:
     found: defaultdict[Any, bytearray] = defaultdict(bytearray)
     for segment in stores.until_stopped(stores.crawl.segments()):
         reader = SegmentReader(stores.storage, segment.path)
-        if not reader.has_rows or all(_is_null(batch) for batch in reader.pages(["refers_to"], with_dropped=True)):
+        if not reader.has_rows or all(
+            batch.column(0).null_count == len(batch) for batch in reader.pages(["refers_to"], with_dropped=True)
+        ):
             continue
         for batch in reader.pages(["key", "refers_to"]):
             visits = batch.filter(batch.column("refers_to").is_valid())
@@ -36,10 +37,6 @@ def bodies_needed(stores: Stores) -> dict[str, Keys]:
             for key, name in zip(keys, names, strict=True):
                 found[name] += key
     return {name: key_array(keys) for name, keys in found.items()}
-
-
-def _is_null(batch: pa.RecordBatch) -> bool:
-    return batch.column("refers_to").null_count == batch.num_rows
 
 
 def check_revisits(stores: Stores) -> list[Finding]:

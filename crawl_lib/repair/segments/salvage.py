@@ -26,7 +26,7 @@ from crawl_lib.export import scratch_folder
 from crawl_lib.frontier import HANDED_ON, encode_line
 from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.repair.segments.glean import Gleaner, Piece, fetched_of, is_robots
-from crawl_lib.repair.segments.known import LOST_NAME, Known
+from crawl_lib.repair.segments.known import LOST_NAME, Known, read_lost
 from crawl_lib.repair.segments.swap import replace_segment
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.segment import (
@@ -123,7 +123,7 @@ class _Salvage:
                 lost[row["key"]] = queued
             if row["key"] in found.lone:
                 self.rows.setdefault(row["key"], row)
-        lost |= {key_of(queued.url): queued for queued in self.known.lost()}
+        lost |= {key_of(queued.url): queued for queued in read_lost(self.stores, self.name)}
         lone = {key: url for key, url in found.lone.items() if key in self.rows or not is_robots(url)}
         free = (position for position in count() if position not in found.positions)
         self.lone = {

@@ -21,7 +21,7 @@ from pathlib import Path
 from crawl_lib.crawldir import DAMAGED_PREFIX, SWAP_PREFIX, SWAP_SUFFIX, SegmentRef
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.repair.folders.index import refresh_index
+from crawl_lib.rounds import refresh_index
 from crawl_lib.sealed import MANIFEST_FILE, sealed_json, unsealed_if_new
 from crawl_lib.segment import check_segment, file_entry, upload_built
 from crawl_lib.storage import Storage
@@ -29,6 +29,7 @@ from crawl_lib.stores import Stores
 
 COMPACTED_PREFIX = ".compacted-"
 """Of the name of an old segment that is deleted, in the place of `DAMAGED_PREFIX` of one that is kept."""
+_SWAP = re.compile(rf"{re.escape(SWAP_PREFIX)}(.+){re.escape(SWAP_SUFFIX)}")
 _ASIDE = re.compile(rf"(?:{re.escape(DAMAGED_PREFIX)}|{re.escape(COMPACTED_PREFIX)})(.+)-(\d+)")
 
 
@@ -45,12 +46,8 @@ class Swap:
 
 def swap_files(storage: Storage, folder_path: str) -> list[tuple[str, str]]:
     """The decisions of a folder that are not carried out to the end: the node, and the name of the file."""
-    names = [entry.name for entry in storage.list(folder_path)]
-    return [
-        (name.removeprefix(SWAP_PREFIX).removesuffix(SWAP_SUFFIX), name)
-        for name in names
-        if name.startswith(SWAP_PREFIX) and name.endswith(SWAP_SUFFIX)
-    ]
+    found = [_SWAP.fullmatch(entry.name) for entry in storage.list(folder_path)]
+    return [(match[1], match[0]) for match in found if match]
 
 
 def read_swap(storage: Storage, where: str) -> Swap:
@@ -63,8 +60,8 @@ def read_swap(storage: Storage, where: str) -> Swap:
 
 def all_aside(storage: Storage, folder_path: str) -> list[tuple[str, str]]:
     """All segments of a folder that are put aside, newest first: the node, and the name."""
-    found = [(entry.name, _ASIDE.fullmatch(entry.name)) for entry in storage.list(folder_path)]
-    aside = [(int(match[2]), match[1], name) for name, match in found if match]
+    found = [_ASIDE.fullmatch(entry.name) for entry in storage.list(folder_path)]
+    aside = [(int(match[2]), match[1], match[0]) for match in found if match]
     return [(node, name) for _, node, name in sorted(aside, reverse=True)]
 
 
@@ -99,8 +96,8 @@ def replace_segment(
     for name in carried:
         storage.write_bytes(f"{path}/{new}/{name}", storage.read_bytes(f"{path}/{node}/{name}"))
     reached("repair.swap.uploaded")
-    numbers = [int(match[2]) for entry in storage.list(path) if (match := _ASIDE.fullmatch(entry.name))]
-    number = max(int(clock()), *(taken + 1 for taken in numbers), 0)  # two repairs may fall into one second
+    newest = [int(name.rpartition("-")[2]) for _, name in all_aside(storage, path)[:1]]
+    number = max(int(clock()), *(taken + 1 for taken in newest), 0)  # two repairs may fall into one second
     swap = Swap(node, new, f"{DAMAGED_PREFIX if keep_old else COMPACTED_PREFIX}{node}-{number}", keep_old)
     storage.write_bytes(f"{path}/{SWAP_PREFIX}{node}{SWAP_SUFFIX}", sealed_json(asdict(swap)))
     reached("repair.swap.decided")
