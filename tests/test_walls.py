@@ -121,6 +121,11 @@ def test_importing_opens_no_socket_reads_no_config_and_leaves_no_trace(tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_importing_loads_no_pandas(tmp_path: Path) -> None:
+    """Arrow loads it at its first array, which takes each program a third of a second."""
+    assert run(IMPORT_ALL, "import sys; print('pandas' in sys.modules)", cwd=tmp_path).split()[-1] == "False"
+
+
 def test_the_public_names_are_these() -> None:
     """A name that is added or goes is a change of the library's face, and belongs into this list."""
     assert crawl_lib.__all__ == [

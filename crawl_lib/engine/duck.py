@@ -35,7 +35,7 @@ class Duck(Engine):
         self._do(lambda: self._connection.execute(statement).fetchall())
 
     def tables(self, name: str, paths: Sequence[str], schema: pa.Schema) -> None:
-        columns = schema.append(pa.field("segment", pa.int32())).empty_table()
+        columns = pa.Table.from_batches([], schema.append(pa.field("segment", pa.int32())))
         if not paths:
             self.values(name, columns)
             return

@@ -54,7 +54,7 @@ class Spark(Engine):
         self._results, self._dead = 0, False
 
     def tables(self, name: str, paths: Sequence[str], schema: pa.Schema) -> None:
-        columns = schema.append(pa.field("segment", pa.int32())).empty_table()
+        columns = pa.Table.from_batches([], schema.append(pa.field("segment", pa.int32())))
         if not paths:
             self.values(name, columns)
             return

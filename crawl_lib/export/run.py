@@ -34,7 +34,7 @@ from crawl_lib.stores import Stores
 log = logging.getLogger(__name__)
 MAX_PAGES = (1 << 31) - 1
 BATCH_ROWS = 1 << 14
-STATUSES: pa.Schema = PAGES_SCHEMA.empty_table().select(["key"]).schema.append(pa.field("status", pa.string()))
+STATUSES = pa.schema([PAGES_SCHEMA.field("key"), pa.field("status", pa.string())])
 """What is read of the CrawlDb."""
 OUTPUTS = (PAGES, URL_MAPPING, CONTENT, OFFSETS)
 NOT_EXPORTED = frozenset({"retry_at", "refers_to", "payload_digest"})

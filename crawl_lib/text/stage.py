@@ -44,7 +44,7 @@ TEXT_SCHEMA = pa.schema(_FIELDS)
 none. `terms`: its words and how often each is there, in the order of the words. `signature`: the text profile, else the
 digest of the content. `error`: why there is no text."""
 _COLUMNS = ("key", "time", "outcome", "mime_detected", "digest", "refers_to", "warc_file", "warc_offset", "warc_length")
-_READ = pa.array([*sorted(HTML_TYPES), "text/plain"])
+_READ = [*sorted(HTML_TYPES), "text/plain"]
 
 
 @dataclass
