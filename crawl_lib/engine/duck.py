@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import chain, pairwise
 from pathlib import Path
@@ -29,6 +30,7 @@ class Duck(Engine):
         self._connection, self._storage, self._work = connection, room.storage, room.work
         self._scratch, self._memory_bytes = room.scratch, room.memory_bytes
         self._are_remote = self._is_divided = False
+        self._thread = ThreadPoolExecutor(1)  # one for all queries: to start one takes longer than a small query
 
     def execute(self, statement: str) -> None:
         """Run a statement that answers nothing. Raises StorageError, StoppedError."""
@@ -68,7 +70,8 @@ class Duck(Engine):
         folder, text = self._scratch / "kept" / name, sql_text(query)
         if not more:
             shutil.rmtree(folder, ignore_errors=True)
-            self.execute(f"create or replace table {name}_none as select * from ({text}) limit 0")
+            if self._is_divided:  # where there are no rows, there is no file
+                self.execute(f"create or replace table {name}_none as select * from ({text}) limit 0")
         number = sum(1 for _ in folder.iterdir()) if more else 0
         answer, options = f"({text})", "format parquet, compression zstd"
         if self._is_divided:
@@ -77,9 +80,8 @@ class Duck(Engine):
         with os_errors(folder, "cannot be made"):
             folder.mkdir(parents=True, exist_ok=True)
         self._do(lambda: self._connection.execute(f"copy {answer} to '{quoted(target)}' ({options})").fetchall(), stage)
-        files = f"'{quoted(folder)}/**/*.parquet', hive_partitioning=false"
-        there = f" union all by name from read_parquet({files})" if any(folder.rglob("*.parquet")) else ""
-        self.define(name, f"from {name}_none{there}")
+        files = f"read_parquet('{quoted(folder)}/**/*.parquet', hive_partitioning=false)"
+        self.define(name, f"from {files if any(folder.rglob('*.parquet')) else f'{name}_none'}")
 
     def shares(self, size_bytes: int) -> list[str]:
         self._is_divided = size_bytes > self._memory_bytes
@@ -96,6 +98,7 @@ class Duck(Engine):
 
     def close(self) -> None:
         self._connection.close()
+        self._thread.shutdown()
 
     def _percent(self) -> int:
         return max(0, int(self._connection.query_progress()))
@@ -117,7 +120,9 @@ class Duck(Engine):
     def _do(self, ask: Callable[[], _T], stage: str = "") -> _T:
         """Ask DuckDB something that may take its time."""
         with _translated(self._work):
-            return patiently(ask, self._work, self._connection.interrupt, stage, self._percent)
+            return patiently(
+                self._thread, ask, self._work, self._connection.interrupt, stage=stage, percent=self._percent
+            )
 
 
 def open_duck(room: Room) -> Duck:

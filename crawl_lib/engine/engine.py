@@ -3,7 +3,7 @@
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Executor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -136,31 +136,32 @@ def in_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Reco
 
 
 def patiently(
+    thread: Executor,
     ask: Callable[[], Result],
     work: Work,
     interrupt: Callable[[], None],
+    *,
     stage: str = "",
     percent: Callable[[], int] = int,
 ) -> Result:
-    """Ask in a thread, while this one waits, and every `LOOK_S` seconds looks whether to stop, and reports how many
-    percent of `stage` are done, if it has a name.
+    """Ask in another thread, while this one waits, and every `LOOK_S` seconds looks whether to stop, and reports how
+    many percent of `stage` are done, if it has a name.
 
     Python hears signals between two of its own instructions: a main thread that is deep in a query for an hour would
     not hear SIGTERM or a time limit. `interrupt` ends the query, once this thread is to stop or an exception comes to
     it; it is called until the query has ended. Raises StoppedError.
     """
-    with ThreadPoolExecutor(1) as thread:
-        future = thread.submit(ask)
-        try:
-            while not wait([future], LOOK_S).done:
-                work.go_on()
-                if stage:
-                    work.report(stage=stage, done=percent(), total=100, unit="percent")
-            return future.result()
-        finally:
-            while not future.done():
-                interrupt()
-                wait([future], LOOK_S)
+    future = thread.submit(ask)
+    try:
+        while not wait([future], LOOK_S).done:
+            work.go_on()
+            if stage:
+                work.report(stage=stage, done=percent(), total=100, unit="percent")
+        return future.result()
+    finally:
+        while not future.done():
+            interrupt()
+            wait([future], LOOK_S)
 
 
 @contextmanager

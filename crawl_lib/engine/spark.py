@@ -9,6 +9,7 @@ import re
 import subprocess
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -52,6 +53,7 @@ class Spark(Engine):
         self._session, self._room = session, room
         self._url = None if dfs_url is None else dfs_url.rstrip("/")
         self._results, self._dead = 0, False
+        self._thread = ThreadPoolExecutor(1)  # one for all jobs, since each has a thread and a connection in Java
 
     def tables(self, name: str, paths: Sequence[str], schema: pa.Schema) -> None:
         columns = pa.Table.from_batches([], schema.append(pa.field("segment", pa.int32())))
@@ -127,6 +129,7 @@ class Spark(Engine):
                 else:
                     self._session.stop()
         finally:
+            self._thread.shutdown()
             _stop_java()
             self.clean()
 
@@ -138,7 +141,7 @@ class Spark(Engine):
     def _do(self, ask: Callable[[], _T], stage: str = "") -> _T:
         """Ask Spark something that may take its time."""
         with _translated():
-            return patiently(ask, self._room.work, self.interrupt, stage, self._percent)
+            return patiently(self._thread, ask, self._room.work, self.interrupt, stage=stage, percent=self._percent)
 
     def _place(self, path: str, copy: str) -> str:
         """Where Spark reads a file of the store."""
@@ -228,7 +231,8 @@ def _start(options: Mapping[str, str], room: Room) -> SparkSession:
             SparkContext._gateway, SparkContext._jvm = gateway, gateway.jvm
             room.work.go_on()
             # In another thread, Spark also leaves Ctrl-C to the program that runs us.
-            patiently(lambda: SparkContext(gateway=gateway, conf=conf), room.work, _kill_java)
+            with ThreadPoolExecutor(1) as thread:
+                patiently(thread, lambda: SparkContext(gateway=gateway, conf=conf), room.work, _kill_java)
             return SparkSession.builder.getOrCreate()
         except (PySparkException, Py4JError, OSError) as error:
             file.flush()

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from krake_airflow import operators
 from krake_airflow.metrics import DURATION, FAILURES, METRICS
 from krake_airflow.settings import PROJECT
 
@@ -122,8 +123,6 @@ def test_a_dag_waits_for_exports_and_reads_them(
     config, path = small_config(tmp_path)
     (tmp_path / "dags").mkdir()
     (tmp_path / "dags" / "waiting.py").write_text(WAITING)
-    from krake_airflow import operators  # noqa: PLC0415 - Airflow, which else all processes of the tests would load
-
     asset = operators.asset_of("krake", "exports")
     [schedule] = parsed(tmp_path / "home", path, tmp_path / "dags")["schedules"].values()
     assert asset.name in schedule
