@@ -181,7 +181,7 @@ class Crawl:
             self.topology.look_after_all()
             return self.topology.api.runs()[self.run] in ("success", "failed")
 
-        wait_until("the end of the run", is_over, RUN_S)
+        self.topology.api.wait(is_over, "the end of the run", RUN_S)
         tasks = self.topology.api.tasks(self.run)
         assert self.topology.api.runs()[self.run] == "success", {
             task: state for task, state in tasks.items() if state[0] not in ("success", "skipped")
