@@ -37,9 +37,11 @@ NO_CONF = TARGET / "no-conf"
 DEFAULTS = """spark.sql.shuffle.partitions 3
 spark.sql.adaptive.enabled false
 spark.sql.autoBroadcastJoinThreshold -1
+spark.sql.codegen.cache.maxEntries 5000
 spark.driver.defaultJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds=off
 """
-"""Small tables are sorted and joined by three tasks, as large ones are; and Java starts faster."""
+"""Small tables are sorted and joined by three tasks, as large ones are; what was compiled for a query is kept for the
+next one like it, beyond the hundred newest classes; and Java starts faster."""
 LIMIT_S = 1200
 
 
