@@ -317,6 +317,7 @@ class Hdfs:
             ("dfs.heartbeat.interval", "1"),
             ("dfs.namenode.heartbeat.recheck-interval", "2000"),
             ("dfs.namenode.safemode.extension", "0"),
+            ("dfs.namenode.block.deletion.unlock.interval.ms", "1000"),  # else a thread wakes up every 10 ms
             # Whoever started it may speak for everybody, as a gateway does.
             (f"hadoop.proxyuser.{us()}.hosts", "*"),
             (f"hadoop.proxyuser.{us()}.groups", "*"),
