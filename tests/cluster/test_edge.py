@@ -89,7 +89,7 @@ def crawled_on_embedded_stores(serving: Serving, seeds: list[str], directory: Pa
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    """With all that is odd in it, in few rounds: each takes a minute of CPU."""
+    """All that is odd, in few rounds: a round is three tasks, and each of them takes seconds of CPU."""
     with Serving(WEB) as serving:
         whole = serving.truth(options=TruthOptions(max_redirects=MAX_REDIRECTS))
         seeds = [url for url, visit in whole.visits.items() if visit.round <= 2 or url.endswith(CHAINS)]
