@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from krake_airflow.database import DatabaseMark
+from krake_airflow.settings import DATABASE_FILE, PROJECT, environment
 
 from crawl_lib.config import Config
 from crawl_lib.config.model import DfsConfig
@@ -29,15 +36,19 @@ LIMIT_S = 1200
 
 LONGEST_FIRST = (
     "test_edge.py",
-    "test_spark_tables.py",
-    "test_spark_process.py",
     "ui/test_running_airflow.py",
-    "test_failures.py",
+    "test_spark_tables.py",
+    "ui/test_several_crawls.py",
+    "test_spark_process.py",
     "test_kerberos.py",
     "test_make_cluster.py",
+    "test_failures.py",
+    "test_spark.py",
+    "ui/test_make_crawl_in_ui.py",
     "ui/test_browser.py",
     "test_existing_airflow.py",
-    "test_spark.py",
+    "ui/test_ctrl_c.py",
+    "ui/test_log_lines.py",
     "test_key_servers.py",
     "test_sealing.py",
     "test_storage.py",
@@ -68,6 +79,30 @@ def hdfs(jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]
     """A namenode and a datanode."""
     with Hdfs(tmp_path_factory.mktemp("hdfs")) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def airflow_database(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Callable[[Path], Path]:
+    """Gives a new `KRAKE_AIRFLOW_HOME` the database that Airflow, which takes ten seconds of CPU, made for all."""
+    folder = tmp_path_factory.getbasetemp()
+    if hasattr(request.config, "workerinput"):
+        folder = folder.parent  # which processes of tests share
+    made = folder / "airflow-database"
+    mark = DatabaseMark(made, made / DATABASE_FILE)
+
+    def given(home: Path) -> Path:
+        with (folder / "airflow-database.lock").open("w") as one_at_a_time:
+            fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
+            if not mark.is_set():
+                variables = {**os.environ, **environment(made, PROJECT / "config" / "demo.yml")}
+                subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], env=variables, check=True)
+                mark.set()
+        shutil.copytree(made, home / "ui", ignore=shutil.ignore_patterns("airflow.cfg"))
+        return home
+
+    return given
 
 
 @pytest.fixture(scope="module")

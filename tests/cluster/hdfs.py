@@ -39,6 +39,8 @@ DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 FAST_START = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xlog:cds=off")
 ADMIN = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
 NAMESERVICE = "k"
+BLOCK = 32 << 20
+"""A quarter of the usual: a file of several blocks need not be that large."""
 START_LIMIT_S = 240.0  # on a machine that does much else
 ANSWER_LIMIT_S = 60.0
 PR_SET_PDEATHSIG = 1
@@ -306,6 +308,7 @@ class Hdfs:
             ("dfs.namenode.name.dir", f"file://{self.directory}/name-{name}"),
             ("dfs.datanode.data.dir", f"file://{self.directory}/data"),
             ("dfs.replication", "1"),
+            ("dfs.blocksize", str(BLOCK)),
             ("dfs.datanode.synconclose", "true"),
             ("dfs.datanode.hostname", "127.0.0.1"),
             ("dfs.datanode.address", f"127.0.0.1:{data}"),
@@ -314,6 +317,7 @@ class Hdfs:
             ("dfs.heartbeat.interval", "1"),
             ("dfs.namenode.heartbeat.recheck-interval", "2000"),
             ("dfs.namenode.safemode.extension", "0"),
+            ("dfs.namenode.block.deletion.unlock.interval.ms", "1000"),  # else a thread wakes up every 10 ms
             # Whoever started it may speak for everybody, as a gateway does.
             (f"hadoop.proxyuser.{us()}.hosts", "*"),
             (f"hadoop.proxyuser.{us()}.groups", "*"),

@@ -34,12 +34,14 @@ FILES = 9
 ARCHIVE = TARGET / f"spark-{pyspark.__version__}.jsa"
 NO_CONF = TARGET / "no-conf"
 """An empty folder of configuration: the first on Spark's class path, which the archive has to fit."""
-DEFAULTS = """spark.sql.shuffle.partitions 4
+DEFAULTS = """spark.sql.shuffle.partitions 3
 spark.sql.adaptive.enabled false
 spark.sql.autoBroadcastJoinThreshold -1
+spark.sql.codegen.cache.maxEntries 5000
 spark.driver.defaultJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds=off
 """
-"""Small tables are sorted and joined by four tasks, as large ones are; and Java starts faster."""
+"""Small tables are sorted and joined by three tasks, as large ones are; what was compiled for a query is kept for the
+next one like it, beyond the hundred newest classes; and Java starts faster."""
 LIMIT_S = 1200
 
 

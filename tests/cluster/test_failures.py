@@ -13,10 +13,13 @@ import pytest
 from crawl_lib.config.model import DfsConfig
 from crawl_lib.errors import StorageError
 from crawl_lib.storage.hdfs import HdfsStorage
+from tests.cluster.hdfs import BLOCK
 
 MB = 1 << 20
 LIMIT_S = 600
-PIECES = 400  # more than one block of 128 MB, so that the namenode is needed in the middle
+PIECES = 4 * BLOCK // MB  # several blocks, so that the namenode is needed in the middle
+EARLY = BLOCK // MB // 2
+"""In the middle of the first block."""
 PIECE = os.urandom(MB)
 
 
@@ -41,17 +44,17 @@ def read_with(storage: HdfsStorage, path: str, at: int, happens) -> None:
 
 def test_fail_over_in_the_middle_of_a_write(pair, open_in):
     storage = open_in(pair)
-    write_with(storage, "big", 50, pair.fail_over)
+    write_with(storage, "big", EARLY, pair.fail_over)
     assert storage.stat("big").size_bytes == PIECES * MB
     assert storage._hdfs.namenodes[0] == pair.url("nn2")  # the one that answered is asked first from now on
     storage.rename("big", "d/renamed")
-    read_with(storage, "d/renamed", 50, lambda: None)
+    read_with(storage, "d/renamed", EARLY, lambda: None)
 
 
 def test_fail_over_in_the_middle_of_a_read_and_beside_small_requests(pair, open_in):
     storage = open_in(pair)
     write_with(storage, "big", 0, lambda: None)
-    read_with(storage, "big", 50, pair.fail_over)
+    read_with(storage, "big", EARLY, pair.fail_over)
     storage.write_bytes("small", b"1")
     assert storage.delete("big") is True
     assert [entry.name for entry in storage.list("")] == ["small"]
@@ -100,7 +103,7 @@ def upload_with(storage: HdfsStorage, local, happens) -> None:
 def test_namenode_restarts_in_the_middle_of_an_upload_and_of_a_read(breakable, storage, tmp_path):
     """Its safe mode after the start is waited for, too."""
     upload_with(storage, tmp_path / "big", lambda: restart(breakable, "nn1"))
-    read_with(storage, "big", 50, lambda: restart(breakable, "nn1"))
+    read_with(storage, "big", EARLY, lambda: restart(breakable, "nn1"))
     storage.rename("big", "b")
     assert [entry.name for entry in storage.list("")] == ["b"]
 
@@ -109,7 +112,7 @@ def test_namenode_restarts_in_the_middle_of_a_stream(breakable, storage):
     """There is no other namenode to go on with, so the datanode may give up: then it is an error, and no half file."""
     problems = []
     try:
-        write_with(storage, "big", 50, lambda: restart(breakable, "nn1"))
+        write_with(storage, "big", EARLY, lambda: restart(breakable, "nn1"))
     except StorageError as error:
         problems.append(str(error))
     assert all("big: cannot be written: " in problem for problem in problems)
@@ -140,7 +143,7 @@ def test_namenode_restarts_beside_many_small_requests(breakable, storage):
 
 def test_datanode_restarts_in_the_middle_of_a_read(breakable, storage):
     write_with(storage, "big", 0, lambda: None)
-    read_with(storage, "big", 50, lambda: restart(breakable, "dn"))
+    read_with(storage, "big", EARLY, lambda: restart(breakable, "dn"))
 
 
 def test_datanode_restarts_in_the_middle_of_an_upload(breakable, storage, tmp_path):
@@ -159,7 +162,7 @@ def test_datanode_dies_in_the_middle_of_a_write(breakable, storage):
     """A stream cannot be sent again: one clear error that names path and datanode, and no half file."""
     datanode = re.escape(f"127.0.0.1:{breakable.data_ports[1]}")
     with pytest.raises(StorageError, match=rf"big: cannot be written: {datanode}: "):
-        write_with(storage, "big", 50, lambda: breakable.kill("dn"))
+        write_with(storage, "big", EARLY, lambda: breakable.kill("dn"))
     breakable.start("dn")
     breakable.wait_ready()
     assert not storage.exists("big")

@@ -208,13 +208,13 @@ def renewed(kdc: Kdc, cache: Path) -> Iterator[None]:
 
 
 @pytest.mark.timeout(RUN_LIMIT_S)
-def test_a_run_of_the_dag(secured, cache, kdc, config, tmp_path, monkeypatch):
+def test_a_run_of_the_dag(secured, cache, kdc, config, airflow_database, tmp_path, monkeypatch):
     """Two nodes, all tasks, while tickets and cookies run out. Airflow's connection says where HDFS is, and whom to
     trust; the config only that it asks for Kerberos, and the root path."""
     extra = {"use_ssl": True, "verify": str(secured.authority.ca_file)}
     connection = {"conn_type": "webhdfs", "host": "127.0.0.1", "port": secured.http["nn1"], "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_KRAKE_DFS", json.dumps(connection))
-    monkeypatch.setenv("KRAKE_AIRFLOW_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("KRAKE_AIRFLOW_HOME", str(airflow_database(tmp_path / "home")))
     monkeypatch.setenv("PYTHONPATH", f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}")
     local, _ = small_config(tmp_path)
     dfs = dataclasses.replace(config, ca_file=None)

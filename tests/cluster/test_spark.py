@@ -156,7 +156,7 @@ class TestSpark(EngineContract):
         stream = engine.stream(write_query(f"select n from {table} order by n"), 64)
         first = next(stream)
         [folder] = [path for path in engine._room.scratch.iterdir() if path.name.startswith("result-")]
-        assert len([path for path in folder.iterdir() if path.name.startswith("part-")]) == 4
+        assert len([path for path in folder.iterdir() if path.name.startswith("part-")]) == 3
         rest = [number for batch in stream for number in batch.column(0).to_pylist()]
         assert [*first.column(0).to_pylist(), *rest] == sorted(numbers)
         assert not folder.exists()

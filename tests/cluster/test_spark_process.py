@@ -63,7 +63,7 @@ def test_a_stage_that_is_stopped_ends_its_java_and_goes_on(maker, config, monkey
     assert in_scratch(config) == []
     assert [entry.name for entry in storage.list("export/stopped") if entry.name.startswith(".")] == []
     link_export(stores_on(storage, on_spark), name="stopped")
-    finalize_export(stores_on(storage, on_spark), name="stopped")
+    finalize_export(stores_on(storage, config), name="stopped")
     assert_same_bytes(storage, "whole", "stopped")
 
 

@@ -124,7 +124,7 @@ class Api:
         until_s = time.monotonic() + timeout_s
         while not true():
             assert time.monotonic() < until_s, f"not within {timeout_s} s: {what}; runs: {self.runs()}"
-            time.sleep(0.5)
+            time.sleep(1)
 
     def wait_end(self, run: str) -> str:
         """The state that a run ends in."""

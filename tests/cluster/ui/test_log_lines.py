@@ -1,5 +1,6 @@
 """What people read first in a running Airflow: the last lines of a task's log, and of each try, by the log API."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,11 +27,11 @@ def last_words(lines: list[str]) -> tuple[str, str]:
 
 
 def test_the_last_lines_are_message_and_cure_and_results_are_lines(
-    made: tuple[Config, Path], serving: Serving, tmp_path: Path
+    made: tuple[Config, Path], serving: Serving, tmp_path: Path, airflow_database: Callable[[Path], Path]
 ) -> None:
     config, file = made
     crawl = "iteration_1.crawl.node-1"
-    with Ui(tmp_path, file) as ui:
+    with Ui(airflow_database(tmp_path / "home"), file) as ui:
         run = ui.trigger(seeds="not-a-url", iterations=1)
         assert ui.wait_end(run) == "failed"
         message, cure = last_words(ui.log(run, "inject"))

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -42,10 +42,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Config, Pa
 
 @pytest.fixture(scope="module")
 def ui(
-    made: dict[str, tuple[Config, Path]], serving: Serving, tmp_path_factory: pytest.TempPathFactory
+    made: dict[str, tuple[Config, Path]],
+    serving: Serving,
+    airflow_database: Callable[[Path], Path],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Ui]:
     """Begun after a whole run of one crawl, and the death of a run of another one; told of the third alone."""
-    home = tmp_path_factory.mktemp("home")
+    home = airflow_database(tmp_path_factory.mktemp("home"))
     arguments = ["--seeds", " ".join(serving.seeds), "--iterations", str(ITERATIONS)]
     code, output = finish(start(home, made["before"][1], *arguments))
     assert code == 0, output

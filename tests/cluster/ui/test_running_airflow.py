@@ -7,7 +7,7 @@ import json
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -43,7 +43,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Path]:
 
 
 @pytest.fixture(scope="module")
-def ui(made: tuple[Config, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
+def ui(
+    made: tuple[Config, Path],
+    airflow_database: Callable[[Path], Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Ui]:
     """With the DAG of `docs/airflow.md` that waits for exports, from a folder of its own."""
     folder = tmp_path_factory.mktemp("waiting")
     (folder / "waiting.py").write_text(WAITING)
@@ -51,7 +55,7 @@ def ui(made: tuple[Config, Path], tmp_path_factory: pytest.TempPathFactory) -> I
     places = {"dags-folder": {}, "waiting": {"path": str(folder)}}
     bundles = [{"name": name, "classpath": bundle, "kwargs": place} for name, place in places.items()]
     settings = {"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles)}
-    with Ui(tmp_path_factory.mktemp("home"), made[1], settings) as running:
+    with Ui(airflow_database(tmp_path_factory.mktemp("home")), made[1], settings) as running:
         yield running
 
 

@@ -7,7 +7,7 @@ be used, and disturbs none of them.
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -59,9 +59,13 @@ def again(folder: Path) -> tuple[Config, Path]:
 
 @pytest.fixture(scope="module")
 def ui(
-    configs: dict[str, Config], again: tuple[Config, Path], folder: Path, tmp_path_factory: pytest.TempPathFactory
+    configs: dict[str, Config],
+    again: tuple[Config, Path],
+    folder: Path,
+    airflow_database: Callable[[Path], Path],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Ui]:
-    with Ui(tmp_path_factory.mktemp("home"), folder) as running:
+    with Ui(airflow_database(tmp_path_factory.mktemp("home")), folder) as running:
         yield running
 
 
