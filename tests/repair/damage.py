@@ -19,7 +19,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
@@ -39,6 +39,7 @@ from tests.repair.scenes import (
     dropped_page,
     files_of,
     known,
+    links,
     make_base,
     make_scene,
 )
@@ -127,6 +128,13 @@ class Trial:
         return "\n".join([head, *(f"    {one}" for one in (*self.acts, *self.wrong))])
 
 
+class Whole(NamedTuple):
+    """A crawl that nothing is damaged of: the URLs that it knows, and the links of its pages."""
+
+    known: set[str]
+    links: set[tuple[str, str]]
+
+
 class Ground:
     """The crawls that are damaged, made once."""
 
@@ -143,11 +151,11 @@ class Ground:
                 self.files[scene.name] = files_of(directory / scene.name)
         self.dropped = dropped_page(base)
         truth = web.truth()
-        self.truth, self.arcs, self.seeds = set(truth.visits), truth.arcs, set(web.seeds)
-        self._whole: dict[str, set[str]] = {}
+        self.truth, self.seeds = set(truth.visits), set(web.seeds)
+        self._whole: dict[str, Whole] = {}
 
-    def whole(self, scene: Scene) -> set[str]:
-        """URLs that the crawl knows in the end if nothing is damaged."""
+    def whole(self, scene: Scene) -> Whole:
+        """What the crawl knows in the end if nothing is damaged."""
         if scene.name not in self._whole:
             copy = self._directory / "copies" / scene.name
             copy_scene(self._directory / scene.name, copy)
@@ -155,7 +163,7 @@ class Ground:
             with impatient(self._directory / "python"):
                 for words in scene.more:
                     krake.ok(*words)
-            self._whole[scene.name] = known(krake)
+            self._whole[scene.name] = Whole(known(krake), links(krake))
             shutil.rmtree(copy)
         return self._whole[scene.name]
 
@@ -254,12 +262,12 @@ class _Course:
         return [one for one in done.json["findings"] if one["severity"] != "note" or one["name"] in CHOICES]
 
     def _not_found_yet(self) -> set[str]:
-        """Pages that no visited page links to: a repaired queue has another order, so others were visited so far."""
+        """URLs that no visited page links to: a repaired queue has another order, so others were visited so far."""
         visited = set(Result(load_config(str(self.krake.file))).visited())
-        arcs = self.ground.arcs
+        found = self.ground.whole(self.scene).links
         return (
-            {target for _, target in arcs}
-            - {target for source, target in arcs if source in visited}
+            {target for _, target in found}
+            - {target for source, target in found if source in visited}
             - self.ground.seeds
         )
 
@@ -318,7 +326,7 @@ class _Course:
                 self.trial.wrong.append(f"then {' '.join(words)} fails: {done.err[-300:]}")
                 return
         after = known(self.krake)
-        if lost := self.ground.whole(self.scene) - after - self._not_found_yet():
+        if lost := self.ground.whole(self.scene).known - after - self._not_found_yet():
             self.trial.wrong.append(f"lost: {len(lost)}: {sorted(lost)[:3]}")
         if not named and (strange := after - self.ground.truth):
             self.trial.wrong.append(f"not of this web: {sorted(strange)[:3]}")

@@ -314,3 +314,11 @@ def known(krake: Krake) -> set[str]:
     for node in Path(config.queue.local_dir).iterdir():
         found |= {one.url for one in Queue(node, node.name).read()}
     return found
+
+
+def links(krake: Krake) -> set[tuple[str, str]]:
+    """Each link of a page that was visited, to a URL that can be crawled."""
+    result = Result(load_config(str(krake.file)))
+    urls = result.url_of_key()
+    rows = result.rows("links", ["source", "target_url", "target"])
+    return {(urls[row["source"]], row["target_url"]) for row in rows if row["target"] is not None}
