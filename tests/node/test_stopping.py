@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -239,10 +238,14 @@ def test_the_second_signal_ends_a_program_at_once() -> None:
 
 
 def test_a_program_that_stopped_by_itself_is_left_alone() -> None:
-    with LastResort(seconds=0.01) as last_resort:
+    """What would end it waits no more; without waiting here, since a busy machine would have it end the tests."""
+    before = set(threading.enumerate())
+    with LastResort(seconds=3600) as last_resort:
         last_resort.begin(1)
+        [timer] = set(threading.enumerate()) - before
     last_resort.begin(1)
-    time.sleep(0.1)
+    timer.join()
+    assert not set(threading.enumerate()) - before
 
 
 def test_krake_may_be_upgraded_while_a_take_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
