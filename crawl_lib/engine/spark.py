@@ -56,7 +56,7 @@ class Spark(Engine):
         self._thread = ThreadPoolExecutor(1)  # one for all jobs, since each has a thread and a connection in Java
 
     def tables(self, name: str, paths: Sequence[str], schema: pa.Schema) -> None:
-        columns = pa.Table.from_batches([], schema.append(pa.field("segment", pa.int32())))
+        columns = schema.append(pa.field("segment", pa.int32())).empty_table()
         if not paths:
             self.values(name, columns)
             return

@@ -130,7 +130,7 @@ def links_of(url: str, path: Path) -> Iterator[tuple[str, bool]]:
     finder = LinkFinder()
     finder.feed(path.read_text(encoding="utf-8", errors="replace"))
     base = urljoin(url, finder.base) if finder.base else url
-    for href, followed in finder.links:
+    for href, followed in dict.fromkeys((href.partition("#")[0], followed) for href, followed in finder.links):
         target = absolute(base, href)
         if target is not None:
             yield target, followed and not finder.nofollow
