@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,14 +16,11 @@ from tests.e2e.crawl import Result
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_ctrl_c_while_a_task_runs_and_another_one_waits(
-    tmp_path: Path, serving: Serving, airflow_database: Callable[[Path], Path]
-) -> None:
+def test_ctrl_c_while_a_task_runs_and_another_one_waits(tmp_path: Path, serving: Serving) -> None:
     """Finding 6: it took 30 s, and the task that waited began after it."""
     config, file = small_config(tmp_path, fetch={"host_delay_s": 1.5})
     one_at_a_time = {"AIRFLOW__CORE__DEFAULT_POOL_TASK_SLOT_COUNT": "1"}
-    home = airflow_database(tmp_path / "home")
-    with Ui(home, file, one_at_a_time) as ui:
+    with Ui(tmp_path / "home", file, one_at_a_time) as ui:
         run = ui.trigger(seeds="\n".join(serving.seeds), iterations=ITERATIONS)
 
         def states() -> list[str]:
@@ -40,7 +36,7 @@ def test_ctrl_c_while_a_task_runs_and_another_one_waits(
         assert ui.process.returncode == 0
         assert ui.output.splitlines()[-1] == "Stopped."
         assert queues(Path(config.queue.local_dir)) == begun
-    with Ui(home, file, one_at_a_time) as ui:
+    with Ui(tmp_path / "home", file, one_at_a_time) as ui:
         assert ui.wait_end(run) == "success", ui.tasks(run)
     visited = Result(config).visited()
     assert set(visited) == set(serving.truth().visits)
