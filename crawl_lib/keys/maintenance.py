@@ -7,7 +7,8 @@ parts of all servers together are the whole, no two of them touch the same keys,
 different machines, and again: each is a task of its own in Airflow.
 
 Only prefixes whose digests differ are read, in statements of bounded size, merged key by key: memory does not grow
-with the tables. Every digest is asked for by prefix too, so no statement takes longer than 1/256 of a table needs.
+with the tables. A server's digests are asked for by prefix, so no statement takes longer than 1/256 of a table needs;
+those of a SQLite file are made from its keys, read like that.
 """
 
 from collections import Counter

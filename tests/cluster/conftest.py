@@ -85,7 +85,10 @@ def hdfs(jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]
 def airflow_database(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Callable[[Path], Path]:
-    """Gives a new `KRAKE_AIRFLOW_HOME` the database that Airflow, which takes ten seconds of CPU, made for all."""
+    """Gives a new `KRAKE_AIRFLOW_HOME` a copy of one database, which Airflow takes six seconds of CPU to make.
+
+    Not for settings that go into it when it is made, such as the slots of the default pool.
+    """
     folder = tmp_path_factory.getbasetemp()
     if hasattr(request.config, "workerinput"):
         folder = folder.parent  # which processes of tests share

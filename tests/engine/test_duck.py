@@ -101,6 +101,34 @@ def test_each_key_is_in_one_share_and_a_share_fits_into_half_of_the_memory(
         assert [len(some) for some in found] == [256 // count] * count
 
 
+@pytest.mark.parametrize("needed", [1, 8])
+def test_what_is_kept_of_no_rows_has_its_columns_and_more_follows_it(
+    config: Config, endless: Room, tmp_path: Path, needed: int
+) -> None:
+    """In one file, and by shares of the keys, where no rows leave no file; also if it was kept before the shares."""
+    schema = pa.schema({"key": pa.binary(), "n": pa.int16(), "at": pa.timestamp("us"), "words": pa.list_(pa.string())})
+    rows = pa.Table.from_pylist([{"key": bytes([n]) * 20, "n": n, "words": ["a", None]} for n in range(3)], schema)
+    (tmp_path / "none.sql").write_text("select * from given where n > 9")
+    (tmp_path / "all.sql").write_text("select * from given")
+    for name in ("before", "after"):
+        (tmp_path / f"{name}.sql").write_text(f"select * from {name} order by key")
+    with open_engine(config, endless) as engine:
+        engine.values("given", rows)
+        engine.keep("before", "none")
+        engine.shares(endless.memory_bytes * needed)
+        engine.keep("after", "none")
+        for name in ("before", "after"):
+            assert engine.column(name) == []
+            for _ in range(2):
+                engine.keep(name, "none", more=True)
+                engine.keep(name, "all", more=True)
+            [batch] = engine.stream(name, 10)
+            assert batch.schema == schema
+            assert batch.to_pylist() == sorted(rows.to_pylist() * 2, key=lambda row: row["key"])
+            engine.keep(name, "none")
+            assert engine.column(name) == []
+
+
 ENDLESS = "select count(*) as n from range(10000000) a, range(10000000) b where a.range * b.range % 7 = 3"
 
 

@@ -129,7 +129,7 @@ class Trial:
 
 
 class Whole(NamedTuple):
-    """A crawl that nothing is damaged of: the URLs that it knows, and the links of its pages."""
+    """What an undamaged crawl knows in the end: its URLs, and the links of its pages."""
 
     known: set[str]
     links: set[tuple[str, str]]
@@ -155,7 +155,7 @@ class Ground:
         self._whole: dict[str, Whole] = {}
 
     def whole(self, scene: Scene) -> Whole:
-        """What the crawl knows in the end if nothing is damaged."""
+        """The same crawl without damage."""
         if scene.name not in self._whole:
             copy = self._directory / "copies" / scene.name
             copy_scene(self._directory / scene.name, copy)
