@@ -3,7 +3,7 @@
 A fetching process is a program of its own, begun by `sys.executable`. `python_of` makes a small environment of Python
 whose c-ares asks a server of ours, and whose program a test puts there. The server goes by the names themselves:
 
-    h-127-90-0-7.quick.test   that address at once        h-127-90-0-7.slow.test   after half a second
+    h-127-90-0-7.quick.test   that address at once        h-127-90-0-7.slow.test   after `SLOW_S`
     h-127-90-0-7.none.test    there is no such name       h-127-90-0-7.stuck.test  never
 """
 
@@ -15,7 +15,9 @@ import pycares
 from tests import pythons
 from tests.web.names import Said
 
-SLOW_S = 0.5
+SLOW_S = 0.3
+"""More than c-ares waits at first, 0.25 s. Each further try waits for twice as long, and of a name that takes 0.5 s two
+of them may miss the answer on a busy machine; then 2 s are over."""
 
 
 def name_of(address: str, kind: str) -> str:
