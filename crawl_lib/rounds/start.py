@@ -99,7 +99,12 @@ def _find_or_make(
         if found is not None:
             return found
         require_clock(stores.crawl, folders, clock())
-        hidden = _prepare(stores, run_id, iteration, batch_size, folders)
+        try:
+            hidden = _prepare(stores, run_id, iteration, batch_size, folders)
+        except ConfigError:
+            if crawl.folders() == folders:
+                raise
+            continue  # nodes of the faster start are at work, so they have no mark any more that they settled
         give_name(stores.crawl, (folders or [NONE])[-1], hidden, clock)
 
 

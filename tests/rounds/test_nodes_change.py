@@ -17,7 +17,7 @@ from crawl_lib.crawldir.settled import Settled, delete_settled, read_settled, se
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import Queue, TakenIn
 from crawl_lib.node.retire import retire_lost, retire_node
-from crawl_lib.rounds import start_iteration
+from crawl_lib.rounds import layout, start_iteration
 from crawl_lib.sealed import sealed_json
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import Owners
@@ -127,6 +127,26 @@ def test_a_changed_list_is_refused_until_all_have_settled(serving: Serving, tmp_
     assert start_iteration(open_stores(new), run_id="x", iteration=1).nodes == ("node-0", "node-1", "node-2")
     with pytest.raises(ConfigError, match="servers"):
         stages.crawl_node(open_stores(old), run_id="x", iteration=1, node="node-0")
+
+
+def test_a_start_that_was_slower_finds_what_the_faster_one_began(
+    serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All nodes start at the same time. A node that began has no mark any more, which is no reason to refuse others."""
+    old = begun(tmp_path, serving, 0, 1)
+    settle(old)
+    stores = open_stores(with_nodes(old, 0, 1, 2))
+
+    def unsettled(*args: Any) -> list[str]:
+        """What `start` asks once it knows the newest iteration: another node begins before that."""
+        monkeypatch.undo()
+        stages.crawl_node(stores, run_id="x", iteration=1, node="node-0")
+        return layout.unsettled(*args)
+
+    monkeypatch.setattr(layout, "unsettled", unsettled)
+    found = start_iteration(stores, run_id="x", iteration=1)
+    assert found.folder == stores.crawl.folders()[-1]
+    assert read_settled(stores.crawl, "node-0") is None, "else nothing is tested"
 
 
 def test_a_segment_that_came_after_a_node_settled_has_to_be_taken_in(serving: Serving, tmp_path: Path) -> None:
