@@ -14,9 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+import deflate
 import numpy as np
 import numpy.typing as npt
-from isal import isal_zlib
 
 from crawl_lib.config import ScratchConfig
 from crawl_lib.durable import reached
@@ -165,7 +165,7 @@ def write_content(
 ) -> Sizes | None:
     """Write `content` of an export that has none; returns the pages' sizes, None where another attempt was faster.
 
-    `wanted`: every page once, in order of file and offset. On another processor, pages may have other sizes: so the
+    `wanted`: every page once, in order of file and offset. By another compressor, pages have other sizes: so the
     offsets are made of these sizes, or of the file that is there. Raises StorageError, DamagedFileError naming WARC
     file and offset, ConfigError where a page cannot have a size of 32 bits, StoppedError from `progress`.
     """
@@ -258,7 +258,7 @@ def _chunks(members: Iterable[Member]) -> Iterator[list[Member]]:
 def _compress(chunk: list[Member], inputs: Inputs) -> list[tuple[int, bytes]]:
     pages = []
     for member in chunk:
-        data = isal_zlib.compress(content_of(member, inputs.max_content_bytes), inputs.level)
+        data = bytes(deflate.zlib_compress(content_of(member, inputs.max_content_bytes), inputs.level))
         if len(data) > MAX_SIZE:
             raise ConfigError(
                 f"export.max_content_bytes: {member.wanted.path}: offset {member.wanted.offset}: the compressed page"

@@ -87,14 +87,14 @@ def fixed_huffman(symbols: list[tuple[int, int]]) -> bytes:
 
 
 def test_a_known_stream_of_the_compressor(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
-    """Level and compressor are fixed: the content file of one page of ten `a` is these bytes; zlib has `a` twice."""
-    crawl.segment("1", "node-a", [Capture(A, b"a" * 10)])
+    """Level and compressor are fixed: the content file of one page of 70 `a` is these bytes."""
+    crawl.segment("1", "node-a", [Capture(A, b"a" * 70)])
     export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
     letter_a = (0x30 + ord("a"), 8)
-    nine_bytes, one_back, end = (263 - 256, 7), (0, 5), (0, 7)
-    # 78 5e: CMF and FLG. Adler-32 of ten `a` is 1 + 970, and the sum of 1 + 97 n for n from 1 to 10.
-    stream = b"\x78\x5e" + fixed_huffman([letter_a, nine_bytes, one_back, end])
-    stream += struct.pack(">HH", 10 + 97 * 55, 971)
+    from_67_bytes, one_more, one_back, end = (277 - 256, 7), (0b1000, 4), (0, 5), (0, 7)
+    # 78 01: CMF and FLG. Adler-32 of 70 `a` is 1 + 97 * 70, and the sum of 1 + 97 n for n from 1 to 70.
+    stream = b"\x78\x01" + fixed_huffman([letter_a, letter_a, from_67_bytes, one_more, one_back, end])
+    stream += struct.pack(">HH", (70 + 97 * 2485) % 65521, 1 + 97 * 70)
     size = len(stream).to_bytes(4, "big")
     assert (Path(config.dfs_primary) / "export/x/content").read_bytes() == size + stream + size
 
