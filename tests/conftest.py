@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,26 +20,31 @@ settings.register_profile("krake", deadline=None)
 settings.load_profile("krake")
 
 LONGEST_FIRST = (
-    "dags/test_make_crawl.py",
-    "node/test_nodes_return.py",
-    "rounds/test_nodes_change.py",
+    "repair/test_damages.py",
     "e2e/test_synthetic_web.py",
-    "e2e/test_debian_docs.py",
-    "rounds/test_min_nodes.py",
-    "repair/test_held_elsewhere.py",
+    "torture/test_short.py",
+    "dags/test_make_crawl.py",
+    "torture/test_planted.py",
+    "node/test_retries.py",
+    "crawldb/test_schedule.py",
+    "curate/test_retry.py",
+    "repair/test_random_damage.py",
+    "keys/test_moves.py",
+    "e2e/test_shared_turns.py",
     "node/test_kill_at_every_step.py",
-    "worker/test_large_pages.py",
-    "keys/test_three_servers.py",
-    "torture/",
-    "cli/test_stop.py",
-    "repair/",
+    "crawldb/test_generate.py",
+    "e2e/test_rules_by_scope.py",
+    "crawldb/test_orphans_and_seeds.py",
+    "dags/test_recrawl.py",
     "frontier/test_kill.py",
-    "export/test_kills.py",
-    "node/",
-    "worker/",
+    "crawldb/test_grouping.py",
 )
-"""How paths of files begin, in this folder, that take longest; what is not here follows. `--dist loadfile` gives a file
-to one process, so a long one at the end would have the others wait."""
+"""Paths of the files that take longest, in this folder. `--dist loadfile` gives a file to one process, so a long one at
+the end would have the others wait."""
+
+WAITING = ("curate/", "dags/", "e2e/", "fetch/", "keys/", "node/", "rounds/")
+"""Folders whose tests wait for most of their time: for delays, retries, servers. Two cores have something to do if they
+are spread among the others."""
 
 SHARED_TESTDATA = Path(__file__).resolve().parents[1].parent / "shared" / "testdata"
 
@@ -50,15 +53,19 @@ gc.disable()  # until all tests are collected, which leaves nothing to free
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have processes that share the tests begin with the longest files."""
+    """Have processes that share the tests begin with the longest files, and mix those that wait with the others."""
     here = Path(__file__).parent
-
-    @cache
-    def rank(file: Path) -> int:
+    groups: tuple[list[Path], list[Path]] = [], []
+    place: dict[Path, float] = {}
+    for file in dict.fromkeys(item.path for item in items):
         path = file.relative_to(here).as_posix() if here in file.parents else ""
-        return next((number for number, start in enumerate(LONGEST_FIRST) if path.startswith(start)), sys.maxsize)
-
-    items.sort(key=lambda item: rank(item.path))
+        if path in LONGEST_FIRST:
+            place[file] = LONGEST_FIRST.index(path) - len(LONGEST_FIRST)
+        else:
+            groups[path.startswith(WAITING)].append(file)
+    for files in groups:
+        place.update((file, number / len(files)) for number, file in enumerate(files))
+    items.sort(key=lambda item: place[item.path])
 
 
 def pytest_collection_finish() -> None:

@@ -215,11 +215,14 @@ class Ui(Api):
         return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300)
 
     def backfill(self, first: str, last: str, conf: dict[str, Any]) -> None:
-        """`airflow backfill create`; again, as docs/operating.md says, where SQLite let it die of a locked database."""
+        """`airflow backfill create` while the DAG is paused, as docs/operating.md says; again, where SQLite let it die
+        of a locked database."""
+        self.ask("PATCH", f"/api/v2/dags/{self.dag}", {"is_paused": True})
         dates = ["--from-date", first, "--to-date", last, "--dag-run-conf", json.dumps(conf)]
         for _ in range(10):
             done = self.airflow("backfill", "create", "--dag-id", self.dag, *dates)
             if done.returncode == 0:
+                self.ask("PATCH", f"/api/v2/dags/{self.dag}", {"is_paused": False})
                 return
             assert "database is locked" in done.stderr, done.stderr[-3000:]
             for backfill in self.ask("GET", f"/api/v2/backfills?dag_id={self.dag}")["backfills"]:
