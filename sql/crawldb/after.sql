@@ -2,6 +2,7 @@
 -- count until there are others.
 -- In: turn (events, one a URL), before (rows of the table), matrix (stored, seen, believed, visit, content),
 -- schedule (one row), kinds (host, mime, metadata, sort), limits (sort, status, fixed_s, least_s, most_s).
+-- `redirects` of new rows is null unless they are seeds: links may say how many.
 select
   key, url, host, domain, status,
   case
@@ -93,7 +94,7 @@ from (
           else coalesce(before.score, cast(0 as decimal(18, 9)))
         end as score,
         before.signature, before.fetched_time, before.etag,
-        before.last_modified, before.redirect_url, coalesce(before.redirects, 0) as redirects, before.capture_segment,
+        before.last_modified, before.redirect_url, before.redirects, before.capture_segment,
         before.capture_file, before.capture_offset, before.capture_time, before.capture_digest,
         least(coalesce(before.depth, turn.depth), turn.depth) as depth, before.depth as old_depth, before.metadata,
         coalesce(before.inlinks, 0) as inlinks, coalesce(before.status, 'none') as stored,

@@ -57,7 +57,8 @@ from (
         end as score,
         base.signature, base.fetched_time, base.etag, base.last_modified, base.redirect_url,
         case
-          when base.key is null or found.linked_at <= base.began then found.redirects
+          when base.key is null then found.redirects
+          when base.redirects is null then case when found.linked_at <= base.began then found.redirects else 0 end
           else least(base.redirects, coalesce(found.redirects, base.redirects))
         end as redirects,
         base.capture_segment, base.capture_file, base.capture_offset, base.capture_time, base.capture_digest,

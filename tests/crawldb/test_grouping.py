@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -68,6 +69,20 @@ def compared(crawl: Crawl, version: Version) -> dict[str, dict[str, Any]]:
 @settings(max_examples=12, phases=[Phase.reuse, Phase.generate], suppress_health_check=[HealthCheck.too_slow])
 @given(rounds(), st.sampled_from(["fixed", "adaptive"]), st.sampled_from(["keep", "update", "overwrite"]))
 def test_grouped_in_any_way_the_rows_are_the_same(given_rounds: list[Round], kind: str, seeds: str) -> None:
+    assert_same_rows(given_rounds, kind, seeds)
+
+
+@pytest.mark.parametrize("seeds", ["keep", "update", "overwrite"])
+def test_a_seed_that_was_a_redirects_target_before_has_no_redirects(seeds: str) -> None:
+    first, last = (f"http://a.example/{number}" for number in range(2))
+    found = [Visit(url, "redirect", at=at, redirect_url=last) for url, at in ((first, 1), (last, 2))]
+    for updates in (False, True):
+        rows = assert_same_rows([([], found, updates), ([last], [], updates)], "fixed", seeds)
+        assert {url: row["redirects"] for url, row in rows.items()} == {first: 0, last: 0}
+
+
+def assert_same_rows(given_rounds: list[Round], kind: str, seeds: str) -> dict[str, dict[str, Any]]:
+    """The rows that updates after some of the rounds give, which are those that all rounds at once give."""
     with tempfile.TemporaryDirectory() as folder:
         sections = {"schedule": {"kind": kind}, "crawldb": {"seeds": seeds}, "scratch": {"directory": "scratch"}}
         options = {"servers": ["node-a"], "dfs_primary": "dfs", "urls": {"scope": "any"}, **sections}
@@ -86,3 +101,4 @@ def test_grouped_in_any_way_the_rows_are_the_same(given_rounds: list[Round], kin
         assert set(built) == set(grown)
         differ = [(u, name, row[name], built[u][name]) for u, row in grown.items() for name in row]
         assert [one for one in differ if one[2] != one[3]] == []
+        return grown
