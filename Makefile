@@ -14,7 +14,7 @@ PYWB_STAMP := $(PYWB_VENV)/.synced
 export PYTHONPATH := plugins
 # Where it is set, as in images of containers, each process compiles all of Airflow and Krake again.
 unexport PYTHONDONTWRITEBYTECODE
-# Krake has numpy do no linear algebra, and the threads for it would spin for 0.1 s in every process that begins.
+# Krake has numpy do no linear algebra, and the threads for it would spin for 0.06 s of CPU in every process.
 export OPENBLAS_NUM_THREADS := 1
 
 # The variables that each target knows, PYTHON aside. Any other one, such as a slip in SEEDS, is refused before anything

@@ -37,7 +37,8 @@ class Inputs:
     """What an export was made of: everything that decides its bytes.
 
     `segments`: in order of folder (as a number) and node. `mime_types`: patterns in lower case, or None. `compressor`,
-    `level`: of the content file. `revisited`: whether pages are visited again, and one that is gone does not count.
+    `level`: of the content file, unless a newer Krake wrote that than began the export. `revisited`: whether pages are
+    visited again, and one that is gone does not count.
     `duplicates`: what becomes of pages that the CrawlDb calls so (keep, drop); `crawldb`: the parts of its version.
     """
 

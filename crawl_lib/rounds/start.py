@@ -99,12 +99,7 @@ def _find_or_make(
         if found is not None:
             return found
         require_clock(stores.crawl, folders, clock())
-        try:
-            hidden = _prepare(stores, run_id, iteration, batch_size, folders)
-        except ConfigError:
-            if crawl.folders() == folders:
-                raise
-            continue  # nodes of the faster start are at work, so they have no mark any more that they settled
+        hidden = _prepare(stores, run_id, iteration, batch_size, folders)
         give_name(stores.crawl, (folders or [NONE])[-1], hidden, clock)
 
 
