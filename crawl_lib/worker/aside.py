@@ -146,14 +146,6 @@ def _read_limited(message: list[Any], reader: Reader, file: int, most_bytes: int
     return 0
 
 
-def data_bytes() -> int:
-    """What this process has of the memory that RLIMIT_DATA counts. To be asked before walls part it from /proc."""
-    try:
-        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5]) * resource.getpagesize()
-    except OSError:
-        return 64 << 20
-
-
 def _read(message: list[Any], reader: Reader, out: IO[bytes]) -> None:
     path, offset, length, head_bytes, url, outcome, links = message
     with Path(path).open("rb") as file:

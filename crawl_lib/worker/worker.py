@@ -32,9 +32,10 @@ from crawl_lib.scoring import load_plugins
 from crawl_lib.segment import PartWriter, WarcInfo, finished_positions, kept_outcomes
 from crawl_lib.states import Outcome
 from crawl_lib.urls import Chain, Scope, UrlFilter, host_of
-from crawl_lib.worker.aside import Aside, data_bytes
+from crawl_lib.worker.aside import Aside
 from crawl_lib.worker.page import PageHandler
 from crawl_lib.worker.patterns import SIMILAR, Patterns
+from crawl_lib.worker.process import data_bytes
 from crawl_lib.worker.sandbox import shut_in
 from crawl_lib.worker.workers import PAUSE_SIGNAL
 

@@ -354,6 +354,22 @@ def test_a_child_has_no_secret_and_opens_no_file(tmp_path: Path, monkeypatch: py
     }
 
 
+def test_a_child_loads_no_packages_that_it_does_not_use() -> None:
+    """Arrow would load numpy, which costs each child more than all else."""
+    code = """
+import os, sys
+from crawl_lib.text import child
+sys.argv[1] = str(os.getppid())
+child.main()
+loaded = {name.split(".")[0] for name, module in sys.modules.items() if module is not None}
+assert "resiliparse" in loaded
+assert not loaded & {"numpy", "pandas", "duckdb"}, loaded
+"""
+    command = [sys.executable, "-P", "-c", code, "0", str(256 << 20), "10", "1000", "1000"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_folder_of_texts_is_one_crawl_s_own(stores: Stores, config: Config) -> None:
     note_name(stores_on(stores.storage, config))
     assert not stores.storage.exists("text")

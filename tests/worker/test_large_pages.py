@@ -30,9 +30,10 @@ from crawl_lib.stores import open_stores
 from crawl_lib.urls import UrlFilter, key_of
 from crawl_lib.worker import aside as aside_module
 from crawl_lib.worker import reading
-from crawl_lib.worker.aside import Aside, data_bytes
+from crawl_lib.worker.aside import Aside
 from crawl_lib.worker.discovery import Discovery
 from crawl_lib.worker.page import PageHandler
+from crawl_lib.worker.process import data_bytes
 from crawl_lib.worker.reading import BARRED, Reader
 from crawl_lib.worker.worker import WorkerTask, _Worker
 from tests.e2e.crawl import Result, make_config
