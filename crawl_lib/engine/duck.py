@@ -30,6 +30,7 @@ class Duck(Engine):
         self._connection, self._storage, self._work = connection, room.storage, room.work
         self._scratch, self._memory_bytes = room.scratch, room.memory_bytes
         self._are_remote = self._is_divided = False
+        self._defined: dict[str, str] = {}
         self._thread = ThreadPoolExecutor(1)  # one for all queries: to start one takes longer than a small query
 
     def execute(self, statement: str) -> None:
@@ -44,10 +45,10 @@ class Duck(Engine):
         self.values(f"{name}_columns", columns)
         files = self._files(paths, "union_by_name=true")
         source = f"select *, cast(file_index as integer) as segment from {files}"
-        self.execute(f"create view {name} as from {name}_columns union all by name {source}")
+        self.define(name, f"from {name}_columns union all by name {source}")
 
     def table(self, name: str, path: str) -> None:
-        self.execute(f"create or replace view {name} as select * from {self._files([path])}")
+        self.define(name, f"select * from {self._files([path])}")
 
     def values(self, name: str, rows: pa.Table) -> None:
         with _translated(self._work):
@@ -55,7 +56,9 @@ class Duck(Engine):
         self.execute(f"create or replace table {name} as select * from {name}_given")
 
     def define(self, name: str, text: str) -> None:
-        self.execute(f"create or replace view {name} as {text}")
+        if self._defined.get(name) != text:  # else DuckDB would plan again what it is made of
+            self.execute(f"create or replace view {name} as {text}")
+            self._defined[name] = text
 
     def column(self, query: str) -> list[Any]:
         return [row[0] for row in self._do(lambda: self._connection.execute(sql_text(query)).fetchall())]
@@ -81,6 +84,7 @@ class Duck(Engine):
             folder.mkdir(parents=True, exist_ok=True)
         self._do(lambda: self._connection.execute(f"copy {answer} to '{quoted(target)}' ({options})").fetchall(), stage)
         files = f"read_parquet('{quoted(folder)}/**/*.parquet', hive_partitioning=false)"
+        self._defined.pop(name, None)  # other columns may be in the files now
         self.define(name, f"from {files if any(folder.rglob('*.parquet')) else f'{name}_none'}")
 
     def shares(self, size_bytes: int) -> list[str]:
