@@ -90,8 +90,10 @@ def _serve(shared: str) -> None:
     """Fork a program for each line of the input; prints its process id, then its exit code."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # for what others print
+    gc.disable()  # what is loaded stays
     exec(compile(shared, "<string>", "exec"), {"__name__": "shared"})
     gc.freeze()
+    gc.enable()
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:

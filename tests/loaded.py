@@ -9,10 +9,12 @@ import pyarrow
 
 import crawl_lib
 
+gc.disable()  # modules leave nothing to collect
 for module in walk_packages(crawl_lib.__path__, "crawl_lib."):
     with suppress(ModuleNotFoundError):  # PySpark need not be installed
         if not module.name.endswith("__main__"):
             import_module(module.name)
 import_module("tests.e2e.crawl")
 pyarrow.array([1])
+gc.enable()
 gc.freeze()  # else a collection in a forked program would copy all of it
