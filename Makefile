@@ -94,7 +94,7 @@ cluster-crawl: setup
 torture: setup
 	$(if $(AIRFLOW),KILLS=$(AIRFLOW) $(BIN)/python -m pytest tests/torture/airflow_kills.py -v,$(BIN)/python -m tests.torture$(if $(OPERATORS),.operators $(OPERATORS), $(or $(N),200)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATORS),,$(if $(POWER),--power) --report docs/reliability.md))
 
-# Four processes on two cores, since many tests mostly wait; tests/conftest.py says which files are the longest. What they
+# Four processes on two cores, since many tests mostly wait; tests/sharing.py says how they share them. What they
 # write is 4 GB at most, much of it synced: in memory, where there is plenty, they take a fifth less time.
 test: setup setup-pywb
 	@free_mb="$$(df --output=avail --block-size=1M /dev/shm 2> /dev/null | tail -1)"; \

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
 from crawl_lib.config import Config, from_mapping
+from tests.sharing import Scheduling, place_of
 
 if TYPE_CHECKING:
     from demo import Serving
@@ -19,27 +20,6 @@ if TYPE_CHECKING:
 settings.register_profile("krake", deadline=None)
 settings.load_profile("krake")
 
-LONGEST_FIRST = (
-    "repair/test_damages.py",
-    "e2e/test_synthetic_web.py",
-    "torture/test_short.py",
-    "crawldb/test_schedule.py",
-    "torture/test_planted.py",
-    "dags/test_make_crawl.py",
-    "repair/test_random_damage.py",
-    "crawldb/test_generate.py",
-    "e2e/test_shared_turns.py",
-    "crawldb/test_orphans_and_seeds.py",
-    "frontier/test_kill.py",
-    "crawldb/test_grouping.py",
-)
-"""Paths of the files that take longest, in this folder. `--dist loadfile` gives a file to one process, so a long one at
-the end would have the others wait."""
-
-WAITING = ("curate/", "dags/", "e2e/", "fetch/", "keys/", "node/", "rounds/")
-"""Folders whose tests wait for most of their time: for delays, retries, servers. Two cores have something to do if they
-are spread among the others."""
-
 SHARED_TESTDATA = Path(__file__).resolve().parents[1].parent / "shared" / "testdata"
 
 
@@ -47,19 +27,14 @@ gc.disable()  # until all tests are collected, which leaves nothing to free
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have processes that share the tests begin with the longest files, and mix those that wait with the others."""
-    here = Path(__file__).parent
-    groups: tuple[list[Path], list[Path]] = [], []
-    place: dict[Path, float] = {}
-    for file in dict.fromkeys(item.path for item in items):
-        path = file.relative_to(here).as_posix() if here in file.parents else ""
-        if path in LONGEST_FIRST:
-            place[file] = LONGEST_FIRST.index(path) - len(LONGEST_FIRST)
-        else:
-            groups[path.startswith(WAITING)].append(file)
-    for files, end in zip(groups, (1.0, 0.8), strict=True):  # the last files are short
-        place.update((file, end * number / len(files)) for number, file in enumerate(files))
-    items.sort(key=lambda item: place[item.path])
+    """Have what takes longest begin first."""
+    items.sort(key=lambda item: place_of(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling | None:
+    """Share tests among processes as `tests.sharing` says, where they share files."""
+    return Scheduling(config, log) if config.option.dist == "loadfile" else None
 
 
 def pytest_collection_finish() -> None:
