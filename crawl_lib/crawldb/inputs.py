@@ -35,6 +35,8 @@ HOPS_SCHEMA = columns(
     "source bytes, segment int32, given score"
 )
 
+COUNTED_SCHEMA = columns("key bytes, segment int32, redirects int32")
+
 NAMED_SCHEMA = columns("key bytes, url text, moment time")
 
 
@@ -105,16 +107,26 @@ class UpdateInputs(SegmentInputs):
                     key = sha1(queued.url.encode()).digest()
                     yield {"key": key, "folder": name, "metadata": queued.metadata or None, **known, **asked}
 
-    def hop_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-        """Rows of what redirects lead to, if it belongs to the crawl. `batches`: answer of `crawldb/hops`."""
+    def hop_rows(self, batches: Iterable[pa.RecordBatch], counted: dict[tuple[bytes, int], int]) -> Iterator[Any]:
+        """Rows of what redirects lead to, if it belongs to the crawl. `batches`: answer of `crawldb/hops`.
+
+        `counted` gets, by page and segment, how many hops had led to those that lead on by a meta refresh, or as an
+        index of sitemaps.
+        """
         most = self.stores.config.fetch.max_redirects
-        hops: dict[bytes, int] = {}
+        led: dict[bytes, tuple[datetime, int]] = {}  # by target: when something led there first, and the fewest hops
         for row in (row for batch in self.stores.until_stopped(batches) for row in batch.to_pylist()):
             url, facts = row["redirect_url"], SeedFacts.of(row["metadata"])
-            key, redirects = sha1(url.encode()).digest(), max(row["redirects"], hops.get(row["key"], 0)) + 1
-            if redirects > most or key == row["key"] or not self._accepts(row["segment"], url, row["depth"]):
+            key, redirects = sha1(url.encode()).digest(), 1 + _hops_to(row, led.get(row["key"]))
+            if not row["is_link"] and (
+                redirects > most or key == row["key"] or not self._accepts(row["segment"], url, row["depth"])
+            ):
                 continue
-            hops[key] = min(hops.get(key, redirects), redirects)
+            first, fewest = led.get(key, (row["moment"], redirects))
+            led[key] = first, min(fewest, redirects)
+            if row["is_link"]:
+                counted.setdefault((row["key"], row["segment"]), redirects - 1)
+                continue
             limit = UNLIMITED if facts.max_depth is None else facts.max_depth
             score = row["score"] or facts.score or Decimal(0)
             origin = {"source": row["key"], "segment": row["segment"], "given": Decimal(0)}
@@ -130,6 +142,16 @@ class UpdateInputs(SegmentInputs):
             self._filters[folder] = UrlFilter(self.stores.config.urls, scope, self.stores.config.traps)
         accepted, rule = self._filters[folder].verdict(url, host_of(url), depth)
         return accepted or (rule == "scope" and depth == 0)
+
+
+def _hops_to(row: dict[str, Any], led: tuple[datetime, int] | None) -> int:
+    """How many hops had led to the page of a row, since the last link, at its moment. `led`: as `hop_rows` has it."""
+    known: int | None = row["redirects"]
+    if led is None:
+        return known or 0
+    if known is None:  # a page that was visited before anything led there is as a seed
+        return led[1] if led[0] <= row["began"] else 0
+    return min(known, led[1])
 
 
 def named_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:

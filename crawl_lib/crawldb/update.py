@@ -18,7 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl_lib.crawldb.filtering import RULED_SCHEMA, ruled
-from crawl_lib.crawldb.inputs import HOPS_SCHEMA, NAMED_SCHEMA, SEEDS_SCHEMA, UpdateInputs, find_inputs, named_rows
+from crawl_lib.crawldb.inputs import (
+    COUNTED_SCHEMA,
+    HOPS_SCHEMA,
+    NAMED_SCHEMA,
+    SEEDS_SCHEMA,
+    UpdateInputs,
+    find_inputs,
+    named_rows,
+)
 from crawl_lib.crawldb.matrix import matrix_table, outcome_table
 from crawl_lib.crawldb.schedule import KINDS_SCHEMA, Kinds, facts_table, schedule_table
 from crawl_lib.crawldb.scores import Scores
@@ -234,8 +242,11 @@ class _Update:
     def _links(self, count: int) -> None:
         """What links say, of each URL they lead to. `count`: in how many groups the segments are read."""
         engine = self.engine
-        rows = self.inputs.hop_rows(engine.stream("crawldb/hops", GROUP_ROWS))
+        counted: dict[tuple[bytes, int], int] = {}
+        rows = self.inputs.hop_rows(engine.stream("crawldb/hops", GROUP_ROWS), counted)
         self.work.keep("hops_given", HOPS_SCHEMA, tables_of(rows, HOPS_SCHEMA))
+        hops = [{"key": key, "segment": segment, "redirects": count} for (key, segment), count in counted.items()]
+        engine.values("counted", table_of(hops, COUNTED_SCHEMA))
         engine.view("sources_given", "crawldb/sources")
         if self.scores.looks_at_links:  # it is read for each moment then
             self._waves()

@@ -29,6 +29,7 @@ def visits(draw: st.DrawFn, depths: dict[str, int]) -> Visit:
     outcome = draw(st.sampled_from(["ok", "ok", "ok", "redirect", "gone", "timeout", "not_modified", "parse"]))
     visit = Visit(url, outcome, at=draw(st.integers(-9, 1000)), more={"depth": depths[url]})
     visit.links = draw(st.lists(st.sampled_from(URLS), max_size=3)) if outcome == "ok" else ()
+    visit.link = draw(st.sampled_from([{}, {}, {"element": "meta"}])) if visit.links else {}
     visit.body = draw(st.sampled_from("xy"))
     if outcome == "redirect":
         visit.redirect_url = draw(st.sampled_from(URLS))
@@ -79,6 +80,52 @@ def test_a_seed_that_was_a_redirects_target_before_has_no_redirects(seeds: str) 
     for updates in (False, True):
         rows = assert_same_rows([([], found, updates), ([last], [], updates)], "fixed", seeds)
         assert {url: row["redirects"] for url, row in rows.items()} == {first: 0, last: 0}
+
+
+@pytest.mark.parametrize(
+    ("before", "redirects"),
+    [
+        (["redirect"], 2),
+        (["link", "redirect"], 1),
+        (["redirect", "link"], 1),
+        (["seed", "redirect"], 1),
+        (["visit", "redirect"], 1),
+        (["visit", "link"], 1),
+        (["redirect", "refresh"], 2),
+        (["refresh"], 2),
+        (["link", "refresh"], 1),
+        ([], 1),
+    ],
+    ids=lambda given: " and ".join(given) if isinstance(given, list) else str(given),
+)
+def test_hops_are_counted_from_the_last_link_that_was_seen_before(before: list[str], redirects: int) -> None:
+    """`before`: what was seen of a URL, in this order, before it redirects, and after that there is a link to it."""
+    linking, leading, url, target = (f"http://a.example/{number}" for number in range(4))
+    seen = {
+        "link": ([], [Visit(linking, links=[url], at=1)]),
+        "redirect": ([], [Visit(leading, "redirect", at=2, redirect_url=url)]),
+        "visit": ([], [Visit(url, at=3)]),
+        "refresh": ([], [Visit(leading, links=[url], link={"element": "meta"}, at=2)]),
+        "seed": ([url], []),
+    }
+    last = [([], [Visit(url, "redirect", at=4, redirect_url=target)]), ([], [Visit(linking, links=[url], at=5)])]
+    for updates in (False, True):
+        found = assert_same_rows(
+            [(*seen[one], updates) for one in before] + [(*one, updates) for one in last], "fixed", "keep"
+        )
+        assert found[target]["redirects"] == redirects
+
+
+@pytest.mark.parametrize("element", ["meta", "sitemap"])
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_what_a_page_leads_to_without_a_link_is_one_hop_more(element: str, is_linked: bool) -> None:
+    first, page, last, linking = (f"http://a.example/{number}" for number in range(4))
+    found = [([], [Visit(first, "redirect", at=1, redirect_url=page)])]
+    found += [([], [Visit(linking, links=[page], at=2)])] if is_linked else []
+    found += [([], [Visit(page, links=[last], link={"element": element}, at=3)])]
+    for updates in (False, True):
+        rows = assert_same_rows([(*one, updates) for one in found], "fixed", "keep")
+        assert rows[last]["redirects"] == (1 if is_linked else 2)
 
 
 def assert_same_rows(given_rounds: list[Round], kind: str, seeds: str) -> dict[str, dict[str, Any]]:
