@@ -10,8 +10,14 @@ from xdist.scheduler import LoadFileScheduling
 
 TOGETHER = ("tests/dags/", "tests/keys/")
 """Folders that one process has: their tests share what takes seconds to load or to start, Airflow and MariaDB."""
-WAITING = ("tests/curate/", "tests/dags/", "tests/e2e/", "tests/fetch/", "tests/keys/", "tests/node/", "tests/rounds/")
-"""Folders whose tests wait for most of their time."""
+WAITING = (
+    *(f"tests/{folder}/" for folder in ("cli", "curate", "dags", "e2e", "fetch", "keys", "node", "rounds")),
+    "tests/repair/test_elsewhere.py",
+    "tests/repair/test_held.py",
+    "tests/repair/test_held_elsewhere.py",
+    "tests/repair/test_kills.py",
+)
+"""Folders and files whose tests wait for most of their time."""
 LONGEST_FIRST = (
     "tests/dags/",
     "tests/e2e/test_synthetic_web.py",
