@@ -82,50 +82,47 @@ def test_a_seed_that_was_a_redirects_target_before_has_no_redirects(seeds: str) 
         assert {url: row["redirects"] for url, row in rows.items()} == {first: 0, last: 0}
 
 
-@pytest.mark.parametrize(
-    ("before", "redirects"),
-    [
-        (["redirect"], 2),
-        (["link", "redirect"], 1),
-        (["redirect", "link"], 1),
-        (["seed", "redirect"], 1),
-        (["visit", "redirect"], 1),
-        (["visit", "link"], 1),
-        (["redirect", "refresh"], 2),
-        (["refresh"], 2),
-        (["link", "refresh"], 1),
-        ([], 1),
-    ],
-    ids=lambda given: " and ".join(given) if isinstance(given, list) else str(given),
-)
-def test_hops_are_counted_from_the_last_link_that_was_seen_before(before: list[str], redirects: int) -> None:
-    """`before`: what was seen of a URL, in this order, before it redirects, and after that there is a link to it."""
-    linking, leading, url, target = (f"http://a.example/{number}" for number in range(4))
-    seen = {
-        "link": ([], [Visit(linking, links=[url], at=1)]),
-        "redirect": ([], [Visit(leading, "redirect", at=2, redirect_url=url)]),
-        "visit": ([], [Visit(url, at=3)]),
-        "refresh": ([], [Visit(leading, links=[url], link={"element": "meta"}, at=2)]),
-        "seed": ([url], []),
-    }
-    last = [([], [Visit(url, "redirect", at=4, redirect_url=target)]), ([], [Visit(linking, links=[url], at=5)])]
-    for updates in (False, True):
-        found = assert_same_rows(
-            [(*seen[one], updates) for one in before] + [(*one, updates) for one in last], "fixed", "keep"
-        )
-        assert found[target]["redirects"] == redirects
+HOPS = {
+    "redirect": 2,
+    "link redirect": 1,
+    "redirect link": 1,
+    "seed redirect": 1,
+    "visit redirect": 1,
+    "visit link": 1,
+    "redirect refresh": 2,
+    "refresh": 2,
+    "link refresh": 1,
+    "": 1,
+}
+"""What was seen of a URL, in this order, before it leads on: how many hops what it leads to is from the last link."""
 
 
-@pytest.mark.parametrize("element", ["meta", "sitemap"])
-@pytest.mark.parametrize("is_linked", [False, True])
-def test_what_a_page_leads_to_without_a_link_is_one_hop_more(element: str, is_linked: bool) -> None:
-    first, page, last, linking = (f"http://a.example/{number}" for number in range(4))
-    found = [([], [Visit(first, "redirect", at=1, redirect_url=page)])]
-    found += [([], [Visit(linking, links=[page], at=2)])] if is_linked else []
-    found += [([], [Visit(page, links=[last], link={"element": element}, at=3)])]
+@pytest.mark.parametrize("element", [None, "meta", "sitemap"])
+def test_hops_are_counted_from_the_last_link_that_was_seen_before(element: str | None) -> None:
+    """`element`: how the URL leads on; None: by a redirect. After that there is a link to it."""
+    rounds: list[Round] = [([], [], False) for _ in range(4)]
+    for number, before in enumerate(HOPS):
+        linking, leading, url, target = (f"http://{number}.example/{page}" for page in range(4))
+        seen = {
+            "link": Visit(linking, links=[url], at=1),
+            "redirect": Visit(leading, "redirect", at=2, redirect_url=url),
+            "refresh": Visit(leading, links=[url], link={"element": "meta"}, at=2),
+            "visit": Visit(url, at=3),
+        }
+        if element is None:
+            leads = Visit(url, "redirect", at=4, redirect_url=target)
+        else:
+            leads = Visit(url, links=[target], link={"element": element}, at=4)
+        for one, (lines, visits, _) in zip(before.split(), rounds, strict=False):
+            if one == "seed":
+                lines.append(url)
+            else:
+                visits.append(seen[one])
+        rounds[2][1].append(leads)
+        rounds[3][1].append(Visit(linking, links=[url], at=5))
     for updates in (False, True):
-        rows = assert_same_rows([(*one, updates) for one in found], "fixed", "keep")
-        assert rows[last]["redirects"] == (1 if is_linked else 2)
+        rows = assert_same_rows([(*one[:2], updates) for one in rounds], "fixed", "keep")
+        assert {one: rows[f"http://{number}.example/3"]["redirects"] for number, one in enumerate(HOPS)} == HOPS
 
 
 def assert_same_rows(given_rounds: list[Round], kind: str, seeds: str) -> dict[str, dict[str, Any]]:
