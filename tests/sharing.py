@@ -62,7 +62,7 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc]
     def _assign_work_unit(self, node: object) -> None:
         newest = [next(reversed(given)) for other, given in self.assigned_work.items() if given and other is not node]
         computing = sum(not share.startswith(WAITING) for share in newest)
-        waits = computing >= len(self.assigned_work) / 2
+        waits = computing >= len(self.assigned_work) // 2
         wanted = (share for share in self.workqueue if share.startswith(WAITING) is waits)
         if share := next(wanted, None):
             self.workqueue.move_to_end(share, last=False)

@@ -107,7 +107,9 @@ class UpdateInputs(SegmentInputs):
                     key = sha1(queued.url.encode()).digest()
                     yield {"key": key, "folder": name, "metadata": queued.metadata or None, **known, **asked}
 
-    def hop_rows(self, batches: Iterable[pa.RecordBatch], counted: dict[tuple[bytes, int], int]) -> Iterator[Any]:
+    def hop_rows(
+        self, batches: Iterable[pa.RecordBatch], counted: dict[tuple[bytes, int], int]
+    ) -> Iterator[dict[str, Any]]:
         """Rows of what redirects lead to, if it belongs to the crawl. `batches`: answer of `crawldb/hops`.
 
         `counted` gets, by page and segment, how many hops had led to those that lead on by a meta refresh, or as an
@@ -116,8 +118,8 @@ class UpdateInputs(SegmentInputs):
         most = self.stores.config.fetch.max_redirects
         led: dict[bytes, tuple[datetime, int]] = {}  # by target: when something led there first, and the fewest hops
         for row in (row for batch in self.stores.until_stopped(batches) for row in batch.to_pylist()):
-            url, facts = row["redirect_url"], SeedFacts.of(row["metadata"])
-            key, redirects = sha1(url.encode()).digest(), 1 + _hops_to(row, led.get(row["key"]))
+            url, redirects = row["redirect_url"], 1 + _hops_to(row, led.get(row["key"]))
+            key = sha1(url.encode()).digest()
             if not row["is_link"] and (
                 redirects > most or key == row["key"] or not self._accepts(row["segment"], url, row["depth"])
             ):
@@ -127,6 +129,7 @@ class UpdateInputs(SegmentInputs):
             if row["is_link"]:
                 counted.setdefault((row["key"], row["segment"]), redirects - 1)
                 continue
+            facts = SeedFacts.of(row["metadata"])
             limit = UNLIMITED if facts.max_depth is None else facts.max_depth
             score = row["score"] or facts.score or Decimal(0)
             origin = {"source": row["key"], "segment": row["segment"], "given": Decimal(0)}
