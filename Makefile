@@ -94,14 +94,14 @@ cluster-crawl: setup
 torture: setup
 	$(if $(AIRFLOW),KILLS=$(AIRFLOW) $(BIN)/python -m pytest tests/torture/airflow_kills.py -v,$(BIN)/python -m tests.torture$(if $(OPERATORS),.operators $(OPERATORS), $(or $(N),200)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATORS),,$(if $(POWER),--power) --report docs/reliability.md))
 
-# Four processes on two cores, since many tests mostly wait; tests/sharing.py says how they share them. What they
+# Five processes on two cores, since many tests mostly wait; tests/sharing.py says how they share them. What they
 # write is 4 GB at most, much of it synced: in memory, where there is plenty, they take a fifth less time.
 test: setup setup-pywb
 	@free_mb="$$(df --output=avail --block-size=1M /dev/shm 2> /dev/null | tail -1)"; \
 	available_mb="$$(awk '/^MemAvailable/ {print int($$2 / 1024)}' /proc/meminfo 2> /dev/null)"; \
 	if [ -z "$$TMPDIR" ] && [ "$${free_mb:-0}" -ge 8192 ] && [ "$${available_mb:-0}" -ge 16384 ]; then \
 	export TMPDIR="$$(mktemp -d /dev/shm/krake-XXXXXX)"; trap 'rm -rf "$$TMPDIR"' EXIT; fi; \
-	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),--numprocesses 4 --dist loadfile --no-loadscope-reorder)
+	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),--numprocesses 5 --dist loadfile --no-loadscope-reorder)
 
 # On a real HDFS, which Maven brings; CONTRIBUTING.md names the packages that this needs. Four processes on two cores,
 # since servers take their time; tests/cluster/conftest.py says in which order.

@@ -1,7 +1,7 @@
 """How the processes of `make test` share the tests: which begin first, and which run at the same time (pytest-xdist).
 
-Two cores have something to do as long as two processes compute, while tests of the others wait for delays, retries and
-servers. So a process that is free gets tests that wait if enough others compute, else tests that compute.
+Two cores have something to do as long as two of the processes compute, while tests of the others wait for delays,
+retries and servers. So a process that is free gets tests that wait if enough others compute, else tests that compute.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ LONGEST_FIRST = (
     "tests/crawldb/test_grouping.py",
     "tests/crawldb/test_generate.py",
     "tests/linkdb/test_large.py",
+    "tests/worker/test_large_pages.py",
+    "tests/text/test_stage.py",
+    "tests/torture/test_operators.py",
+    "tests/urls/test_links.py",
+    "tests/worker/test_memory.py",
 )
 """What takes longest: it would have the others wait at the end."""
 
@@ -54,7 +59,7 @@ def place_of(nodeid: str) -> int:
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]
-    """Shares of tests, half of the processes with those that compute."""
+    """Shares of tests, so that at most half of the processes have those that compute, until no others are left."""
 
     def _split_scope(self, nodeid: str) -> str:
         return share_of(nodeid)
