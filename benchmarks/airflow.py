@@ -109,7 +109,7 @@ def compared(where: str, api: Api, library_s: float) -> list[Row]:
                 return [Row(f"airflow, {where}", f"not measured: the run ended as {state}")]
             found.append(api.times(run))
     wall_s = median(times[""][1] - times[""][0] for times in found[1:])
-    levels = 1 + 2 * ITERATIONS + 4  # inject, the iterations, settle beside maintain_keys, export to finalizer
+    levels = 1 + 2 * ITERATIONS + 4  # inject, the iterations, settle next to maintain_keys, export to finalizer
     rounds_s, failed_s = [], []
     for _ in range(RUNS):
         run = api.trigger(seeds="", iterations=ITERATIONS)

@@ -247,7 +247,7 @@ def test_a_queue_state_that_lies_is_named_with_the_command_that_repairs_it(krake
         f"{state.parent}: file 0 has 2 URLs, and `state` says 3; run `krake fsck --repair`"
     )
     assert krake("crawl").error() == str(caught.value)
-    assert state.read_text() == "0\n3\n", "nothing is mended in silence"
+    assert state.read_text() == "0\n3\n", "nothing is repaired in silence"
 
 
 def test_an_export_over_one_with_other_inputs_is_refused_and_touches_nothing(krake: Krake, serving: Serving) -> None:

@@ -58,7 +58,7 @@ def told(owner: ast.ClassDef | None, node: ast.ClassDef | Function) -> str:
 
 
 def raised(node: ast.AST) -> set[str]:
-    """The names of the exceptions of our tree, and of ValueError and its like, that stand behind `raise`."""
+    """The names of the exceptions of our tree, and of ValueError and its like, that come after `raise`."""
     made = [one.exc for one in ast.walk(node) if isinstance(one, ast.Raise)]
     called = [exc.func if isinstance(exc, ast.Call) else exc for exc in made]
     return {name.id for name in called if isinstance(name, ast.Name) and name.id[0].isupper()}

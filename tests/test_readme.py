@@ -65,7 +65,7 @@ def test_the_texts_are_read() -> None:
 
 @pytest.mark.parametrize(("file", "command"), KRAKE_COMMANDS)
 def test_a_command_of_the_texts_parses(file: str, command: str) -> None:
-    # What stands for one of several, such as [--json], is no command line.
+    # What means one of several, such as [--json], is no command line.
     assert "[" not in command, f"{file}: write the command as it is typed"
     assert parsed(command), f"{file}: {command}"
 
@@ -87,7 +87,7 @@ def named_in_code() -> list[str]:
 
 @pytest.mark.parametrize("command", named_in_code())
 def test_a_command_that_a_message_names_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its words are commands, its options are options: they stand in the help text of the command."""
+    """Its words are commands, its options are options: they are in the help text of the command."""
     words = itertools.takewhile(lambda word: not word.startswith("-"), command.split()[1:])
     names = [word for word in words if re.fullmatch(r"[a-z]+(\|[a-z]+)*", word)]
     for path in _alternatives(names):

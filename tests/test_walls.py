@@ -1,4 +1,4 @@
-"""The walls of the house: `crawl_lib` without Airflow, its public names, and lists that stand in two places."""
+"""The walls of the house: `crawl_lib` without Airflow, its public names, and lists that are in two places."""
 
 from __future__ import annotations
 

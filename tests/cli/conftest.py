@@ -28,7 +28,7 @@ class Done:
         return json.loads(self.out)
 
     def error(self) -> str:
-        """The one line of an error; lines of progress, or of waiting for somebody, may stand before it."""
+        """The one line of an error; lines of progress, or of waiting for somebody, may come before it."""
         assert self.code == 1, (self.code, self.out, self.err)
         *before, line = self.err.splitlines()
         assert all(one.startswith(("node ", "waiting for ")) for one in before), self.err

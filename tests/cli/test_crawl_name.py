@@ -133,7 +133,7 @@ def test_of_two_crawls_that_begin_at_once_one_gets_each_place(
     krake: Krake,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both have seen that nobody was there."""
+    """Both have seen that no one was there."""
     both, noted = Barrier(2, timeout=10), crawlname._noted
     seen: list[None] = []
 

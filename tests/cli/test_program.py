@@ -22,7 +22,7 @@ PROGRAM = Path(sys.executable).with_name("krake")
 
 def test_the_program_shows_its_commands_and_needs_no_config_for_that() -> None:
     if not PROGRAM.exists():
-        pytest.skip("krake is not installed beside this Python: make setup does it")
+        pytest.skip("krake is not installed next to this Python: make setup does it")
     shown = subprocess.run([PROGRAM, "--help"], capture_output=True, text=True, cwd="/")
     assert shown.returncode == 0
     for command in ("inject", "crawl", "settle", "export", "graph", "fsck", "status", "show", "keys", "nodes"):
@@ -106,7 +106,7 @@ def test_a_signal_in_the_first_second_ends_it_without_a_traceback(number: signal
 
 
 def test_a_reader_who_goes_away_early_causes_no_traceback(tmp_path: Path) -> None:
-    """`krake status | head -1`: what cannot be written any more is nobody's error."""
+    """`krake status | head -1`: what cannot be written any more is no one's error."""
     config = tmp_path / "krake.yml"
     config.write_text("servers: [node-a]\ndfs_primary: dfs\nkey_storage: {servers: [./0.sqlite]}\n")
     code = "import sys; from crawl_lib.cli import main; sys.exit(main(['--config', sys.argv[1], 'keys', 'create']))"

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a queue, the error names a command, and that command mends it without losing a URL."""
+"""Whatever is wrong with a queue, the error names a command, and that command repairs it without losing a URL."""
 
 from __future__ import annotations
 

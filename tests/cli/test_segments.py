@@ -69,7 +69,7 @@ def test_drop_and_compact(crawled: Krake) -> None:
 
 
 def test_compact_without_names_ends_what_was_killed(krake: Krake, serving: Serving) -> None:
-    """The segment that the killed one put aside stands nowhere, so no list of segments has it, nor another of its
+    """The segment that the killed one put aside is nowhere, so no list of segments has it, nor another of its
     folder, where it was the only one.
     """
     krake.configure(servers=["node-a"])

@@ -318,7 +318,7 @@ class Hdfs:
             ("dfs.namenode.heartbeat.recheck-interval", "2000"),
             ("dfs.namenode.safemode.extension", "0"),
             ("dfs.namenode.block.deletion.unlock.interval.ms", "1000"),  # else a thread wakes up every 10 ms
-            # Whoever started it may speak for everybody, as a gateway does.
+            # Its user may speak for everybody, as a gateway does.
             (f"hadoop.proxyuser.{us()}.hosts", "*"),
             (f"hadoop.proxyuser.{us()}.groups", "*"),
             ("dfs.client.block.write.locateFollowingBlock.initial.delay.ms", "20"),

@@ -1,4 +1,4 @@
-"""A real HttpFS before an HDFS: the gateway of clusters whose datanodes nobody else reaches."""
+"""A real HttpFS before an HDFS: the gateway of clusters whose datanodes no one else reaches."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def why_not() -> str:
 
 
 class Postgres:
-    """One server. `directory`: where its data stand, made if missing. `options`: `name=value` of its config."""
+    """One server. `directory`: where its data is, made if missing. `options`: `name=value` of its config."""
 
     def __init__(self, directory: Path, port: int, options: tuple[str, ...] = ()) -> None:
         self.directory, self.port, self.options = directory, port, options

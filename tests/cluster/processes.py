@@ -121,7 +121,7 @@ def wait_until(what: str, ready: Callable[[], bool], limit_s: float) -> None:
 
 
 def is_free(port: int, address: str = "127.0.0.1") -> bool:
-    """Whether nobody listens on a port of an address of the loopback."""
+    """Whether no one listens on a port of an address of the loopback."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

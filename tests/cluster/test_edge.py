@@ -1,6 +1,6 @@
 """The whole DAG on many machines: two edge workers, three key servers, HDFS; triggered by REST, with servers that die.
 
-A crawl finds what it finds on embedded stores, byte for byte, also when a server dies in the middle of it; nobody helps
+A crawl finds what it finds on embedded stores, byte for byte, also when a server dies in the middle of it; no one helps
 but by starting the server again.
 """
 
@@ -215,7 +215,7 @@ class Crawl:
         return result
 
     def _all_began_once(self) -> bool:
-        """Whether no task but those of nodes, which take their hidden folders up again, was begun anew.
+        """Whether no task but those of nodes, which take their hidden folders up again, was begun again.
 
         On a machine that does much else Airflow takes workers for dead, and ends their tasks: what such an attempt
         leaves hidden is for `krake sweep`.

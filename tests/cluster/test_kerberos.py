@@ -366,7 +366,7 @@ def storage_that_waits(address: str, config: DfsConfig, waits: Callable[[], obje
 
 
 def test_a_ticket_that_ends_in_the_middle_is_waited_for(secured, kdc, ticket, address, config):
-    """Whoever renews it is late; the request goes on with the new one."""
+    """It is renewed late; the request goes on with the new one."""
     renewed = []
 
     def renew() -> None:
@@ -393,7 +393,7 @@ def test_a_ticket_that_has_ended_is_a_clear_error_after_the_wait(secured, kdc, t
 
 
 def test_a_kdc_that_is_down_is_waited_for(secured, kdc, ticket, address, config):
-    """There is a ticket, but none for the namenode yet: whoever asks can only wait for the KDC."""
+    """There is a ticket, but none for the namenode yet: to ask means to wait for the KDC."""
     kdc.stop()
     waits = []
 

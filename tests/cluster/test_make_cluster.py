@@ -119,7 +119,7 @@ def left_of(servers: list[psutil.Process], timeout_s: float = 180) -> list[psuti
 
 
 def lives(server: psutil.Process) -> bool:
-    """Whether it does; in some containers nobody takes note of the deaths of orphans."""
+    """Whether it does; in some containers no one takes note of the deaths of orphans."""
     try:
         return server.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -77,7 +77,7 @@ def run(python: str, file: Path, *words: str) -> subprocess.Popen[bytes]:
 
 
 def cut_once(is_time: Any, process: subprocess.Popen[bytes]) -> None:
-    """Cut the network, and mend it after `CUT_S`, whether or not the crawl has ended in between."""
+    """Cut the network, and repair it after `CUT_S`, whether or not the crawl has ended in between."""
     while not is_time():
         with suppress(subprocess.TimeoutExpired):
             process.wait(LOOK_S)

@@ -221,7 +221,7 @@ def test_a_file_that_is_no_config_is_one_clear_line(tmp_path: Path, text: str) -
     ],
 )
 def test_what_stands_twice_is_refused(text: str, message: str, tmp_path: Path) -> None:
-    """YAML takes the last one: whoever adds a section at the end would lose all of the first."""
+    """YAML takes the last one: a section that is added at the end would hide all of the first."""
     file = tmp_path / "crawl.yml"
     file.write_text(f"servers: [node-a]\ndfs_primary: dfs\n{text}")
     with pytest.raises(ConfigError, match=message):

@@ -337,7 +337,7 @@ class KeyMovesContract:
     def test_a_note_that_is_broken_in_the_middle_of_a_change_is_written_again(
         self, broken, filled, servers, monkeypatch
     ):
-        """With the place of before, wherever the server stands in the list now; one that joins has none."""
+        """With the place of before, wherever the server is in the list now; one that joins has none."""
         first, second = filled(2, 1).servers
         store = ShardedKeyStore([second, *servers(1), first], 1)
         with monkeypatch.context() as patched:
@@ -383,7 +383,7 @@ class KeyMovesContract:
         self.holds(store)
 
     def test_a_server_that_was_away_during_changes_is_not_used_in_its_old_place(self, filled, servers):
-        """Where it stood another one stands since: that its keys are old, only the generation of its note tells."""
+        """Where it was another one is since: that its keys are old, only the generation of its note tells."""
         first, second, away = filled(3, 2).servers
         away.down = True
         reshard(ShardedKeyStore([first, second], 2))

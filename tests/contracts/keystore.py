@@ -583,7 +583,7 @@ class KeyStoreContract:
     # Turns that nodes share
 
     def test_a_slot_is_reserved_from_its_next_turn_on_and_never_twice(self, new_server, again):
-        """By the server's clock; who reserves next gets what comes after, whoever it is."""
+        """By the server's clock; the next one to reserve gets what comes after."""
         one = new_server()
         one.create()
         other = again(one)

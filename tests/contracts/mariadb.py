@@ -40,7 +40,7 @@ FAST = (
 class MariaDb:
     """A server. `root` may do everything; `krake` has PASSWORD and may do everything in databases krake%.
 
-    `directory`: its private directory. `options`: of mariadbd, beside those that say where it lives.
+    `directory`: its private directory. `options`: of mariadbd, besides those that say where it lives.
     """
 
     directory: Path

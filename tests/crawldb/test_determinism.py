@@ -1,4 +1,4 @@
-"""The same inputs give the same bytes; also with one thread and two, and whoever updates at the same time."""
+"""The same inputs give the same bytes; also with one thread and two, and with updates at the same time."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ def test_each_url_has_the_reason_that_a_model_gives_it(seed: int, tmp_path: Path
 
 
 def test_the_kth_url_of_a_host_counts_less(tmp_path: Path) -> None:
-    """10, 10, 10 beside 8, 8 become 10, 9, 8 beside 8, 8."""
+    """10, 10, 10 next to 8, 8 become 10, 9, 8 next to 8, 8."""
     config = with_generate(config_of(tmp_path), order="score", top_n=3, spread=True)
     rows = [row_of(f"http://a.example/{n}", score=Decimal(10), fetch_time=NOW - n) for n in range(3)]
     rows += [row_of(f"http://b.example/{n}", score=Decimal(8), fetch_time=NOW - 10) for n in range(2)]

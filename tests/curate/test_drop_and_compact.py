@@ -84,7 +84,7 @@ def test_dropping_twice_changes_nothing_and_unknown_pages_are_named(crawl: Resul
 def test_a_drop_sees_a_segment_that_a_killed_repair_put_aside(
     step: str, crawl: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its pages are dropped, though the segment may not stand when the command begins."""
+    """Its pages are dropped, though the segment may not be there when the command begins."""
     segment, name = largest(crawl)
     first, second, _ = some_pages(segment)
     drop(crawl, first)
@@ -168,7 +168,7 @@ def test_a_dry_run_of_drop_changes_nothing(crawl: Result) -> None:
 
 
 def test_exports_honour_a_drop(crawl: Result) -> None:
-    """An export that stands does not pass for one of what is left, one begun before is refused, a new one is clean."""
+    """An older export does not pass for one of what is left, one begun before is refused, a new one is clean."""
     segment, _ = largest(crawl)
     url = some_pages(segment)[0]
     export_all(crawl.config, "done")
@@ -262,7 +262,7 @@ def test_compact_takes_dropped_pages_out_of_every_file(crawl: Result) -> None:
 
 
 def test_a_segment_may_lose_all_its_pages(crawl: Result) -> None:
-    """Its files stand, without a row, and each reader and check takes them."""
+    """Its files are there, without a row, and each reader and check takes them."""
     segment, name = largest(crawl)
     urls = [row["url"] for row in rows(segment)]
     before = segment_counts(segment)

@@ -91,7 +91,7 @@ def test_a_host_is_forgotten_its_queued_urls_are_not_and_its_count_goes_down(
 def test_a_page_that_was_forgotten_crawled_again_and_dropped_stays_known(
     copy: Callable[..., Krake], web: Serving
 ) -> None:
-    """Also when the key tables are made anew, and its rows are in no file any more; until it is forgotten once more."""
+    """Also when the key tables are made again, and its rows are in no file any more, until it is forgotten again."""
     krake = copy()
     seed = web.seeds[0]
     krake.ok("forget", "--yes", seed)

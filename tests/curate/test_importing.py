@@ -152,7 +152,7 @@ def test_what_is_no_page_is_counted_with_its_reason_and_place(config: Config, tm
 
 
 def test_importing_again_changes_nothing(config: Config, tmp_path: Path) -> None:
-    """The content decides, not the name; a file beside it is imported on its own."""
+    """The content decides, not the name; a file next to it is imported on its own."""
     path = write(tmp_path / "x.warc.gz", pages_archive(range(3)))
     bring(config, path)
     before = tree(Path(config.dfs_primary))
@@ -273,7 +273,7 @@ def test_without_an_answer_of_the_key_servers_nothing_is_imported(config: Config
 def test_third_party_archives_are_imported_or_refused_with_a_reason(config: Config) -> None:
     """The damaged and odd files of other projects: no crash, and each response is a page or counted."""
     if not TESTDATA.is_dir():
-        pytest.skip(f"{TESTDATA} is not there: third-party test data lies beside the project")
+        pytest.skip(f"{TESTDATA} is not there: third-party test data lies next to the project")
     report = bring(config, *sorted(TESTDATA.iterdir()))
     by_name = {Path(file.name).name: file for file in report.files}
     assert len(by_name) == 12

@@ -185,7 +185,7 @@ def test_of_one_host_alone(sites: Sites, tmp_path: Path) -> None:
 def test_a_failure_that_passes_is_not_listed(tmp_path: Path) -> None:
     with _sites(1) as site:
         seed = site.seeds[0]
-    config = config_of(tmp_path, retry={"max": 4})  # nobody listens there now
+    config = config_of(tmp_path, retry={"max": 4})  # no one listens there now
     stages.inject(open_stores(config), run_id="r", seeds=seed)
     assert run_iteration(config, "r", 1)["outcomes"] == {"connect_failed": 1}
     assert retry(open_stores(config), Failures(Outcome.CONNECT_FAILED)).failed == 0

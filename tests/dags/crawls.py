@@ -56,7 +56,7 @@ def exported_bytes(config: Config, export: str) -> dict[str, bytes]:
 
 
 def exports(config: Config) -> list[str]:
-    """The names of the exports that stand."""
+    """The names of the exports that are there."""
     folder = Path(config.dfs_primary) / config.export.directory
     return sorted(path.name for path in folder.glob("*") if path.is_dir() and not path.name.startswith("."))
 

@@ -134,7 +134,7 @@ def test_a_field_that_cannot_be_used_is_named(
 
 
 def test_the_stores_of_a_stage_are_those_of_the_connection(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody listens there, and the error names the connection's namenode; the config that nodes compare stays."""
+    """No one listens there, and the error names the connection's namenode; the config that nodes compare stays."""
     connect(monkeypatch, host="127.0.0.1", port=1)
     here = dataclasses.replace(config, dfs=DfsConfig(wait_s=0.0))
     with pytest.raises(StorageError, match=r"http://127\.0\.0\.1:1/crawls/path"):

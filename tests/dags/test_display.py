@@ -94,7 +94,7 @@ def shown_at_the_end(directory: Path, outcomes: dict[str, int], **more: object) 
 
 
 def test_who_sees_no_page_is_told_why(tmp_path: Path) -> None:
-    """Both happen to whoever crawls a server of an inner network, forgets to allow it, and tries again."""
+    """Both happen when one crawls a server of an inner network, forgets to allow it, and tries again."""
     refused = shown_at_the_end(tmp_path, {"ok": 2, "address_refused": 1})
     assert f"1{HINTS['address_refused']}" in refused
     assert NOTHING not in refused

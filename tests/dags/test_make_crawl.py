@@ -93,7 +93,7 @@ def test_a_whole_crawl_equals_one_without_airflow(
 def test_a_failed_task_is_named_and_the_next_run_goes_on(
     airflow: AirflowForks, crawl: tuple[Config, Path], serving: Serving, reference: Reference
 ) -> None:
-    """node-1's lock cannot be opened, so its crawl fails while node-0's batch stands."""
+    """node-1's lock cannot be opened, so its crawl fails while node-0's batch is there."""
     config, path = crawl
     blocked = Path(config.queue.local_dir) / "node-1" / "lock"
     blocked.mkdir(parents=True)

@@ -224,7 +224,7 @@ MENDED_BY_HAND = {
 def test_every_error_either_fails_at_once_or_is_retried(
     name: str, config_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails at once where the error tree says that the operator has to mend something before it can help to retry."""
+    """Fails at once where the error tree says that the operator has to repair something before it can help to retry."""
 
     def fails(*arguments: object, **named: object) -> None:
         raise getattr(errors, name)("what is wrong\nand what to do")

@@ -27,7 +27,7 @@ MISSES = {
     "iteration_2.commit": "",
     "export": "run `krake export`",
 }
-"""The task that is marked, or all of a group, and what the first one after that which misses something says; "": nobody
+"""The task that is marked, or all of a group, and what the first one after that which misses something says; "": no one
 does."""
 
 

@@ -36,7 +36,7 @@ class Case:
 
 @dataclass
 class Crawled:
-    """A finished crawl beside the truth and what the server saw."""
+    """A finished crawl next to the truth and what the server saw."""
 
     case: Case
     result: Result

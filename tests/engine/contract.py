@@ -1,4 +1,4 @@
-"""What every engine must do, whoever runs the queries: a suite for DuckDB here, and for Spark in `tests/cluster`.
+"""What every engine must do, whichever runs the queries: a suite for DuckDB here, and for Spark in `tests/cluster`.
 
 A class of tests that inherits it has a fixture `engine`: an `Engine` over the fixture `storage`.
 """

@@ -147,7 +147,7 @@ def endless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Room:
 
 
 def test_a_long_query_ends_when_the_stage_is_stopped(config: Config, endless: Room) -> None:
-    """By whoever is told of the progress, and by another thread."""
+    """By what is told of the progress, and by another thread."""
     work = Work(on_progress=lambda _: work.stop.set())
     with open_engine(config, replace(endless, work=work)) as engine, pytest.raises(StoppedError):
         next(engine.stream("endless", 10, "stage"))

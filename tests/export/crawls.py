@@ -72,7 +72,7 @@ class CrawlMaker:
     segments: list[SegmentInput] = field(default_factory=list)
 
     def segment(self, folder: str, node: str, captures: Iterable[Capture]) -> Path:
-        """Write a segment; between the records lie others that nobody asks for."""
+        """Write a segment; between the records lie others that no one asks for."""
         path = f"crawl/{folder}/{node}"
         place = self.root / path
         place.mkdir(parents=True)

@@ -294,9 +294,9 @@ def test_two_processes_do_not_share_the_scratch(storage: Storage, config: Config
 def test_an_unusable_scratch_directory_is_named(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
     blocked = Path(config.dfs_primary) / "file"
     blocked.write_bytes(b"")
-    mended = replace(config, scratch=replace(config.scratch, directory=str(blocked / "below")))
+    repaired = replace(config, scratch=replace(config.scratch, directory=str(blocked / "below")))
     with pytest.raises(StorageError, match=r"file/below.*scratch\.directory"):
-        exported(storage, mended, crawl)
+        exported(storage, repaired, crawl)
 
 
 def test_progress_is_told(storage: Storage, config: Config, crawl: CrawlMaker) -> None:

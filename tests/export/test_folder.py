@@ -1,4 +1,4 @@
-"""Two attempts at one export that overlap: the file that appears is whole, whoever is faster."""
+"""Two attempts at one export that overlap: the file that appears is whole, whichever is faster."""
 
 from contextlib import ExitStack
 from pathlib import Path

@@ -142,7 +142,7 @@ class Meeting:
         found = self._handle.seek(*place)
         try:
             self.meeting.wait(0.01)
-        except threading.BrokenBarrierError:  # nobody else is about to read
+        except threading.BrokenBarrierError:  # no one else is about to read
             self.meeting.reset()
         return int(found)
 

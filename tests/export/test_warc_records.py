@@ -1,4 +1,4 @@
-"""Reading WARC files onward: every wanted range as it stands in its file, each file opened in order."""
+"""Reading WARC files onward: every wanted range as it is in its file, each file opened in order."""
 
 from __future__ import annotations
 

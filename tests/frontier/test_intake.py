@@ -325,7 +325,7 @@ def test_a_part_of_a_file_is_a_source(queue: Queue, tmp_path: Path) -> None:
 
 
 def test_what_was_handed_on_and_waits_here_already_is_not_queued_twice(queue: Queue, tmp_path: Path) -> None:
-    """It may come from a node that divided its queue anew, and once more when that node is retired as lost."""
+    """It may come from a node that divided its queue again, and once more when that node is retired as lost."""
     with ShardedKeyStore([SqliteKeyServer(str(tmp_path / "0.sqlite"))]) as keys:
         keys.create()
         take_in(queue, keys, source("1", "n2", [A, B], "h"))

@@ -89,7 +89,7 @@ def test_nothing_is_read_again_until_something_else_comes(tmp_path: Path) -> Non
 
 
 def test_what_was_undecided_is_looked_through(tmp_path: Path) -> None:
-    """Nobody knows among which nodes it was divided."""
+    """No one knows among which nodes it was divided."""
     queue = filled(tmp_path / "n1", URLS[:1])
     owners = Owners(["n1", "n2"])
     rehome(queue, owners)

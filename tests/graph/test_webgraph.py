@@ -145,7 +145,7 @@ def test_a_real_web_graph_comes_back(storage: Storage, config: Config, testdata:
     """cnr-2000 of LAW, 325,557 pages: written and read, it is what it was."""
     file = testdata / "graphs" / "cnr-2000.graph-txt.gz"
     if not file.is_file():
-        pytest.skip(f"{file.name} is not there: it is third-party data, kept beside the project")
+        pytest.skip(f"{file.name} is not there: it is third-party data, kept next to the project")
     with gzip.open(file) as lines:
         nodes = int(next(lines))
         rows = [np.fromstring(line, dtype=np.int32, sep=" ") for line in lines]

@@ -236,7 +236,7 @@ def test_a_row_of_another_writer_that_is_not_committed_yet_is_waited_for(mariadb
         thread.start()
         waiting = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
         while not mariadb.run(waiting)[0][0]:
-            # InnoDB renews this table only when nobody has asked for it for 0.1 s.
+            # InnoDB renews this table only when no one has asked for it for 0.1 s.
             thread.join(0.15)
             assert thread.is_alive()
         other.commit()
@@ -257,7 +257,7 @@ def test_a_killed_session_is_replaced(mariadb, server):
 
 def test_a_stopped_server_is_down():
     with socket.socket() as deaf:
-        deaf.bind(("127.0.0.1", 0))  # bound, so that nobody else takes the port, and refusing as nobody listens
+        deaf.bind(("127.0.0.1", 0))  # bound, so that no one else takes the port, and refusing as no one listens
         server = MySqlKeyServer(f"127.0.0.1:{deaf.getsockname()[1]}", database="krake", user="krake")
         for request in (server.known, server.claim, server.delete):
             with pytest.raises(KeyServerDownError, match=r"127\.0\.0\.1:\d+.*does not answer.*start it"):

@@ -161,7 +161,7 @@ def test_ensure_leaves_a_file_without_table_alone(server):
 
 
 def test_many_processes_may_ensure_at_once(tmp_path):
-    """The file appears with its table, at once: nobody sees one without the other, nobody's keys are lost."""
+    """The file appears with its table, at once: no one sees one without the other, no one's keys are lost."""
     gate = threading.Barrier(8, timeout=60)
 
     def start(number):

@@ -150,7 +150,7 @@ def test_what_was_sent_to_a_node_after_it_was_retired_goes_to_others(
 
 
 def test_a_retired_node_that_returns_with_nothing_crawls_nothing_again(serving: Serving, tmp_path: Path) -> None:
-    """All that was ever handed on to it stands in old segments, past the key check; others crawled it meanwhile."""
+    """All that was ever handed on to it is in old segments, past the key check; others crawled it meanwhile."""
     before = serving.log().counts()
     old = begun(tmp_path, serving, 0, 1)
     settle(old)

@@ -99,7 +99,7 @@ def test_only_what_lists_hold_is_fetched(nodes: int, routing: str, tmp_path: Pat
 def test_a_failure_that_passes_is_not_queued_again_and_its_retries_travel(tmp_path: Path) -> None:
     with ExitStack() as stack:
         seed = Sites(stack, 1).seeds[0]
-    config = config_of(tmp_path, retry={"max": 4})  # nobody listens there now
+    config = config_of(tmp_path, retry={"max": 4})  # no one listens there now
     inject(config, [seed])
     leave(config, "1-1", [seed], retries=0)
     commit = run_iteration(config, "run", 1)

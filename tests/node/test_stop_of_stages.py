@@ -215,7 +215,7 @@ def test_export_linker_and_finalizer_that_are_stopped_end_in_the_same_bytes(
     whole = files_of(exports / "whole")
     assert len(whole) == 9
     assert files_of(exports / "stopped") == whole
-    for name in names:  # and in the middle, by whoever is told of the progress
+    for name in names:  # and in the middle, by what is told of the progress
         stop, told = Event(), []
 
         def on_progress(event: object, stop: Event = stop, told: list[object] = told) -> None:

@@ -1,6 +1,6 @@
 """A thread next to a crawl task's own fails with an unforeseen error, or ends without a word.
 
-The task goes on as if nothing had been, or ends with an error that the next attempt mends. Either way no URL is lost,
+The task goes on as if nothing had been, or ends with an error, and the next attempt goes on. Either way no URL is lost,
 and none is asked for twice but one that was in flight.
 """
 

@@ -594,7 +594,7 @@ def test_damage_is_named_and_repaired(
 
 
 def test_a_spool_whose_segment_stands_may_be_damaged(copy: Callable[..., Krake]) -> None:
-    """Nobody reads it any more: fsck names nothing that its command would leave as it is."""
+    """No one reads it any more: fsck names nothing that its command would leave as it is."""
     krake = copy("segment.publish.renamed")
     closed_part(krake.directory)
     assert found(krake) == Counter()
@@ -603,7 +603,7 @@ def test_a_spool_whose_segment_stands_may_be_damaged(copy: Callable[..., Krake])
 
 
 def snapshot(directory: Path) -> dict[Path, bytes]:
-    """All files but locks, and what a data base keeps beside itself while it is open."""
+    """All files but locks, and what a data base keeps next to itself while it is open."""
     return {
         path: path.read_bytes()
         for path in directory.rglob("*")

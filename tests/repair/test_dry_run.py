@@ -238,7 +238,7 @@ def test_a_dry_admission_refuses_what_the_admission_refuses(copy: Callable[..., 
 
 
 def contents(directory: Path) -> dict[str, str]:
-    """Every file but locks, and what a data base keeps beside itself while it is open."""
+    """Every file but locks, and what a data base keeps next to itself while it is open."""
     return {
         str(path.relative_to(directory)): sha256(path.read_bytes()).hexdigest()
         for path in sorted(directory.rglob("*"))

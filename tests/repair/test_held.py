@@ -43,7 +43,7 @@ def finding(krake: Krake, name: str) -> dict[str, Any]:
 
 
 def take_line_out(krake: Krake) -> str:
-    """Somebody takes a waiting URL out of the last data file, and mends `state`, as the fixed format lets him."""
+    """Somebody takes a waiting URL out of the last data file, and repairs `state`, as the fixed format lets him."""
     path = queue(krake.directory)
     numbers = (path / "state").read_bytes().split()
     last = path / str(len(numbers) - 2)
@@ -81,7 +81,7 @@ def test_a_key_whose_url_nothing_holds_is_dropped_and_its_url_found_again(
 def test_killed_before_keys_are_dropped_the_segments_are_read_again_all_the_same(
     copy: Callable[..., Krake], whole: tuple[Counter[str], Counter[str]]
 ) -> None:
-    """Else the next one would find no key to drop, and nobody would look for its URL."""
+    """Else the next one would find no key to drop, and no one would look for its URL."""
     krake = copy()
     take_line_out(krake)
     assert run_killed(["--config", str(krake.file), *DROP], "repair.rebuild.reread").code == -9
@@ -164,7 +164,7 @@ def test_a_retirement_that_was_killed_is_no_damage(step: str, copy: Callable[...
 
 
 def test_a_move_that_is_open_does_not_hide_what_waits(copy: Callable[..., Krake]) -> None:
-    """Its URLs get their keys again: nobody else would insert them."""
+    """Its URLs get their keys again: no one else would insert them."""
     krake = copy("queue.move.step")
     before = rows(krake)
     both("DELETE FROM kraakekeys WHERE keyinfo = 1")(krake.directory)

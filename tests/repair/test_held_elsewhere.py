@@ -1,6 +1,6 @@
 """Queues on two machines: a URL that is lost on one is found on the other by the keys that nodes noted on the DFS.
 
-A note is believed only while it holds: nobody has worked on its node since, and no byte of it is another one.
+A note is believed only while it holds: no one has worked on its node since, and no byte of it is another one.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def two_nodes(web: Serving, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def strangers(name: str) -> list[str]:
-    """Seeds that nobody fetches; each node owns some."""
+    """Seeds that no one fetches; each node owns some."""
     return [f"http://{name}-{number}.example/" for number in range(40)]
 
 
@@ -136,7 +136,7 @@ def waits(krake: Krake, node: str) -> Counter[str]:
 
 
 def lose_a_url(krake: Krake, node: str) -> str:
-    """Somebody takes the last URL out of a queue, and mends `state`."""
+    """Somebody takes the last URL out of a queue, and repairs `state`."""
     path = krake.directory / "queue" / node
     numbers = (path / "state").read_text().split()
     last = path / str(len(numbers) - 2)

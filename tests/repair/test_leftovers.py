@@ -110,11 +110,11 @@ def test_the_hidden_folder_of_a_lost_node_is_named_once_the_node_is_retired(copy
 
 
 LEFT_BESIDE = ("dfs/crawl/.start-{start}-{id}", "dfs/crawl/seeds/.{seeds}-{id}", "{one}/.index.json.{id}")
-"""What attempts leave that were killed while they made what stands: names of folders."""
+"""What attempts leave that were killed while they made what is there: names of folders."""
 
 
 def leave(krake: Krake, name: str, **other: str) -> Path:
-    """Make one of these; `other`: in place of what stands."""
+    """Make one of these; `other`: in place of what is there."""
     [seeds] = krake.directory.glob("dfs/crawl/seeds/[0-9a-f]*")
     one = min(krake.directory.glob("dfs/crawl/1*")).relative_to(krake.directory)
     names = {"start": hidden_prefix("one", 1).split("-")[1], "seeds": seeds.name, "one": str(one)}
@@ -130,7 +130,7 @@ def test_what_killed_attempts_left_beside_what_stands_is_swept(copy: Callable[..
     other = leave(krake, name.replace("index", "x"), start="0" * 40, seeds="0" * 40)
     krake.ok("sweep")
     assert not made.exists()
-    assert other.exists(), "nothing stands in its place: an attempt may be at work on it"
+    assert other.exists(), "nothing is in its place: an attempt may be at work on it"
 
 
 def begin_and_die(config: Config) -> None:

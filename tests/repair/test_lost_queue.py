@@ -1,4 +1,4 @@
-"""A node's queue is gone with its disk, or `queue.local_dir` is wrong: nobody begins an empty one in its place."""
+"""A node's queue is gone with its disk, or `queue.local_dir` is wrong: no one begins an empty one in its place."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_lost_queue_is_refused_named_and_found_again(
 
 
 def test_the_queue_that_comes_back_is_gone_on_with(copy: Callable[..., Krake]) -> None:
-    """As after a wrong `queue.local_dir`: what the refused tasks left is in nobody's way."""
+    """As after a wrong `queue.local_dir`: what the refused tasks left is in no one's way."""
     krake = copy()
     queued = waiting(krake)
     away = krake.directory / "away"
@@ -98,7 +98,7 @@ def all_anew(krake: Krake) -> None:
 def test_what_was_handed_on_is_not_crawled_again_when_all_is_read_again(
     read_again: Callable[[Krake], None], copy: Callable[..., Krake]
 ) -> None:
-    """A page that was put into the queue by hand once more is crawled once more, not whenever all is read anew."""
+    """A page that was put into the queue by hand once more is crawled once more, not whenever all is read again."""
     krake = copy()
     [again, *_] = visited(krake)
     (queue(krake.directory) / "handed_on").write_bytes(encode_line(QueuedUrl(again), "h") + b"\n")

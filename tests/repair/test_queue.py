@@ -126,7 +126,7 @@ def partly_taken(queue: Queue) -> Queue:
 
 @pytest.mark.parametrize("lost", [["state"], ["state", "state.krake"]])
 def test_what_takes_passed_over_hides_nothing_that_was_crawled(partly_taken: Queue, lost: list[str]) -> None:
-    """Where nobody says any more how much of file 0 is processed, its URLs that were crawled are not fetched again."""
+    """Where no one says any more how much of file 0 is processed, its URLs that were crawled are not fetched again."""
     queue, crawled = partly_taken, {key(url) for url in (GREEDY[0], OTHERS[0])}
     before = urls_of(queue)
     for name in lost:

@@ -28,7 +28,7 @@ def change(krake: Krake, servers: list[str], replication: int) -> Path:
 def refused_on_another_machine(krake: Krake, old: Path) -> None:
     """No crawl begins anywhere while keys move: neither with the config as it was, nor with the new one.
 
-    Nobody holds the locks of the other machine's nodes.
+    No one holds the locks of the other machine's nodes.
     """
     queue = "queue-of-another-machine"
     shutil.copytree(krake.directory / "queue", krake.directory / queue)

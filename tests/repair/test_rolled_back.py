@@ -1,4 +1,4 @@
-"""A node's directory is an older copy (a backup put back), or the crawl is not on the DFS: nobody goes on with it."""
+"""A node's directory is an older copy (a backup put back), or the crawl is not on the DFS: no one goes on with it."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def test_good_records_come_out_of_a_damaged_warc(harm: str, crawl: Result) -> No
 
 
 def test_a_warc_file_that_is_there_twice_counts_once(crawl: Result) -> None:
-    """As somebody's copy beside it does."""
+    """As somebody's copy next to it does."""
     segment, name = largest(crawl)
     before = rows(segment)
     warc = warc_of(segment)
@@ -340,7 +340,7 @@ def test_an_empty_segment_is_salvaged_too(crawl: Result) -> None:
 
 
 def test_fsck_tells_of_a_swap_that_was_stopped_and_salvage_goes_on(crawl: Result) -> None:
-    """Between the two renames no segment stands: the check must not pass for clean, nor advise anything else."""
+    """Between the two renames there is no segment: the check must not pass for clean, nor advise anything else."""
     segment, name = largest(crawl)
     stores, folder = stores_of(crawl.config), segment.parent
     swap = Swap(name.node, f".new-{name.node}-x", f".damaged-{name.node}-1", keep_old=False)

@@ -82,7 +82,7 @@ def test_other_code_of_the_same_version_is_refused(config: Config, monkeypatch: 
 
 
 def test_the_digest_of_the_code_tells_every_change(tmp_path: Path) -> None:
-    """Of a source's content, name or place; not of what Python leaves beside it."""
+    """Of a source's content, name or place; not of what Python leaves next to it."""
     package, sql = tmp_path / "crawl_lib", tmp_path / "sql" / "keys"
     (package / "inner").mkdir(parents=True)
     sql.mkdir(parents=True)

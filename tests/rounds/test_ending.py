@@ -66,7 +66,7 @@ def segment(**more: Any) -> dict[str, Any]:
     ],
 )
 def test_an_index_sums_up_what_the_manifests_say_is_left(manifests: list[Any], left: dict[str, Any]) -> None:
-    """Of older versions, and of a segment that was made again, they say nothing: then nobody knows."""
+    """Of older versions, and of a segment that was made again, they say nothing: then no one knows."""
     assert what_is_left(manifests) == left
 
 

@@ -91,7 +91,7 @@ def test_commit_goes_on_without_a_node_and_says_which(stores: Stores) -> None:
     lay_segment(stores, first.folder, "node-a", pages=3)
     again = commit_iteration(stores, run_id="r", iteration=1)
     assert ("missing" in again, again["fetched"], again["outcomes"]) == (False, 5, {"ok": 5})
-    assert stores.storage.read_bytes(f"crawl/{first.folder}/index.json") == index, "finished output is not written anew"
+    assert stores.storage.read_bytes(f"crawl/{first.folder}/index.json") == index, "finished output stays as it is"
 
 
 def test_a_folder_is_summed_up_once_its_late_segments_stand(stores: Stores) -> None:

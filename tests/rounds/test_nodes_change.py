@@ -288,7 +288,7 @@ def test_a_node_that_is_lost_loses_no_url_that_was_ever_sent_to_it(serving: Serv
 
 
 def test_seeds_for_a_node_that_never_took_part_are_not_forgotten(serving: Serving, tmp_path: Path) -> None:
-    """A list that was changed for an inject, and changed back: nobody would ever take in what is the third node's."""
+    """A list that was changed for an inject, and changed back: no one would ever take in what is the third node's."""
     before = serving.log().counts()
     three = with_nodes(
         make_config(tmp_path, nodes=4, crawl={"max_iterations": 60}, fetch={"host_delay_s": 0.0}), 0, 1, 2
@@ -324,7 +324,7 @@ def test_a_mark_is_replaced_and_taken_away_and_the_newest_holds(config: Config) 
     write_settled(stores.crawl, first)
     kept = stores.storage.list("crawl/settled/node-a")
     write_settled(stores.crawl, first)
-    assert stores.storage.list("crawl/settled/node-a") == kept, "nothing is written that stands already"
+    assert stores.storage.list("crawl/settled/node-a") == kept, "nothing is written that is there already"
     stores.storage.write_bytes("crawl/settled/node-a/2", sealed_json(second.to_mapping()))
     found = read_settled(stores.crawl, "node-a")
     assert found is not None

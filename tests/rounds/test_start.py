@@ -294,7 +294,7 @@ def test_a_url_counts_once_for_max_pages_when_it_ends(config: Config) -> None:
 
 
 def test_a_share_of_a_failed_run_is_free_once_its_node_has_gone_on(config: Config) -> None:
-    """Nobody reruns the iteration: what it put by would lack for ever. And who does rerun it, takes nothing."""
+    """No one reruns the iteration: what it put by would lack for ever. And who does rerun it, takes nothing."""
     limited = dataclasses.replace(config, crawl=dataclasses.replace(config.crawl, max_pages=100))
     stores = open_stores(limited)
     failed = start_iteration(stores, run_id="failed", iteration=1, batch_size=30)

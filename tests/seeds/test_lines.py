@@ -205,5 +205,5 @@ def test_of_two_that_inject_the_same_at_once_one_finds_the_other(tmp_path: Path)
     storage = Racing.open(tmp_path)
     manifest = inject(CrawlDirectory(storage, "crawl"), "r", parse_seeds("\n".join(URLS)), Division(["n1"], "host"))
     assert storage.raced
-    assert manifest["nodes"] == ["n1", "n2", "n3"], "what stands there is the truth"
+    assert manifest["nodes"] == ["n1", "n2", "n3"], "what is there is the truth"
     assert [entry.name for entry in storage.list("crawl/seeds")] == [manifest["digest"]]

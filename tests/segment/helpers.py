@@ -1,4 +1,4 @@
-"""Fetches of all kinds, a clock and ids that stand still, and a spool written of them."""
+"""Fetches of all kinds, a clock and ids that do not change, and a spool written of them."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ def certificate(tmp_path):
 
 
 def test_certificates_are_checked(plain, certificate):
-    """A certificate nobody trusts is refused at once; with dfs.ca_file the request is sent."""
+    """A certificate no one trusts is refused at once; with dfs.ca_file the request is sent."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
     plain.socket = context.wrap_socket(plain.socket, server_side=True)
@@ -294,7 +294,7 @@ def test_kerberos_without_its_package_names_the_extra(monkeypatch):
 
 
 def test_no_ticket_is_told_at_once_and_a_ticket_that_was_good_once_is_waited_for():
-    """Whoever renews it may be late."""
+    """It may be renewed late."""
 
     def fail():
         raise TicketError("Kerberos for HTTP@nn1: Ticket expired")

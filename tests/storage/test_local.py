@@ -68,7 +68,7 @@ def test_a_folder_that_another_process_makes_meanwhile_is_used(tmp_path, monkeyp
 
 @pytest.mark.parametrize("length", [None, 10])
 def test_a_disk_that_cannot_be_read_is_an_error_of_the_store(length):
-    """Also in the middle of a file, and however it is read. The kernel lets nobody read the memory at address 0."""
+    """Also in the middle of a file, and however it is read. The kernel lets no one read the memory at address 0."""
     storage = LocalStorage(Path("/proc/self"))
     for read in (lambda file: file.read(), lambda file: file.read(10), lambda file: file.readinto(bytearray(10))):
         with (

@@ -1,4 +1,4 @@
-"""Kill a crawl again and again, run it again, and compare it with the truth and with a crawl that nobody killed.
+"""Kill a crawl again and again, run it again, and compare it with the truth and with a crawl that no one killed.
 
 How it flows: `python -m tests.torture N` (`__main__`) goes through rounds until N processes were killed. A round
 (`rounds`) is a whole crawl of a small synthetic web in a directory of its own. Its tasks (`tasks`) are the functions

@@ -37,12 +37,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--flavours", default="", help="names of the kinds of rounds, with commas; default: all")
     parser.add_argument("--until-found", action="store_true", help="end after the first round with findings")
     parser.add_argument("--directory", help="where crawls lie; default: a file system in memory, if there is one")
-    parser.add_argument("--report", type=Path, help="a Markdown file whose table of results is written anew")
+    parser.add_argument("--report", type=Path, help="a Markdown file whose table of results is written again")
     return parser
 
 
 def say(line: str) -> None:
-    """A line for whoever watches."""
+    """A line of progress."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -58,7 +58,7 @@ class Acts:
         getattr(self, name)()
 
     def _clear_up(self, words: list[str], before: dict[str, Any]) -> None:
-        """What has to be done some day is done now; what is wrong is mended as `fsck` says."""
+        """What has to be done some day is done now; what is wrong is repaired as `fsck` says."""
         it = self.it
         if it.mapping["servers"] != before["servers"] and words[0] == "nodes":
             self._node_again(words, before)
@@ -278,7 +278,7 @@ class Acts:
 
     def rebuild_drop(self) -> bool | None:
         if self.it.deleted:
-            return False  # what nothing holds is found again only while segments stand
+            return False  # what nothing holds is found again only while segments are there
         self.it.krake("fsck", "--repair")
         if self.it.rng.random() < 0.3:
             self.it.krake("settle", "--all-again")
@@ -355,7 +355,7 @@ class Acts:
         return None
 
     def older_copy(self) -> bool | None:
-        """A copy of a node's directory is put back; if that is seen, the queue begins anew."""
+        """A copy of a node's directory is put back; if that is seen, the queue begins again."""
         nodes = [node for node in self.copies if node in self.it.nodes]
         if not nodes or self.it.deleted:
             return False
@@ -450,7 +450,7 @@ class Acts:
         at = rng.randrange(len(data)) if data else 0
         if how == "flip" and data:
             data[at] ^= 0x10
-            if path.name.isdigit():  # a line of a queue; changed, it may be a URL all the same, which nobody can tell
+            if path.name.isdigit():  # a line of a queue; changed, it may be a URL all the same, which no one can tell
                 with suppress(UrlError):
                     self.it.made_up.add(canonicalize(_line_at(data, at)))
         elif how == "zero":

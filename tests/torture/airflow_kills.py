@@ -49,7 +49,7 @@ SEED = 5
 
 @pytest.fixture(scope="module")
 def untroubled(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], list[object]]:
-    """What the same crawl leaves that nobody killed."""
+    """What the same crawl leaves that no one killed."""
     config, _ = small_config(tmp_path_factory.mktemp("untroubled"))
     result = run_crawl(config, serving.seeds, ITERATIONS)
     return exported_bytes(config, result.export), list(rows(config, "pages"))

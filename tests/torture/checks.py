@@ -41,7 +41,7 @@ EXPORTED = ("urlmapping", "content", "offsets", "webgraph")
 RUBBISH = ("take", "leftover", "move", "intake", "new", "put_back", "undecided", "spool")
 """Names that no node's directory has between crawls."""
 UNFINISHED_INDEX = ".index.json."
-"""What a commit that dies leaves beside the index: a few bytes that nobody reads."""
+"""What a commit that dies leaves next to the index: a few bytes that no one reads."""
 MANY = 5
 BUSY = frozenset({429, *range(500, 600)})
 """Answers after which a page is asked for again."""
@@ -297,7 +297,7 @@ def polite(
 ) -> Iterator[str]:
     """I6: no two requests to a host are closer than its delay. `delays`: of hosts that ask for more.
 
-    `deaths`: as for `refetched`. The server goes on with an answer that nobody waits for any more; for the crawler that
+    `deaths`: as for `refetched`. The server goes on with an answer that no one waits for any more; for the crawler that
     request ended with the process, and so it does here. Of a process that died while another one did the same task,
     only a span is known in which it died: it may have broken one request of each host.
     """

@@ -90,7 +90,7 @@ def failing_fsync(number: int) -> None:
 
 
 def dying_sync(name: str) -> None:
-    """The thread that makes a WARC file durable ends with this error of Python, which nobody foresaw."""
+    """The thread that makes a WARC file durable ends with this error of Python, which no one foresaw."""
     fsync, error = os.fsync, getattr(builtins, name)
 
     def die(descriptor: int) -> None:
@@ -102,7 +102,7 @@ def dying_sync(name: str) -> None:
 
 
 def small_files(size_bytes: int) -> None:
-    """No file may become larger: the system refuses it, whoever writes, Python, Arrow or SQLite."""
+    """No file may become larger: the system refuses it to all: Python, Arrow and SQLite."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 

@@ -76,7 +76,7 @@ def kind_of(words: tuple[str, ...]) -> str:
 class Operated:
     """One crawl below `home`. `mapping`: its config; `rng`: of the action under way.
 
-    `allowed`: how often each URL may be crawled beside the first time. `made_up`: URLs that damage made of others.
+    `allowed`: how often each URL may be crawled besides the first time. `made_up`: URLs that damage made of others.
     `pages`: rows of each segment that ever stood. `usual`: findings of `fsck` that an action has explained, by name.
     `deleted`: URLs of folders deleted by hand. `counts_fetches`: whether doubles are a finding at all.
     """
@@ -119,7 +119,7 @@ class Operated:
         return sorted((path for path in (self.home / "dfs/crawl").glob("[0-9]*")), key=lambda path: int(path.name))
 
     def segments(self) -> list[Path]:
-        """All segments that stand."""
+        """All segments that are there."""
         inside = (path for folder in self.folders() for path in sorted(folder.iterdir()))
         return [path for path in inside if path.is_dir() and not path.name.startswith(".")]
 
@@ -264,7 +264,7 @@ class Operated:
     # Looking
 
     def look(self) -> dict[str, Any]:
-        """Note all pages that stand; returns the export's digests and keys, if there is an export `out`."""
+        """Note all pages that are there; returns the export's digests and keys, if there is an export `out`."""
         said = self.home.with_name(f"{self.home.name}-look")
 
         def call() -> dict[str, Any]:
@@ -337,7 +337,7 @@ class Operated:
         return index.exists() and json.loads(index.read_text())["counts"]["taken"] == 0
 
     def check_end(self, truth: set[str], unbroken: dict[str, Any]) -> None:
-        """Everything was crawled, and the export is that of a crawl that nobody touched, but for what was taken out."""
+        """Everything was crawled, and the export is that of a crawl that no one touched, but for what was taken out."""
         self.check(truth)
         if lost := truth - set(self.total()):
             raise FindingError(f"I1: lost: {checks.some(lost)}")
@@ -350,7 +350,7 @@ class Operated:
                 f"I4: exported or not: {checks.some(by_key[key] for key in wanted ^ set(value['keys']))}"
             )
         if len(wanted) == len(unbroken["keys"]) and value["exported"] != unbroken["exported"]:
-            raise FindingError("I4: the export differs from that of a crawl that nobody touched")
+            raise FindingError("I4: the export differs from that of a crawl that no one touched")
 
 
 def _commands(found: list[dict[str, Any]]) -> list[str]:

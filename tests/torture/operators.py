@@ -46,7 +46,7 @@ IMPORTED_LATE = (
 
 
 def mapping_of(rng: random.Random | None) -> dict[str, Any]:
-    """A config by chance; None: of the crawl that nobody touches."""
+    """A config by chance; None: of the crawl that no one touches."""
     servers = rng.choice((1, 1, 2, 3)) if rng else 1
     fetch = {"host_delay_s": 0.0, "ip_delay_s": 0.0, "processes": 2, "time_limit_s": 10}
     return {
@@ -70,7 +70,7 @@ def mapping_of(rng: random.Random | None) -> dict[str, Any]:
 
 
 class Operators:
-    """Crawls of one web, each below `directory`. `unbroken`: the export of the crawl that nobody touched."""
+    """Crawls of one web, each below `directory`. `unbroken`: the export of the crawl that no one touched."""
 
     def __init__(self, serving: Serving, directory: Path, *, actions: int, kill: float) -> None:
         self.serving, self.directory, self.actions, self.kill = serving, directory, actions, kill

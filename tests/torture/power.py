@@ -2,7 +2,7 @@
 
 In an attempt, `Recorder` notes, in order and for all its processes: names made, renamed, linked and deleted (from
 Python's audit events), and how many bytes of which file, or which directory, were fsynced. After the kill, `lose_power`
-takes back what nobody had made durable, as POSIX allows it to be lost:
+takes back what no one had made durable, as POSIX allows it to be lost:
 
 * names: what happened in a directory after its last fsync. A deleted or replaced file comes back;
 * data: the bytes of a file beyond those that its last fsync found; a file that was never fsynced is empty.

@@ -174,7 +174,7 @@ class Ground:
 
 @dataclass
 class Round:
-    """One crawl. `killer`: None: nobody is killed, and nothing odd happens. `odd`: tasks run again, twice at once,
+    """One crawl. `killer`: None: no one is killed, and nothing odd happens. `odd`: tasks run again, twice at once,
     and in runs that are given up.
 
     `mutate`: runs in each attempt first. `power`: each kill is a loss of power.
@@ -194,7 +194,7 @@ class Round:
     findings: list[str] = field(default_factory=list)
     refetched: int = 0
     refused: Counter[str] = field(default_factory=Counter)
-    """Errors of attempts beside another one."""
+    """Errors of attempts next to another one."""
     output: dict[str, Any] = field(default_factory=dict)
     story: list[str] = field(default_factory=list)
 
@@ -353,7 +353,7 @@ class Round:
             self.deaths[task.kind, last] += 1
             self.at_steps[task.kind] += bool(kill and kill.step) and not beside
             if task.kind in ("crawl", "settle"):
-                # Beside another attempt, that one may have gone on before this one's end was seen.
+                # Next to another attempt, that one may have gone on before this one's end was seen.
                 self.crawl_deaths.append((ended.start if beside else ended.end, self.ground.heard()))
         self.story.append(f"{task}: {'killed after ' + last if ended.killed else ended.error or 'done'}")
         if ended.unexpected:

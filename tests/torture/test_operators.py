@@ -1,6 +1,6 @@
 """The short form of `make torture OPERATORS=N`: what operators do, one thing after the other, leaves a whole crawl.
 
-A queue is lost and begun anew, a crawl goes on, and keys move to other servers. Nothing is killed here, so that it is
+A queue is lost and begun again, a crawl goes on, and keys move to other servers. Nothing is killed here, so that it is
 the same each time.
 """
 

@@ -126,7 +126,7 @@ def test_a_process_holds_the_lock_until_it_is_dead_and_the_server_does_not(pytho
     assert forked.wait(timeout_s=0) is None
     forked.send_signal(signal.SIGTERM)
     assert forked.wait() == -signal.SIGTERM
-    forked.send_signal(signal.SIGTERM)  # which reaches nobody
+    forked.send_signal(signal.SIGTERM)  # which reaches no one
 
 
 class Turns:

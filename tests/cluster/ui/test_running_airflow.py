@@ -188,7 +188,7 @@ def test_a_run_with_nothing_to_do_ends_its_rounds_and_so_does_one_that_fails(
 def test_a_new_run_after_a_failed_one_and_the_death_of_the_scheduler(
     ui: Ui, config: Config, serving: Serving, seeds: str, reference: Reference
 ) -> None:
-    """node-1's queue lies: its `state` counts URLs that are not there. Nobody repairs that by trying again.
+    """node-1's queue lies: its `state` counts URLs that are not there. No one repairs that by trying again.
 
     `make ui` starts a part of Airflow again that ended by itself.
     """
@@ -212,7 +212,7 @@ def test_a_new_run_after_a_failed_one_and_the_death_of_the_scheduler(
 def test_backfill_of_three_dates_beside_a_manual_run(
     ui: Ui, config: Config, serving: Serving, seeds: str, reference: Reference
 ) -> None:
-    """Backfill does not heed the limit of one run at a time: several runs crawl at once, and only locks part them."""
+    """Backfill does not respect the limit of one run at a time: several crawl at once, and only locks part them."""
     reschedule(ui, ui.config, "0 0 1 1 *")
     before = set(ui.runs())
     manual = ui.trigger(seeds=seeds, iterations=ITERATIONS)
