@@ -1,6 +1,6 @@
 """Disks, stores and processes that fail in the middle of a crawl: a clear error, and nothing lost or doubled after it.
 
-Each: the first attempt at a task fails with a KrakeError that names what failed; the cause is repaired; the next attempt
+Each: the first attempt at a task fails with a KrakeError that names what failed; the cause is gone; the next attempt
 does the rest, and the crawl equals the truth. No page is asked for again but the one that was in flight (I1, I2, I3).
 """
 

@@ -73,7 +73,7 @@ def start_by_hand(config: Config, directory: Path) -> subprocess.Popen[bytes]:
 def test_a_fetching_process_goes_with_its_parent_even_where_it_was_stopped(
     stopped: str, serving: Serving, tmp_path: Path
 ) -> None:
-    """Else it would hold the node's lock for ever (SIGSTOP: a debugger, a frozen container), or write next to others."""
+    """Else it would hold the node's lock for ever (SIGSTOP: by a debugger or container), or write next to others."""
     quick = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, queue={"lock_timeout_s": 60})
     begin(serving, quick)
     before = serving.log().counts().total()
