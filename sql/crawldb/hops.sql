@@ -36,9 +36,10 @@ left join (
     where links.followed and coalesce(links.element, '') not in ('meta', 'robots', 'sitemap')
       and links.target <> links.source
       and links.target in (
-        select key from events where redirect_url is not null
-        union all
-        select source from links where followed and element in ('meta', 'sitemap')
+        select key
+        from events
+        where redirect_url is not null
+          or key in (select source from links where followed and element in ('meta', 'sitemap'))
       )
     union all
     select key, moment
