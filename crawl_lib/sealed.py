@@ -68,6 +68,8 @@ def own_file(path: Path, problem: str, node: str | None = None) -> Iterator[None
         yield
     except FileNotFoundError:
         raise
+    except NotADirectoryError as error:  # something else is in the place of the node's directory, which is not here
+        raise FileNotFoundError(error.errno, error.strerror, str(path)) from error
     except OSError as error:
         raise os_error(error, path, "cannot be read") from error
     except (ValueError, KeyError, TypeError) as error:

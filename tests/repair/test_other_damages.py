@@ -49,6 +49,19 @@ def test_a_take_that_begins_elsewhere(copy: Callable[..., Krake]) -> None:
     assert max(visited(krake).values()) == 1
 
 
+def test_a_node_with_a_file_in_place_of_its_directory_is_one_that_is_not_here(copy: Callable[..., Krake]) -> None:
+    krake = copy("take.written")
+    node, away = queue(krake.directory), krake.directory / "away"
+    node.rename(away)
+    missing = found(krake)
+    node.write_text("no directory")
+    assert found(krake) == missing
+    node.unlink()
+    away.rename(node)
+    krake.ok("settle")
+    assert found(krake) == {}
+
+
 def test_states_that_nobody_knows(copy: Callable[..., Krake]) -> None:
     krake = copy()
     both("UPDATE kraakekeys SET keyinfo = 9 WHERE hash < '8'")(krake.directory)
