@@ -115,19 +115,22 @@ def keep_late_scope(stores: Stores, folder: str) -> None:
             reached("commit.late_scope")
 
 
-def write_index(stores: Stores, iteration: Iteration) -> bool:
-    """Have an iteration's index on the store, durably; whether it was not there. Raises as `commit_iteration`."""
+def write_index(stores: Stores, iteration: Iteration, share: float | None = None) -> bool:
+    """Have an iteration's index on the store, durably; whether it was not there. Raises as `commit_iteration`.
+
+    `share`: of the nodes whose segments have to be there; None: `crawl.min_nodes`.
+    """
     path = stores.crawl.at(iteration.folder, INDEX_FILE)
     is_new = not stores.storage.exists(path)
     if is_new:
-        _write_index(stores, iteration)
+        _write_index(stores, iteration, stores.config.crawl.min_nodes if share is None else share)
         reached("commit.written")
     stores.storage.secure(path)
     return is_new
 
 
-def _write_index(stores: Stores, iteration: Iteration) -> None:
-    state, share = FolderState.read(stores.crawl, iteration.folder), stores.config.crawl.min_nodes
+def _write_index(stores: Stores, iteration: Iteration, share: float) -> None:
+    state = FolderState.read(stores.crawl, iteration.folder)
     folder, nodes = state.folder, len(iteration.nodes)
     missing = [node for node in iteration.nodes if node not in state.present]
     needed = needed_segments(nodes, share)
@@ -195,7 +198,8 @@ def refresh_index(stores: Stores, folder: str) -> None:
     if wanted := _corrected(stores, folder, readable_json(storage, kept)):
         storage.write_bytes(where, write_json_bytes(wanted))
     else:
-        write_index(stores, stores.crawl.folder(folder).iteration())
+        # It was committed, so enough nodes had their segments by what the config said then.
+        write_index(stores, stores.crawl.folder(folder).iteration(), share=0.0)
     reached("repair.index.written")
     storage.delete(kept)
 

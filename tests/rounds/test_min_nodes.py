@@ -18,6 +18,7 @@ from crawl_lib.crawldb import generate
 from crawl_lib.errors import PathNotFoundError
 from crawl_lib.frontier import open_take
 from crawl_lib.node.retire import retire_lost
+from crawl_lib.rounds import refresh_index
 from crawl_lib.rounds.commit import commit_iteration, keep_late_scope, needed_segments
 from crawl_lib.rounds.start import start_iteration
 from crawl_lib.stores import Stores, open_stores
@@ -92,6 +93,19 @@ def test_commit_goes_on_without_a_node_and_says_which(stores: Stores) -> None:
     again = commit_iteration(stores, run_id="r", iteration=1)
     assert ("missing" in again, again["fetched"], again["outcomes"]) == (False, 5, {"ok": 5})
     assert stores.storage.read_bytes(f"crawl/{first.folder}/index.json") == index, "finished output stays as it is"
+
+
+def test_a_damaged_index_is_written_again_whatever_share_of_the_nodes_is_asked_for_now(stores: Stores) -> None:
+    first = start_iteration(stores, run_id="r", iteration=1)
+    lay_segment(stores, first.folder, "node-b", pages=2)
+    commit_iteration(stores, run_id="r", iteration=1)
+    path = f"crawl/{first.folder}/index.json"
+    index = stores.storage.read_bytes(path)
+    stores.storage.delete(path)
+    stores.storage.write_bytes(path, b"rubbish")
+    crawl = dataclasses.replace(stores.config.crawl, min_nodes=1.0)
+    refresh_index(open_stores(dataclasses.replace(stores.config, crawl=crawl)), first.folder)
+    assert stores.storage.read_bytes(path) == index
 
 
 def test_a_folder_is_summed_up_once_its_late_segments_stand(stores: Stores) -> None:
