@@ -65,6 +65,7 @@ from crawl_lib.crawldir.register import Register
 from crawl_lib.crawldir.settled import (
     Settled,
     delete_settled,
+    note_begun,
     read_settled,
     settled_nodes,
     urls_of_lost_queue,

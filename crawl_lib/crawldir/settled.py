@@ -4,6 +4,9 @@ A node writes its note at the end of `settle`: nothing of it is open, and it has
 deletes the note before it takes URLs again, so a note never says of a node at work that it rests. A note is
 `<crawl>/settled/<node>/<n>`, written once; the largest `n` holds, and its writer deletes those before it. Only
 the holder of the node's lock writes or deletes them.
+
+The folder `<crawl>/settled/<node>` is there from before the first keys of the node's URLs are known, and stays: if the
+queue of a node with such a folder is gone, it is missed.
 """
 
 from dataclasses import dataclass
@@ -89,8 +92,14 @@ def delete_settled(crawl: CrawlDirectory, node: str) -> None:
     reached("settle.mark_away")
 
 
+def note_begun(crawl: CrawlDirectory, node: str) -> None:
+    """Once the node has a queue, before the keys of its URLs are known. The caller holds its lock."""
+    crawl.storage.make_dirs(crawl.at(SETTLED_FOLDER, node))
+    reached("intake.begun")
+
+
 def settled_nodes(crawl: CrawlDirectory) -> list[str]:
-    """Nodes that have a note, sorted."""
+    """Nodes that have, or had, a note, sorted."""
     return crawl.names(SETTLED_FOLDER)
 
 
@@ -105,4 +114,6 @@ def urls_of_lost_queue(crawl: CrawlDirectory, node: str) -> int | None:
         return 0
     if settled is not None:
         return None if settled.retired else settled.queue + settled.undecided
+    if crawl.storage.exists(crawl.at(SETTLED_FOLDER, node)):
+        return 0
     return 0 if any(crawl.segment(folder, node).exists() for folder in reversed(crawl.folders())) else None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from crawl_lib.crawldir import LISTS_FOLDER, SEEDS_FOLDER, FolderState, Iteration
+from crawl_lib.crawldir import LISTS_FOLDER, SEEDS_FOLDER, FolderState, Iteration, note_begun
 from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.frontier import (
@@ -130,6 +130,8 @@ def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
     sources, complete = waiting_sources(
         stores, task.node, queue.taken_in(), before=own.folder if own else None, planned=open_plan(queue)
     )
+    queue.create()
+    note_begun(stores.crawl, task.node)
     with stores.keys(task.node) as keys:
         adopt(queue, keys, owners_of_hosts, max_length_chars=config.urls.max_length_chars)
         intake(

@@ -10,9 +10,13 @@ import pytest
 
 from crawl_lib.frontier.outlinks import encode_line
 from crawl_lib.records import QueuedUrl
-from tests.cli.conftest import Krake
+from demo import Serving
+from tests.cli.conftest import Krake, krake
+from tests.repair.conftest import configure
 from tests.repair.killed import run_killed
 from tests.repair.test_damages import found, queue, snapshot, visited, waiting
+
+__all__ = ["krake"]
 
 DROP = ("fsck", "--repair")
 LOST = ("nodes", "restart", "node-a")
@@ -52,6 +56,25 @@ def test_a_lost_queue_is_refused_named_and_found_again(
     krake.ok("crawl", "--iterations", "1")
     assert max(visited(krake).values()) == 1
     assert set(visited(krake)) > set(crawled)
+
+
+@pytest.mark.parametrize("step", ["intake.chunk.inserted", "take.written", "segment.publish.uploaded"])
+def test_a_queue_lost_in_the_first_iteration_of_its_node_is_missed_too(
+    step: str, krake: Krake, web: Serving
+) -> None:
+    """The node has neither settled nor a segment, and the keys of the seeds are known: an empty queue would lose them."""
+    configure(krake)
+    krake.ok("inject", "\n".join(web.seeds))
+    assert run_killed(["--config", str(krake.file), "crawl", "--run-id", "one", "--iterations", "1"], step).code == -9
+    shutil.rmtree(queue(krake.directory))
+    for words in TASKS:
+        assert "run `krake nodes restart node-a`" in krake(*words).error()
+    assert "queue_missing" in found(krake)
+    krake.ok(*LOST)
+    krake.ok(*DROP)
+    krake.ok("settle")
+    assert found(krake) == {}
+    assert set(waiting(krake)) == set(web.seeds)
 
 
 def test_the_queue_that_comes_back_is_gone_on_with(copy: Callable[..., Krake]) -> None:
