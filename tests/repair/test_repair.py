@@ -64,6 +64,18 @@ def test_a_part_is_not_repaired_alone_while_what_it_is_made_from_is_damaged(copy
     assert found(krake) == {}
 
 
+def test_a_repair_that_cannot_be_done_yet_is_not_told_as_done(copy: Callable[..., Krake]) -> None:
+    """An index is made from the segments: it is written when the damaged one is made again."""
+    krake = copy()
+    folder = max(krake.directory.glob("dfs/crawl/1*"))
+    (folder / "index.json").write_bytes(b"{")
+    (folder / "node-a/manifest.json").write_bytes(b"{")
+    first = krake.ok(*REPAIR).out.splitlines()[0]
+    assert f"{folder.name}/node-a" in first
+    assert "index.json" not in first
+    assert found(krake) == {}
+
+
 def test_what_is_repaired_says_first_how_many_urls_are_fetched_again(copy: Callable[..., Krake]) -> None:
     krake = copy("take.leftover")
     [note] = (queue(krake.directory) / "spool").glob("*.positions")
