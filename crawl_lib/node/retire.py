@@ -10,7 +10,8 @@ has to be emptied, whatever happens to the node afterwards. Before that nothing 
 unless somebody deleted them. Its key tells what became of it: unknown: it was never taken in, and goes to its new owner
 as it is; queued: it was in the lost queue (or fetched in a take that is lost), and goes past the key check, as does
 what a list asked for; crawled or gone: nothing is to be done. What only the disk held is gone: URLs that people put
-into the queue by hand.
+into the queue by hand. A node that has never had a queue, since the list of nodes was changed back, leaves in the same
+way, and nothing is gone.
 
 **Back**: the note of a lost node on the DFS says so, with the sources that this concerns. With an empty disk it would
 read them all again, and take for new what its new owners have yet to take in: so its tasks are refused. Admitting it
@@ -56,7 +57,7 @@ from crawl_lib.node.guards import require_newest
 from crawl_lib.node.sources import take_in, waiting_sources
 from crawl_lib.node.take import fill_missed, finish_what_is_open
 from crawl_lib.node.task import NodeTask, locked_directory, locked_node, require_known
-from crawl_lib.rounds import is_retired, unsettled
+from crawl_lib.rounds import has_never_worked, is_retired, unsettled
 from crawl_lib.sealed import own_file, sealed_json, unsealed_or_old
 from crawl_lib.seeds import Division, hand_over
 from crawl_lib.states import KeyState
@@ -67,6 +68,8 @@ _CHUNK = 50_000
 
 def retire_node(stores: Stores, *, node: str, directory: Path | None = None, dry_run: bool = False) -> dict[str, Any]:
     """Hand a node's queue to the nodes of the config, among which it is no more.
+
+    Of one that has never had a queue, what it was sent is handed over, on any machine.
 
     `directory`: where the node's directory lies, None: at its place on this machine. Returns what was handed over:
     `handed_over` (URLs), `path` (their folder); of a `dry_run`, which does nothing, what is queued and open, and what
@@ -79,6 +82,8 @@ def retire_node(stores: Stores, *, node: str, directory: Path | None = None, dry
     if is_retired(stores, node) and not NodeDirectory(place).retire.exists():
         return {"node": node, "retired": True, "handed_over": 0}
     if not NodeDirectory(place).state.exists():
+        if directory is None and has_never_worked(stores, node):
+            return _retire_by_sources(stores, node, lost=False, dry_run=dry_run)
         raise PathNotFoundError(
             f"{place}: holds no queue of node {node}; run this on its machine, name a copy of its directory with --dir,"
             " or, if its disk is lost, use --lost"
@@ -222,6 +227,11 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
         raise ConfigError(f"{place}: is on this machine; retire {node} without --lost, or move the directory away")
     if is_retired(stores, node):
         return {"node": node, "retired": True, "handed_over": 0}
+    return _retire_by_sources(stores, node, lost=True, dry_run=dry_run)
+
+
+def _retire_by_sources(stores: Stores, node: str, *, lost: bool, dry_run: bool) -> dict[str, Any]:
+    """Hand over what was sent to a node that has no queue, see `retire_lost`. `lost`: it had one."""
     _require_others_settled(stores, node, dry_run=dry_run)
     newest = stores.crawl.newest()
     counts = {"seen": 0, "requeued": 0, "new": 0}
@@ -241,7 +251,7 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
     take_note_away(stores.crawl, node)
     taken_in = before.taken_in if before else TakenIn()
     taken_in = taken_in.with_sources((source.folder, source.node) for source in sources)
-    write_settled(stores.crawl, Settled(node, newest, 0, 0, taken_in, retired=True, lost=True))
+    write_settled(stores.crawl, Settled(node, newest, 0, 0, taken_in, retired=True, lost=lost))
     handed_over, path = manifest["accepted"], stores.crawl.seeds_path(name)
     return {"node": node, "retired": True, "handed_over": handed_over, "path": path, **manifest["lost"]}
 

@@ -29,7 +29,14 @@ from crawl_lib.rounds.crawlname import (
     require_own_places,
 )
 from crawl_lib.rounds.ending import ended_before, generated, list_number, nothing_due
-from crawl_lib.rounds.layout import is_retired, is_taken_in, nodes_changed, require_layout, unsettled
+from crawl_lib.rounds.layout import (
+    has_never_worked,
+    is_retired,
+    is_taken_in,
+    nodes_changed,
+    require_layout,
+    unsettled,
+)
 from crawl_lib.rounds.shares import share_of_node
 from crawl_lib.rounds.start import start_import, start_iteration
 

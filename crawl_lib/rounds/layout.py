@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from crawl_lib.crawldir import Iteration, Settled, read_settled
+from crawl_lib.crawldir import Iteration, Settled, read_settled, urls_of_lost_queue
 from crawl_lib.errors import ConfigError, DamagedFileError, PathNotFoundError
 from crawl_lib.stores import Stores
 
@@ -76,6 +76,15 @@ def is_retired(stores: Stores, node: str) -> bool:
     if any(node in crawl.folder(name).iteration().nodes for name in since):
         return False
     return not any(_waits(stores, *name, node, settled) for name in crawl.handed_over())
+
+
+def has_never_worked(stores: Stores, node: str) -> bool:
+    """Whether an iteration, seeds or a list name a node that has never had a queue, on any machine."""
+    crawl = stores.crawl
+    if read_settled(crawl, node) is not None or urls_of_lost_queue(crawl, node) is not None:
+        return False
+    is_part = any(node in crawl.folder(name).iteration().nodes for name in crawl.folders())
+    return is_part or any(_waits(stores, *name, node, None) for name in crawl.handed_over())
 
 
 def is_taken_in(stores: Stores, name: str, kind: str) -> bool:

@@ -9,10 +9,10 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.errors import ConfigError
+from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import Queue
 from crawl_lib.node import retire as leaving
-from crawl_lib.node.retire import admit_node, retire_lost
+from crawl_lib.node.retire import admit_node, retire_lost, retire_node
 from crawl_lib.repair import repair_crawl
 from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import open_stores
@@ -147,6 +147,25 @@ def test_what_was_sent_to_a_node_after_it_was_retired_goes_to_others(
         assert done["handed_over"] == done["requeued"] > 0
         assert retire_lost(open_stores(two), node="node-2")["handed_over"] == 0
     assert_truth(to_the_end(two), serving, serving.log().counts() - before)
+
+
+def test_what_was_sent_to_a_node_that_never_worked_goes_to_others(serving: Serving, tmp_path: Path) -> None:
+    """Node-0 was being replaced by node-2: its operator died, and took the list back."""
+    before = serving.log().counts()
+    old = begun(tmp_path, serving, 0, 1)
+    settle(old)
+    assert run_stage(with_nodes(old, 1, 2), "retire_node", "retire.handed_over", node="node-0") == -9
+    settle(old)
+    with pytest.raises(ConfigError, match=r"seeds for node-2, .* run `krake nodes retire node-2`"):
+        start_iteration(open_stores(old), run_id="again", iteration=1)
+    with pytest.raises(PathNotFoundError, match="holds no queue of node node-3"):
+        retire(old, "node-3")
+    assert retire_node(open_stores(old), node="node-2", dry_run=True)["handed_over"]
+    assert retire(old, "node-2")["handed_over"]
+    assert retire(old, "node-2")["handed_over"] == 0
+    run_iteration(old, "less", 1)
+    settle(old)
+    assert_truth(to_the_end(with_nodes(old, 0, 1, 2), "more"), serving, serving.log().counts() - before)
 
 
 def test_a_retired_node_that_returns_with_nothing_crawls_nothing_again(serving: Serving, tmp_path: Path) -> None:

@@ -59,10 +59,8 @@ def test_a_lost_queue_is_refused_named_and_found_again(
 
 
 @pytest.mark.parametrize("step", ["intake.chunk.inserted", "take.written", "segment.publish.uploaded"])
-def test_a_queue_lost_in_the_first_iteration_of_its_node_is_missed_too(
-    step: str, krake: Krake, web: Serving
-) -> None:
-    """The node has neither settled nor a segment, and the keys of the seeds are known: an empty queue would lose them."""
+def test_a_queue_lost_in_the_first_iteration_of_its_node_is_missed_too(step: str, krake: Krake, web: Serving) -> None:
+    """The node has neither settled nor a segment, and the keys of the seeds are known: an empty queue loses them."""
     configure(krake)
     krake.ok("inject", "\n".join(web.seeds))
     assert run_killed(["--config", str(krake.file), "crawl", "--run-id", "one", "--iterations", "1"], step).code == -9

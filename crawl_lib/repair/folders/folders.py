@@ -78,10 +78,9 @@ CHOSEN_AGAIN = f".start-{'0' * 40}-{'0' * 32}".encode()
 class SmallFiles:
     """Looks at the small files, a folder at a time, and repairs what it finds if it is told to.
 
-    `findings`: what was wrong. `say`: told each step of a repair once it is done; None: nothing is
-    repaired. `dry_run`: nothing is done but to say so. While repairing, each method raises InputError (nothing says what
-    a file should be), DamagedFileError naming a file that has to be repaired by something else first, StorageError,
-    StoppedError.
+    `findings`: what was wrong. `say`: told each step of a repair once it is done; None: nothing is repaired. `dry_run`:
+    nothing is done but to say so. While repairing, each method raises InputError (nothing says what a file should be),
+    DamagedFileError naming a file that has to be repaired by something else first, StorageError, StoppedError.
     """
 
     def __init__(self, stores: Stores, say: Callable[[str], None] | None = None, *, dry_run: bool = False) -> None:
