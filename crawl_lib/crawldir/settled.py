@@ -5,8 +5,8 @@ deletes the note before it takes URLs again, so a note never says of a node at w
 `<crawl>/settled/<node>/<n>`, written once; the largest `n` holds, and its writer deletes those before it. Only
 the holder of the node's lock writes or deletes them.
 
-The folder `<crawl>/settled/<node>` is there from before the first keys of the node's URLs are known, and stays: if the
-queue of a node with such a folder is gone, it is missed.
+The folder `<crawl>/settled/<node>` is there before the keys of anything that the node was sent are known, and stays: if
+the queue of a node with such a folder is gone, it is missed.
 """
 
 from dataclasses import dataclass
@@ -93,7 +93,7 @@ def delete_settled(crawl: CrawlDirectory, node: str) -> None:
 
 
 def note_begun(crawl: CrawlDirectory, node: str) -> None:
-    """Once the node has a queue, before the keys of its URLs are known. The caller holds its lock."""
+    """Once the node has a queue, before the keys of what it was sent are known. The caller holds its lock."""
     crawl.storage.make_dirs(crawl.at(SETTLED_FOLDER, node))
     reached("intake.begun")
 

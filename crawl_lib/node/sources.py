@@ -130,10 +130,9 @@ def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
     sources, complete = waiting_sources(
         stores, task.node, queue.taken_in(), before=own.folder if own else None, planned=open_plan(queue)
     )
-    queue.create()
-    note_begun(stores.crawl, task.node)
     with stores.keys(task.node) as keys:
         adopt(queue, keys, owners_of_hosts, max_length_chars=config.urls.max_length_chars)
+        note_begun(stores.crawl, task.node)
         intake(
             queue,
             sources,
