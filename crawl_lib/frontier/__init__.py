@@ -19,6 +19,7 @@ from crawl_lib.frontier.directory import NodeDirectory, open_node_dir
 from crawl_lib.frontier.fairness import Shares, look_ahead_of
 from crawl_lib.frontier.hostcounts import COUNTS_TABLES, HostCounts, host_of_line
 from crawl_lib.frontier.intake import (
+    DROPPED,
     IntakeRules,
     intake,
     open_plan,
@@ -56,6 +57,7 @@ from crawl_lib.frontier.outlinks import (
     file_lines,
     is_listed,
     join_line,
+    key_of_line,
     metadata_and_tries,
     part_mapping,
     read_outlinks,

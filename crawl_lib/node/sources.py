@@ -7,11 +7,14 @@ are taken in for their scope alone. What a lost queue held is not taken in once 
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from crawl_lib.crawldir import LISTS_FOLDER, SEEDS_FOLDER, FolderState, Iteration, note_begun
 from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.frontier import (
+    DROPPED,
+    HANDED_ON_MARK,
     OUTLINKS_NAME,
     IntakeReport,
     IntakeRules,
@@ -21,6 +24,7 @@ from crawl_lib.frontier import (
     adopt,
     intake,
     is_listed,
+    key_of_line,
     open_plan,
     pending_report,
     read_outlinks,
@@ -130,6 +134,7 @@ def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
     sources, complete = waiting_sources(
         stores, task.node, queue.taken_in(), before=own.folder if own else None, planned=open_plan(queue)
     )
+    sources = _but_handed_on(stores, task.node, sources, queue.record().again)
     with stores.keys(task.node) as keys:
         adopt(queue, keys, owners_of_hosts, max_length_chars=config.urls.max_length_chars)
         note_begun(stores.crawl, task.node)
@@ -145,6 +150,32 @@ def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
     if own is not None:
         rehome(queue, owners_of_hosts)
     return pending_report(queue)
+
+
+def _but_handed_on(stores: Stores, node: str, sources: list[Source], again: TakenIn) -> list[Source]:
+    """The sources; those that are read again without the lines that the node has handed on since, as its segments say.
+
+    It would hand them on once more, and their new owner may have crawled them meanwhile.
+    """
+    if not any((source.folder, source.node) in again for source in sources):
+        return sources
+    handed_on, older = dict[bytes, str](), dict[str, set[str]]()  # key: the newest folder; folder: what came before it
+    folders = stores.crawl.folders()
+    for folder in folders:
+        segment = stores.crawl.segment(folder, node)
+        if not segment.exists() or not (manifest := segment.manifest()).get("intake", {}).get("handed_on"):
+            continue
+        older[folder] = {*folders[: folders.index(folder)], *stores.crawl.folder(folder).iteration().seeds}
+        for owner in {*manifest["outlinks"]} - {node}:
+            lines = _source(stores, owner, segment.path, (folder, node), manifest["outlinks"], nodes=()).open()
+            handed_on |= {key_of_line(line): folder for line in lines if HANDED_ON_MARK in line}
+
+    def left(source: Source) -> Iterator[bytes]:
+        for line in source.open():
+            folder = handed_on.get(key_of_line(line)) if HANDED_ON_MARK in line else None
+            yield DROPPED if folder is not None and source.folder in older[folder] else line
+
+    return [replace(source, open=partial(left, source)) for source in sources]
 
 
 def _note_read_before(task: NodeTask) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import Queue
 from crawl_lib.node import retire as leaving
 from crawl_lib.node.retire import admit_node, retire_lost, retire_node
-from crawl_lib.repair import repair_crawl
+from crawl_lib.repair import repair_crawl, take_all_in_again
 from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import open_stores
 from demo import Serving
@@ -183,6 +184,20 @@ def test_a_retired_node_that_returns_with_nothing_crawls_nothing_again(serving: 
     run_iteration(old, "less", 1)
     settle(old)
     assert_truth(to_the_end(more), serving, serving.log().counts() - before)
+
+
+def test_what_was_handed_on_is_not_handed_on_once_more_when_all_is_read_again(serving: Serving, tmp_path: Path) -> None:
+    """Its new owner crawls it in the iteration in which it would be handed on (operators, seeds 3495 and 3524)."""
+    before = serving.log().counts()
+    old = begun(tmp_path, serving, 0, 1, 2)
+    settle(old)
+    assert retire(with_nodes(old, 0, 1), "node-2")["handed_over"]
+    run_iteration(old, "back", 1)
+    segments = [path.parent for path in Path(old.dfs_primary).glob("crawl/*/node-*/manifest.json")]
+    assert any(json.loads((one / "manifest.json").read_text())["intake"]["handed_on"] for one in segments)
+    for node in ("node-0", "node-1"):
+        take_all_in_again(open_stores(old), node)
+    assert_truth(to_the_end(old, "again"), serving, serving.log().counts() - before)
 
 
 def test_an_admission_that_was_killed_before_its_move_is_run_again(serving: Serving, tmp_path: Path) -> None:
