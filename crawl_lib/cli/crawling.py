@@ -132,6 +132,8 @@ def _read_all_again(arguments: argparse.Namespace, stores: Stores, node: str) ->
     from crawl_lib.repair import take_all_in_again  # noqa: PLC0415 - numpy and Arrow, for this option only
 
     directory, timeout_s = stores.node_dir(node), stores.config.queue.lock_timeout_s
+    if not directory.is_dir():
+        return  # it has not worked yet: its first settle reads all
     with NodeLock(directory, node, timeout_s, what="krake settle", on_wait=waiting(arguments)):
         take_all_in_again(stores, node)
 

@@ -76,6 +76,13 @@ def test_nodes_that_are_behind_and_missing_and_retired_are_shown(krake: Krake, s
     assert krake.status()["totals"]["fetched"] == len(serving.truth().visits)
 
 
+def test_a_node_that_has_not_worked_yet_reads_all_anyway(krake: Krake, serving: Serving) -> None:
+    """There is no directory whose lock could be held; it was an error."""
+    krake.ok("inject", "\n".join(serving.seeds))
+    krake.ok("settle", "--all-again")
+    assert krake.status()["nodes"]["node-b"]["settled"] == ""
+
+
 def test_a_retired_node_that_is_back_may_take_in_everything_anew(krake: Krake, serving: Serving) -> None:
     """Its mark says that it had taken in more; that is no sign of an older copy, since its queue was handed over."""
     krake.ok("inject", "\n".join(serving.seeds), "--run-id", "r")
