@@ -31,7 +31,7 @@ from crawl_lib.crawldb import CRAWLDB
 from crawl_lib.crawldir import SegmentRef, unfilled, urls_of_lost_queue
 from crawl_lib.duplicates import DUPLICATES
 from crawl_lib.durable import delete_durable
-from crawl_lib.errors import DamagedFileError, KrakeError, LockedError, StoppedError
+from crawl_lib.errors import DamagedFileError, KrakeError, LockedError, PathNotFoundError, StoppedError
 from crawl_lib.export import list_exports
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, readable_take
@@ -323,7 +323,7 @@ class _Pass:
         """What no part repairs: nodes that left, what killed attempts left, versions of tables."""
         found = check_nodes(self.stores) + check_leftovers(self.stores, self.nodes)
         self._add("queues", found, 0)
-        with suppress(DamagedFileError):  # a finding of the segment
+        with suppress(DamagedFileError, PathNotFoundError):  # a finding of the segment
             self._add("segments", check_revisits(self.stores) if self.report.full else [], 0)
         for family in (CRAWLDB, OUTLINKS, LINKDB, LINKRANK, DUPLICATES):
             self._add(f"versions of {family.name}", Versions(self.stores, family).check(full=self.report.full), 0)

@@ -37,7 +37,11 @@ class SegmentReader:
 
     @cached_property
     def _manifest_bytes(self) -> bytes:
-        return self._storage.read_bytes(f"{self.path}/{MANIFEST_FILE}")
+        where = f"{self.path}/{MANIFEST_FILE}"
+        try:
+            return self._storage.read_bytes(where)
+        except PathNotFoundError as error:
+            raise PathNotFoundError(f"{where}: is not there; {REPAIR}") from error
 
     @cached_property
     def manifest(self) -> Manifest:

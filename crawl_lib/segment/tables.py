@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from crawl_lib.durable import fsync_file
-from crawl_lib.errors import DamagedFileError, os_error, os_errors
+from crawl_lib.errors import DamagedFileError, PathNotFoundError, os_error, os_errors
 from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow, with_later_fields
 from crawl_lib.storage import Storage
 
@@ -127,7 +127,11 @@ def open_parquet(
     """
     import pyarrow.parquet as pq  # noqa: PLC0415 - not for fetching processes
 
-    with storage.open_seekable(path) as file:
+    try:
+        opened = storage.open_seekable(path)
+    except PathNotFoundError as error:
+        raise PathNotFoundError(f"{path}: is not there{remedy}") from error
+    with opened as file:
         with parquet_errors(path, remedy):
             table = pq.ParquetFile(file, page_checksum_verification=True)
         with table:

@@ -157,6 +157,20 @@ def test_missing_tables_are_told_how_they_are_made_and_filled_once(copy: Callabl
         assert one["repair"] == "put it back as it was, or run `krake fsck --repair`"
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "pages.parquet", "links.parquet"])
+def test_a_file_of_a_segment_that_is_gone_is_named_with_its_repair(name: str, copy: Callable[..., Krake]) -> None:
+    """By each command that reads it; `krake fsck` ended with an error where the manifest was gone."""
+    krake = copy()
+    (newest_folder(krake.directory) / "node-a" / name).unlink()
+    assert found(krake)
+    for words in (("segment", "list"), ("export", "--label", "x"), ("graph", "link", "--export", "e")):
+        done = krake(*words)
+        assert not done.code or "krake fsck --repair" in done.err, words
+    shutil.rmtree(krake.directory / "dfs/export/x", ignore_errors=True)
+    krake.ok(*REPAIR)
+    assert found(krake) == {}
+
+
 def test_a_look_that_fails_calls_nothing_clean(copy: Callable[..., Krake]) -> None:
     """It was listed as skipped, with exit code 0, and no input of the part that was to be repaired."""
     krake = copy()
