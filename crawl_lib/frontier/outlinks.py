@@ -107,9 +107,12 @@ def decode_meta(url: bytes, meta: bytes, where: str) -> QueuedUrl:
         via, depth, redirects, metadata, *again = meta.split(b"\t")
         via_key = bytes.fromhex(via.decode()) or None
         found = QueuedUrl(url.decode(), via_key, int(depth), int(redirects), metadata.decode())
-        return _with_tries_and_list(found, again) if again else found
+        found = _with_tries_and_list(found, again) if again else found
     except ValueError as error:
         raise DamagedFileError(f"{where}: not a line of meta: {meta[:200]!r}") from error
+    if not found.url.isprintable():  # a canonical URL is
+        raise DamagedFileError(f"{where}: {url[:200]!r} is not a URL; run `krake fsck --repair`")
+    return found
 
 
 def _with_tries_and_list(queued: QueuedUrl, fields: Sequence[bytes]) -> QueuedUrl:

@@ -157,6 +157,22 @@ def test_missing_tables_are_told_how_they_are_made_and_filled_once(copy: Callabl
         assert one["repair"] == "put it back as it was, or run `krake fsck --repair`"
 
 
+def test_zeros_in_a_queue_are_no_url(copy: Callable[..., Krake]) -> None:
+    """Its digest is compared by `krake fsck` only: a crawl before that fetched the URL with the zeros in it."""
+    krake = copy()
+    data = max(queue(krake.directory).glob("[0-9]"))
+    lines = data.read_bytes().split(b"\n")
+    data.write_bytes(b"\n".join(line[:-2] + b"\0\0" if line else line for line in lines))
+    error = krake("crawl", "--run-id", "two", "--iterations", "1").error()
+    assert "is not a URL" in error
+    assert "krake fsck --repair" in error
+    krake.ok(*REPAIR)
+    krake.ok("settle")
+    assert found(krake) == {}
+    krake.ok("crawl", "--run-id", "two", "--iterations", "1")
+    assert not any("\0" in url for url in visited(krake))
+
+
 @pytest.mark.parametrize("name", ["manifest.json", "pages.parquet", "links.parquet"])
 def test_a_file_of_a_segment_that_is_gone_is_named_with_its_repair(name: str, copy: Callable[..., Krake]) -> None:
     """By each command that reads it; `krake fsck` ended with an error where the manifest was gone."""
