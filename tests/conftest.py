@@ -38,12 +38,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling |
 
 
 def pytest_collection_finish() -> None:
-    """Modules and thousands of tests stay to the end: no collection of garbage looks through them again.
-
-    Tests leave few cycles, for which 700 new objects are no reason to look: that was 2 % of their CPU.
-    """
+    """Modules and thousands of tests stay to the end: no collection of garbage looks through them again."""
     gc.freeze()
-    gc.set_threshold(20_000)
     gc.enable()
 
 
