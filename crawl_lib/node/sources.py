@@ -171,6 +171,9 @@ def _but_handed_on(stores: Stores, node: str, sources: list[Source], again: Take
             handed_on |= {key_of_line(line): folder for line in lines if HANDED_ON_MARK in line}
 
     def left(source: Source) -> Iterator[bytes]:
+        if (source.folder, source.node) not in again:
+            yield from source.open()
+            return
         for line in source.open():
             folder = handed_on.get(key_of_line(line)) if HANDED_ON_MARK in line else None
             yield DROPPED if folder is not None and source.folder in older[folder] else line
