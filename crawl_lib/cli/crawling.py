@@ -133,7 +133,7 @@ def _read_all_again(arguments: argparse.Namespace, stores: Stores, node: str) ->
 
     directory, timeout_s = stores.node_dir(node), stores.config.queue.lock_timeout_s
     if not directory.is_dir():
-        return  # it has not worked yet: its first settle reads all
+        return  # its settle reads all, or says that the queue is gone
     with NodeLock(directory, node, timeout_s, what="krake settle", on_wait=waiting(arguments)):
         take_all_in_again(stores, node)
 

@@ -93,7 +93,10 @@ def delete_settled(crawl: CrawlDirectory, node: str) -> None:
 
 
 def note_begun(crawl: CrawlDirectory, node: str) -> None:
-    """Once the node has a queue, before the keys of what it was sent are known. The caller holds its lock."""
+    """Make the folder of a node's notes, once it has a queue and before the keys of what it was sent are known.
+
+    The caller holds its lock. Raises StorageError.
+    """
     crawl.storage.make_dirs(crawl.at(SETTLED_FOLDER, node))
     reached("intake.begun")
 
