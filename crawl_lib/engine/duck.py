@@ -1,5 +1,6 @@
 """DuckDB for the batch queries: bounded memory, a place to spill, progress, our errors."""
 
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,8 @@ _T = TypeVar("_T")
 _DIGIT, _DIGITS = "hex(key[1:1])[1:1] as krake_digit", 16
 MOST_SHARES = 64
 """Of the keys: each reads the files of its digit, so more of them would read more than they spare in spilling."""
+_READ = re.compile(r"--.*|\b(?:from|join)\s+(\w+)")
+"""What a query reads, behind no comment."""
 LEAST_BYTES = 256 << 20
 """DuckDB keeps a block per thread and file open; with less than this it gives up instead of spilling."""
 
@@ -30,7 +33,7 @@ class Duck(Engine):
         self._connection, self._storage, self._work = connection, room.storage, room.work
         self._scratch, self._memory_bytes = room.scratch, room.memory_bytes
         self._are_remote = self._is_divided = False
-        self._defined: dict[str, str] = {}
+        self._views: dict[str, str] = {}  # by name: part of each statement that reads them, so they are planned once
         self._thread = ThreadPoolExecutor(1)  # one for all queries: to start one takes longer than a small query
 
     def execute(self, statement: str) -> None:
@@ -42,7 +45,7 @@ class Duck(Engine):
         if not paths:
             self.values(name, columns)
             return
-        self.values(f"{name}_columns", columns)
+        self.define(f"{name}_columns", self._empty(columns))
         files = self._files(paths, "union_by_name=true")
         source = f"select *, cast(file_index as integer) as segment from {files}"
         self.define(name, f"from {name}_columns union all by name {source}")
@@ -51,26 +54,28 @@ class Duck(Engine):
         self.define(name, f"select * from {self._files([path])}")
 
     def values(self, name: str, rows: pa.Table) -> None:
+        if not len(rows):  # so it is known to be empty when a query is planned
+            self.define(name, self._empty(rows))
+            return
         with _translated(self._work):
             self._connection.register(f"{name}_given", rows)
         self.execute(f"create or replace table {name} as select * from {name}_given")
+        self._views.pop(name, None)
 
     def define(self, name: str, text: str) -> None:
-        if self._defined.get(name) != text:  # else DuckDB would plan again what it is made of
-            self.execute(f"create or replace view {name} as {text}")
-            self._defined[name] = text
+        self._views[name] = text
 
     def column(self, query: str) -> list[Any]:
-        return [row[0] for row in self._do(lambda: self._connection.execute(sql_text(query)).fetchall())]
+        return [row[0] for row in self._do(lambda: self._connection.execute(self._whole(query)).fetchall())]
 
     def stream(self, query: str, rows: int, stage: str = "") -> Iterator[pa.RecordBatch]:
-        reader = self._do(lambda: self._connection.sql(sql_text(query)).to_arrow_reader(rows), stage)
+        reader = self._do(lambda: self._connection.sql(self._whole(query)).to_arrow_reader(rows), stage)
         first = self._do(lambda: next(reader, None), stage)
         rest = iter(lambda: self._do(lambda: next(reader, None)), None)
         yield from in_batches(chain([first] if first is not None else [], rest), rows)
 
     def keep(self, name: str, query: str, stage: str = "", *, more: bool = False) -> None:
-        folder, text = self._scratch / "kept" / name, sql_text(query)
+        folder, text = self._scratch / "kept" / name, self._whole(query)
         if not more:
             shutil.rmtree(folder, ignore_errors=True)
             if self._is_divided:  # where there are no rows, there is no file
@@ -84,7 +89,6 @@ class Duck(Engine):
             folder.mkdir(parents=True, exist_ok=True)
         self._do(lambda: self._connection.execute(f"copy {answer} to '{quoted(target)}' ({options})").fetchall(), stage)
         files = f"read_parquet('{quoted(folder)}/**/*.parquet', hive_partitioning=false)"
-        self._defined.pop(name, None)  # other columns may be in the files now
         self.define(name, f"from {files if any(folder.rglob('*.parquet')) else f'{name}_none'}")
 
     def shares(self, size_bytes: int) -> list[str]:
@@ -103,6 +107,27 @@ class Duck(Engine):
     def close(self) -> None:
         self._connection.close()
         self._thread.shutdown()
+
+    def _whole(self, query: str) -> str:
+        """A query's text after those of the views that it reads, each after what it reads itself."""
+        text = sql_text(query)
+        views: dict[str, str] = {}
+        self._collect(text, views)
+        parts = [f"{name} as not materialized (\n{view}\n)" for name, view in views.items()]
+        return f"with {', '.join(parts)}\n{text}" if parts else text
+
+    def _collect(self, text: str, views: dict[str, str]) -> None:
+        for name in _READ.findall(text):
+            if name in self._views and name not in views:
+                self._collect(self._views[name], views)
+                views[name] = self._views[name]
+
+    def _empty(self, table: pa.Table) -> str:
+        """A query of a table's columns, and no rows."""
+        with _translated(self._work):
+            given = self._connection.from_arrow(table.schema.empty_table())
+            nulls = [f'cast(null as {kind}) as "{name}"' for name, kind in zip(given.columns, given.types, strict=True)]
+        return f"select {', '.join(nulls)} where false"
 
     def _percent(self) -> int:
         return max(0, int(self._connection.query_progress()))

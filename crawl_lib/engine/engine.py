@@ -51,7 +51,9 @@ class Engine(ABC):
     * Tables keep their types; but binary columns of a fixed size may come back as binary of any size, and a null may
       be where the schema forbids it: the caller casts it when it writes a table.
     * A name of `table`, `values` or `view` may be given again; then views that use it are made again too.
-    * Every method raises only StorageError and its children; soon after `Room.work` is to stop, StoppedError.
+    * A query reads tables behind `from` and `join` alone, and none of `sql/` begins with `with`.
+    * Every method raises only StorageError and its children; soon after `Room.work` is to stop, StoppedError. A table's
+      file that is damaged, and a view that is wrong, may be noticed by the first query that reads them.
     * One object serves one stage and one thread.
     """
 

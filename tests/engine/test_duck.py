@@ -174,3 +174,17 @@ def test_a_signal_is_heard_within_a_long_query(config: Config, endless: Room) ->
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
+
+
+def test_a_view_is_read_as_what_it_reads_is_then(config: Config, endless: Room, tmp_path: Path) -> None:
+    """Also where its text names tables in a comment, has a table of its own, or is given before what it reads."""
+    (tmp_path / "outer.sql").write_text("-- read from middle\nwith own as (select n from middle) select n from own")
+    (tmp_path / "q.sql").write_text("select outer_view.n as n from outer_view order by n desc")
+    with open_engine(config, endless) as engine:
+        engine.view("outer_view", "outer")
+        engine.define("middle", "select n * 10 as n from t")
+        for rows, found in (([1, 2], [20, 10]), ([], []), ([3], [30])):
+            engine.values("t", pa.table({"n": pa.array(rows, pa.int32())}))
+            assert engine.column("q") == found
+        engine.define("middle", "select 'text' as n")
+        assert engine.column("q") == ["text"]
