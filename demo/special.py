@@ -103,7 +103,7 @@ class SpecialResources:
         self._add("/style.css", Resource(mime="text/css", body="body { color: teal }\n"), listed=False)
         self._add("/script.js", Resource(mime="text/javascript", body="var ink = 8;\n"), listed=False)
         self._add("/x/paper.pdf", Resource(mime="application/pdf", body=_PDF))
-        notes = "Plain text.\nIn it stands <a href='/x/not-a-link.html'>what looks like a link</a>.\n"
+        notes = "Plain text.\nIn it is <a href='/x/not-a-link.html'>what looks like a link</a>.\n"
         self._add("/x/notes.txt", Resource(mime="text/plain; charset=utf-8", body=notes))
 
     def _statuses(self) -> None:

@@ -46,7 +46,7 @@ def load_config(path: Path | str | None = None) -> Config:
     if file.is_dir():  # Airflow takes all of them
         raise ConfigError(f"{file}: is a folder; name one config in it (krake --config FILE, make crawl CONFIG=FILE)")
     try:
-        with os_errors(file, f"cannot be read{_beside(file)}", ConfigError):
+        with os_errors(file, f"cannot be read{_next_to(file)}", ConfigError):
             text = file.read_text(encoding="utf-8")
         # The one in C takes 4 ms, not 30, for the default file.
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -56,7 +56,7 @@ def load_config(path: Path | str | None = None) -> Config:
     return _read(mapping, file.parent, str(file), twice, (*_TOGETHER, _schedule_problems))
 
 
-def _beside(file: Path) -> str:
+def _next_to(file: Path) -> str:
     """Where a config is not there: those next to it, in brackets."""
     names = sorted(path.name for path in file.parent.glob("*.yml"))
     return f" (there are {', '.join(names[:10])})" if names and not file.exists() else ""

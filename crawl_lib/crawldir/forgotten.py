@@ -1,26 +1,28 @@
 """What was forgotten on purpose: files of the crawl directory that say which keys, and when.
 
 A page that was forgotten is still in its segment. So that a check does not call its missing key a damage, and
-`krake fsck --repair` does not make it known again, each `krake forget` leaves a file `<crawl>/forgotten/<name>`: a line
-of JSON (`time_us`: POSIX microseconds, `keys`: how many, `lower`: by node and host, how many URLs were forgotten),
-then the keys, 20 bytes each, ascending. While it is being carried out the name begins with `.open-`; the next forget
-finishes it.
+`krake fsck --repair` does not make it known again, each `krake forget` leaves a file `<crawl>/forgotten/<name>`: a
+sealed line of JSON (`time_us`: POSIX microseconds, `keys`: how many, `lower`: by node and host, how many URLs were
+forgotten, `keys_sha1`: of what follows), then the keys, 20 bytes each, ascending. Older versions wrote no digests.
+While it is being carried out the name begins with `.open-`; the next forget finishes it.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha1
 
 import numpy as np
 import numpy.typing as npt
 
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.keys import KEY_BYTES
-from crawl_lib.storage import Storage
+from crawl_lib.crawldir.directory import CrawlDirectory
+from crawl_lib.sealed import sealed_json, unsealed_or_old
 
 FORGOTTEN_FOLDER = "forgotten"
 OPEN_PREFIX = ".open-"
 Keys = npt.NDArray[np.bytes_]
+_OLD, _KEYS_DIGEST = ("time_us", "keys", "lower"), "keys_sha1"
 
 
 @dataclass(frozen=True)
@@ -35,20 +37,20 @@ class Forget:
 
     def to_bytes(self) -> bytes:
         """The file."""
-        head = {"time_us": self.time_us, "keys": len(self.keys), "lower": self.lower}
-        return json.dumps(head, sort_keys=True).encode() + b"\n" + self.keys.tobytes()
+        head, keys = dict(zip(_OLD, (self.time_us, len(self.keys), self.lower), strict=True)), self.keys.tobytes()
+        return sealed_json({**head, _KEYS_DIGEST: sha1(keys).hexdigest()}) + keys
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str, where: str) -> "Forget":
         """Read the file. Raises DamagedFileError naming `where`."""
         head, _, keys = data.partition(b"\n")
         try:
-            value = json.loads(head)
+            value = unsealed_or_old(head, _OLD)
             time_us, count, lower = int(value["time_us"]), int(value["keys"]), dict(value["lower"])
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedFileError(f"{where}: is not a list of forgotten keys: {error!r}") from error
-        if len(keys) != KEY_BYTES * count:
-            raise DamagedFileError(f"{where}: has {len(keys)} bytes of keys, and should have {KEY_BYTES * count}")
+        if len(keys) != KEY_BYTES * count or value.get(_KEYS_DIGEST, sha1(keys).hexdigest()) != sha1(keys).hexdigest():
+            raise DamagedFileError(f"{where}: has not the {count} keys of 20 bytes that it says")
         found = np.frombuffer(keys, f"S{KEY_BYTES}")
         return cls(name.removeprefix(OPEN_PREFIX), time_us, found, lower, name.startswith(OPEN_PREFIX))
 
@@ -74,9 +76,9 @@ def is_among(some: Keys, keys: Keys) -> npt.NDArray[np.bool_]:
 class Forgotten:
     """All that was forgotten in a crawl, 20 bytes a key."""
 
-    def __init__(self, storage: Storage, crawl_dir: str) -> None:
+    def __init__(self, crawl: CrawlDirectory) -> None:
         """Read it. Raises DamagedFileError naming the file."""
-        self.storage, self.folder = storage, f"{crawl_dir}/{FORGOTTEN_FOLDER}"
+        storage, self.folder = crawl.storage, crawl.at(FORGOTTEN_FOLDER)
         names = [entry.name for entry in storage.list(self.folder)] if storage.exists(self.folder) else []
         self.decisions = [
             Forget.from_bytes(storage.read_bytes(f"{self.folder}/{name}"), name, f"{self.folder}/{name}")

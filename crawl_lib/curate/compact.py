@@ -79,7 +79,7 @@ def moved(removed: Removed, offset: int) -> int | None:
 def compact_segment(
     stores: Stores, name: SegmentRef, *, dry_run: bool = False, clock: Callable[[], float] = time.time
 ) -> CompactReport:
-    """Write a segment again without its dropped pages. The caller holds the node's lock where he can.
+    """Write a segment again without its dropped pages. The caller holds the node's lock where it can.
 
     Raises PathNotFoundError (no such segment), DamagedFileError (salvage it first), StorageError.
     """

@@ -107,7 +107,7 @@ def forget(
         decision = Forget(f"{time_us}-{uuid.uuid4().hex[:8]}", time_us, key_array(known), lower, is_open=True)
         for server in store.servers:
             server.known([key_bytes(decision.keys[0])])  # raises: nothing is decided that cannot be done
-        folder = Forgotten(stores.storage, stores.crawl.path).folder
+        folder = Forgotten(stores.crawl).folder
         stores.storage.write_bytes(f"{folder}/{OPEN_PREFIX}{decision.name}", decision.to_bytes())
         reached("repair.forget.decided")
         _carry_out(stores, store, folder, decision)
@@ -207,7 +207,7 @@ def _carry_out(stores: Stores, store: ShardedKeyStore, folder: str, decision: Fo
 
 def finish_open(stores: Stores, store: ShardedKeyStore) -> int:
     """Carry out what killed commands decided; returns how many decisions."""
-    forgotten = Forgotten(stores.storage, stores.crawl.path)
+    forgotten = Forgotten(stores.crawl)
     unfinished = [decision for decision in forgotten.decisions if decision.is_open]
     for decision in unfinished:
         _carry_out(stores, store, forgotten.folder, decision)

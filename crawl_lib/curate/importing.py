@@ -7,7 +7,7 @@ not widen the scope. The segment is in an iteration's folder of its own, as that
 
 The steps, each durable before the next:
 
-1. the scratch directory holds a spool; a part per archive is closed, and `progress.json` says which archives are done
+1. the scratch directory holds a spool; a part per archive is closed, and `import.json` says which archives are done
    (`repair.import.file`). Killed within an archive, that one is read again.
 2. `start` names the folder (`start.renamed`); the run is named by the digests of the archives, so that the same
    command finds it again. The folder comes before the first archive is read, since WARC files carry its name.
@@ -19,7 +19,6 @@ Run again it goes on there, also for what an import of other archives left open 
 that takes in links at that very moment may queue a URL that was imported: it is fetched once more, and nothing is lost.
 """
 
-import json
 import shutil
 import time
 from collections import deque
@@ -58,7 +57,7 @@ from crawl_lib.urls import UrlFilter
 from crawl_lib.version import VERSION
 from crawl_lib.worker import PageHandler
 
-PROGRESS_FILE = "progress.json"
+PROGRESS_FILE = "import.json"
 SUFFIXES = (".warc", ".warc.gz", ".arc", ".arc.gz")
 
 
@@ -138,7 +137,7 @@ class _Import:
             if file not in done:
                 self.spool(file, sum(one.pages for one in done))
                 done.append(file)
-                write_durable(self.room / PROGRESS_FILE, json.dumps([asdict(one) for one in done]).encode())
+                write_durable(self.room / PROGRESS_FILE, sealed_json({"files": [asdict(one) for one in done]}))
                 reached("repair.import.file")
         if any(file.pages or file.robots for file in done):
             self.publish()
@@ -151,11 +150,11 @@ class _Import:
 
         All else in the spool is deleted; everything, if another import brought one of these archives in since.
         """
-        entries: list[dict[str, Any]] = []
-        with suppress(FileNotFoundError, ValueError):
-            entries = json.loads((self.room / PROGRESS_FILE).read_bytes())
         files = {file.sha256: file for file in self.files}
-        counts = {entry["sha256"]: entry for entry in entries}
+        counts: dict[str, dict[str, Any]] = {}
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # what cannot be read is made again
+            entries = unsealed((self.room / PROGRESS_FILE).read_bytes())["files"]
+            counts = {entry["sha256"]: entry for entry in entries}
         if not counts or not counts.keys() <= files.keys():
             shutil.rmtree(self.room, ignore_errors=True)
             (self.room / "spool").mkdir(parents=True)

@@ -19,7 +19,7 @@ from crawl_lib.text import TEXT_SCHEMA, extract_text, text_table
 from crawl_lib.versions import GROUP_ROWS, Work, columns, find_segments, tables_of
 
 TEXT_ROWS = 2_000
-AGAIN = "; delete it, and run this again: it is made of the segment's WARC files"
+AGAIN = "; move it away, and run this again: it is made of the segment's WARC files"
 LEAST_PAGES = 5
 """Of a host that is reported, and on which a block is."""
 MOST_HOSTS = 100

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from crawl_lib.errors import DamagedFileError
+from crawl_lib.sealed import sealed, unsealed_or_old
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 
@@ -52,7 +53,7 @@ class Inputs:
     crawldb: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """The file `inputs`: JSON, equal for equal inputs."""
+        """The file `inputs`: JSON with its digest, equal for equal inputs."""
         options = asdict(self)
         if not self.revisited:
             del options["revisited"]  # as older versions wrote it
@@ -63,13 +64,13 @@ class Inputs:
             "segments": options.pop("segments"),
             "options": {**options, "compression": "zlib"},
         }
-        return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+        return (json.dumps(sealed(value), indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, place: str) -> "Inputs":
         """Read a file `inputs`; `place` names it in errors. Raises DamagedFileError."""
         try:
-            value = json.loads(data)
+            value = unsealed_or_old(data, ("format_version", "segments", "options"))
             version, options = value["format_version"], value["options"]
             if version != FORMAT_VERSION:
                 raise DamagedFileError(

@@ -251,7 +251,7 @@ class _Intake:
         return [key for key in appended if key not in claim.ours]
 
     def _append(self, lines: Sequence[bytes]) -> list[bytes]:
-        """Append URLs to `new`: once the journal says so, they are decided upon. Returns their keys."""
+        """Append URLs to `new`: once the journal says so, they are decided on. Returns their keys."""
         journal, directory = self.journal, self.queue.directory
         pairs = interleaved([split_line(line) for line in lines])
         journal.chunk_bytes = journal.new_bytes

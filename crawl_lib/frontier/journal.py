@@ -94,9 +94,9 @@ class Journal:
     `plan`: (folder, node) of each source, in order; ("", "") is the file `undecided`. `at`, `line`: the source and its
     line where the next chunk begins. `*_count`, `*_bytes`: how much of `new`, `new.meta` and `new.undecided` is
     decided; what lies beyond is cut off. `phase`: `read`: nothing is under way. `claim`: the candidates in `new.claim`
-    may have been claimed; they are decided upon next, and are kept if this is not their first sending. `insert`: the
+    may have been claimed; they are decided on next, and are kept if this is not their first sending. `insert`: the
     keys of `new` from `chunk_bytes` on are (perhaps again) to be inserted. `sums`: CRC-32 of these bytes of each file
-    (they can be gone on with); none in a journal of an older version.
+    (they can be continued); none in a journal of an older version.
     """
 
     plan: list[Pair]

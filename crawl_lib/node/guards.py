@@ -58,8 +58,8 @@ def require_new_name(queue: Queue, segment: SegmentRef) -> None:
     """
     if (segment.folder, segment.node) in queue.taken_in():
         raise OutputConflictError(
-            f"{segment.path}: was there before, was taken in, and was deleted; delete the folder {segment.folder}, and"
-            " run this task again, which names a new one"
+            f"{segment.path}: was there before, was taken in, and was deleted; move the folder {segment.folder} away,"
+            " and run this task again, which names a new one"
         )
 
 

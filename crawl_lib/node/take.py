@@ -282,7 +282,7 @@ def _origin(stores: Stores) -> dict[str, Any]:
 
 
 def _iteration_of(task: NodeTask, take: Take) -> Iteration:
-    """The iteration of an open take. Raises QueueError if somebody deleted its folder: he must choose."""
+    """The iteration of an open take. Raises QueueError if its folder was deleted, which a person has to decide on."""
     header = take.header
     with suppress(PathNotFoundError):
         own = task.stores.crawl.folder(header.folder).iteration()
@@ -290,7 +290,7 @@ def _iteration_of(task: NodeTask, take: Take) -> Iteration:
             return own
     raise QueueError(
         f"{take.path}: is open, and the folder of its iteration {header.folder} (run {header.run_id}) is gone: put"
-        " the folder back, or delete the file, and its URLs are fetched (again) with the next batch"
+        " the folder back, or move the file and its spool away, and its URLs are fetched (again) with the next batch"
     )
 
 

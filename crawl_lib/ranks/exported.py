@@ -92,7 +92,7 @@ def rank_export(stores: Stores, *, name: str, of: str = "pages") -> RankReport:
 
 def read_said(folder: ExportFolder, of: str = "pages") -> dict[str, Any]:
     """What a table says of its making. Raises PathNotFoundError, DamagedFileError, StorageError."""
-    name, remedy = rank_table(of), "; delete it, and run `krake graph rank`"
+    name, remedy = rank_table(of), "; move it away, and run `krake graph rank`"
     with open_parquet(folder.storage, folder.file(name), RANK_SCHEMAS[name], remedy) as table:
         said = (table.file.schema_arrow.metadata or {}).get(_SAID)
     try:

@@ -35,7 +35,7 @@ from crawl_lib.errors import DamagedFileError, KrakeError, LockedError, PathNotF
 from crawl_lib.export import list_exports
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, readable_take
-from crawl_lib.graph import check_export
+from crawl_lib.graph import check_export, check_table
 from crawl_lib.keys import check, repair
 from crawl_lib.linkdb import LINKDB, OUTLINKS
 from crawl_lib.ranks import LINKRANK
@@ -53,6 +53,7 @@ from crawl_lib.repair.sweep import check_leftovers
 from crawl_lib.rounds import require_own_places
 from crawl_lib.segment import check_segment
 from crawl_lib.stores import Stores
+from crawl_lib.text import TEXT_SCHEMA, text_tables
 from crawl_lib.versions import Versions
 
 ROUNDS = 3
@@ -320,11 +321,18 @@ class _Pass:
             )
 
     def others(self) -> None:
-        """What no part repairs: nodes that left, what killed attempts left, versions of tables."""
+        """What no part repairs: nodes that left, what killed attempts left, texts, versions of tables."""
         found = check_nodes(self.stores) + check_leftovers(self.stores, self.nodes)
         self._add("queues", found, 0)
         with suppress(DamagedFileError, PathNotFoundError):  # a finding of the segment
             self._add("segments", check_revisits(self.stores) if self.report.full else [], 0)
+        texts = Findings("text", "move it away: it is made again when it is needed")
+        for path in text_tables(self.stores):
+            try:
+                check_table(self.stores.storage, path, TEXT_SCHEMA, full=self.report.full)
+            except DamagedFileError as error:
+                texts.add("text_damaged", path, str(error), severity=Severity.WARNING)
+        self._add("texts", texts.list(), 0)
         for family in (CRAWLDB, OUTLINKS, LINKDB, LINKRANK, DUPLICATES):
             self._add(f"versions of {family.name}", Versions(self.stores, family).check(full=self.report.full), 0)
 

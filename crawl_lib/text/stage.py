@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import reached
-from crawl_lib.errors import PathNotFoundError, StorageError, os_errors
+from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError, os_errors
 from crawl_lib.export import Wanted, read_members, scratch_folder
 from crawl_lib.parse import HTML_TYPES
 from crawl_lib.segment import SegmentReader, open_parquet
@@ -28,7 +28,7 @@ from crawl_lib.text.children import Child, Limits, answers
 GROUP_ROWS = 2_000
 REVISION = 1
 """Of what is made of what resiliparse finds: raised where equal pages may get other rows."""
-AGAIN = "; delete it, and run this again: it is made of the segment's WARC files"
+AGAIN = "; move it away, and run this again: it is made of the segment's WARC files"
 KILLED = "no text: the process that read it died, or passed its limits"
 _FIELDS: "list[pa.Field[Any]]" = [
     pa.field("key", pa.binary(20), nullable=False),
@@ -186,20 +186,36 @@ def check_text_leftovers(stores: Stores) -> Iterator[tuple[str, str]]:
 
     Raises StorageError, StoppedError.
     """
+    for segment, table, names in _looked_at(stores):
+        if table is None:
+            yield _folder(stores, segment), "is of a segment that is gone"
+        elif table in names:
+            yield from ((name, "is not the newest table of its segment") for name in names if name != table)
+
+
+def text_tables(stores: Stores) -> Iterator[str]:
+    """The newest table of each segment that has one. Raises as above."""
+    return (table for _, table, names in _looked_at(stores) if table in names)
+
+
+def _looked_at(stores: Stores) -> Iterator[tuple[SegmentRef, str | None, list[str]]]:
+    """Each segment with a folder of texts: where its newest table is, or would be, and what is there.
+
+    None in place of the table: the segment is gone. One that is damaged is left to its own check.
+    """
     if stores.config.crawldb.signature != "text":  # what is there may be of another crawl
         return
-    storage, base = stores.storage, stores.config.text.directory.strip("/")
+    base = stores.config.text.directory.strip("/")
     for folder in _names(stores, base):
         for node in stores.until_stopped(_names(stores, f"{base}/{folder}")):
-            segment = stores.crawl.segment(folder, node)
-            try:
-                table = text_table(stores, segment)
-            except PathNotFoundError:
-                yield _folder(stores, segment), "is of a segment that is gone"
-                continue
-            names = [f"{base}/{folder}/{node}/{entry.name}" for entry in storage.list(_folder(stores, segment))]
-            if table in names:
-                yield from ((name, "is not the newest table of its segment") for name in names if name != table)
+            segment, table = stores.crawl.segment(folder, node), None
+            place = _folder(stores, segment)
+            with suppress(PathNotFoundError):
+                try:
+                    table = text_table(stores, segment)
+                except DamagedFileError:
+                    continue
+            yield segment, table, [f"{place}/{entry.name}" for entry in stores.storage.list(place)]
 
 
 def _names(stores: Stores, path: str) -> list[str]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import sys
 import time
@@ -30,6 +29,7 @@ from rich.console import Console
 from crawl_lib.config import CONFIG_PATH_VARIABLE, Config, load_config
 from crawl_lib.durable import delete_durable, write_durable
 from crawl_lib.errors import InputError, KrakeError, LockedError, os_errors
+from crawl_lib.sealed import sealed_json, unsealed_or_old
 from crawl_lib.seeds import find_files, parse_seeds
 from crawl_lib.signals import StopSignal, stop_on_signals
 from crawl_lib.stores import open_stores
@@ -199,7 +199,7 @@ def _synthetic_web(config: Config, console: Console) -> Iterator[str]:
     """
     from demo import Serving, SynthWeb  # noqa: PLC0415
 
-    noted = _beside(config, "web-port")
+    noted = _next_to(config, "web-port")
     port = int(noted.read_text()) if noted.exists() else 0
     web = SynthWeb(**DEMO_WEB)
     with ExitStack() as stack:
@@ -224,12 +224,12 @@ def _report(config: Config, console: Console) -> None:
     from crawl_lib.export import newest_export  # noqa: PLC0415 - numpy and Arrow take a moment
     from crawl_lib.report import write_report  # noqa: PLC0415
 
-    stores, target = open_stores(config), _beside(config, "report.html")
+    stores, target = open_stores(config), _next_to(config, "report.html")
     write_report(stores, name=newest_export(stores), target=target)
     _say(console, f"Plots of it, for your browser: {target.as_uri()}")
 
 
-def _beside(config: Config, name: str) -> Path:
+def _next_to(config: Config, name: str) -> Path:
     """A file of the demo, which is deleted with its data."""
     return Path(config.dfs_primary).parent / name
 
@@ -321,20 +321,20 @@ def _say(console: Console, text: str, style: str = "") -> None:
 def _join(console: Console, home: Path, config: Config, params: dict[str, Any]) -> tuple[Path, datetime]:
     """The note of the run that is under way with these parameters, and the time that it is named by.
 
-    A run that did not end well is gone on with by the next one of the same config and parameters: its name is all that
+    A run that did not end well is continued by the next one of the same config and parameters: its name is all that
     the stages need to find what it did. Other parameters begin a new run, which first finishes what is open. So do
     other nodes, or another routing, since an iteration keeps those that it began with.
     """
     path = home / f"unfinished-{_digest(os.environ[CONFIG_PATH_VARIABLE])}.json"
     wanted = {"params": params, "nodes": sorted(config.servers), "routing": config.frontier.routing}
-    with suppress(FileNotFoundError, ValueError, KeyError):
-        noted = json.loads(path.read_text(encoding="utf-8"))
+    with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+        noted = unsealed_or_old(path.read_bytes(), ("begun", *wanted))
         begun = datetime.fromisoformat(noted.pop("begun"))
         if noted == wanted:
             _say(console, f"Going on with the unfinished run of {begun.isoformat()}.")
             return path, begun
     begun = datetime.now(UTC)
-    write_durable(path, json.dumps({"begun": begun.isoformat(), **wanted}).encode() + b"\n")
+    write_durable(path, sealed_json({"begun": begun.isoformat(), **wanted}))
     return path, begun
 
 

@@ -123,7 +123,7 @@ def die_with_parent() -> None:
 class Hdfs:
     """One cluster. `namenodes`: 1, or 2 with fail-over by hand (`fail_over`). Use as a context manager.
 
-    `port`: gives its ports, one a call. A directory with the data of an earlier cluster is gone on with.
+    `port`: gives its ports, one a call. A directory with the data of an earlier cluster is continued.
     A subclass makes it a secured one: `scheme`, `session`, `security`, `java_options`, `environment`,
     `administrator`.
     """

@@ -279,7 +279,7 @@ def test_a_demo_whose_port_is_taken_says_what_to_do(crawl: tuple[Config, Path]) 
 def test_only_the_same_parameters_nodes_and_routing_go_on_with_an_unfinished_run(
     crawl: tuple[Config, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An iteration refuses other nodes than it began with: gone on with, the run would fail for ever."""
+    """An iteration refuses other nodes than it began with: continued, the run would fail for ever."""
     config, path = crawl
     monkeypatch.setenv("KRAKE_CONFIG_PATH", str(path))
     params = {"seeds": "http://a/", "iterations": 1, "label": None}

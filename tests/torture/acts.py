@@ -342,7 +342,7 @@ class Acts:
             return False
         shutil.rmtree(self.it.queue(node))
         if any(found["name"] == "queue_missing" for found in self.it.fsck()):
-            self._begin_anew(node)
+            self._begin_again(node)
         return None
 
     def copy_queue(self) -> bool | None:
@@ -364,13 +364,13 @@ class Acts:
         shutil.copytree(self.copies[node], self.it.queue(node))
         found = self.it.fsck()
         if any(one["name"] == "queue_rolled_back" for one in found) and not self.it.once("settle").code:
-            raise FindingError("an older copy was gone on with")
+            raise FindingError("an older copy was continued")
         if found:
             shutil.rmtree(self.it.queue(node))
-            self._begin_anew(node)
+            self._begin_again(node)
         return None
 
-    def _begin_anew(self, node: str) -> None:
+    def _begin_again(self, node: str) -> None:
         # One that was killed, and finished by a repair in between, has nothing left to begin.
         self.it.krake("nodes", "restart", node, refused="holds a queue, and this begins an empty one")
         self.it.krake("fsck", "--repair")

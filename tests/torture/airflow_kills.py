@@ -98,7 +98,7 @@ def test_make_crawl_killed_and_typed_again(
         assert ("Going on with the unfinished run" in crawl.output) == bool(deaths)
         assert_as_if_nothing_had_happened(config, serving, untroubled, start_s, deaths=deaths)
         crawl.type().wait(END_S)
-        assert "unfinished" not in crawl.output, "a run that is done is not gone on with"
+        assert "unfinished" not in crawl.output, "a run that is done is not continued"
 
 
 class MakeCrawl:
@@ -140,7 +140,7 @@ class MakeCrawl:
             deaths.append((time.monotonic(),) * 2)
 
     def _kill_before_its_end(self, process: subprocess.Popen[bytes]) -> None:
-        """A run that is over is not gone on with, though the process may still be saying so: that one is let be."""
+        """A run that is over is not continued, though the process may still be saying so: that one is let be."""
         if process.poll() is None:
             victim = psutil.Process(process.pid)
             victim.suspend()

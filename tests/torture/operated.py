@@ -229,7 +229,7 @@ class Operated:
             self._move_away(" ".join(one["repair"] for one in found))
             for command in _commands([one for one in found if one["room"] != "export"]):
                 words = command.split()
-                self.krake(*words, each_time=self.anew(words))
+                self.krake(*words, each_time=self.again(words))
         raise FindingError(f"fsck is not clean when its advice was followed: {self.fsck()}")
 
     def _follow_refusal(self, words: tuple[str, ...], done: Done, refused: str) -> bool:
@@ -253,7 +253,7 @@ class Operated:
             shutil.rmtree(folder)
         return bool(there)
 
-    def anew(self, words: list[str]) -> Callable[[], None]:
+    def again(self, words: list[str]) -> Callable[[], None]:
         """What a command allows to be crawled again: pages whose folders are gone, once keys are rebuilt."""
         return self.allow(self.deleted if words[:2] == ["fsck", "--repair"] else ())
 

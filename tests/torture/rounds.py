@@ -246,7 +246,7 @@ class Round:
             self._task(Task(kind, run))
 
     def _give_up_somewhere(self) -> None:
-        """A first run, which stops before some task and is never gone on with."""
+        """A first run, which stops before some task and is never continued."""
         tasks = [Task("inject", "run-1", seeds=self.ground.seeds)]
         for iteration in (1, 2):
             tasks += self._of_iteration("run-1", iteration)

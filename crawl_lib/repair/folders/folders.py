@@ -6,7 +6,7 @@ Of an iteration's folder, in this order, since each needs what is before it:
 2. notes of what machines agreed on: one that cannot be read is set aside, since no task asks for it;
 3. a repair of a segment whose decision cannot be read: the new segment takes its place if that was prepared, else the
    old one stays; of segments that lie aside while there is no other the newest is put back; one without dropped pages
-   replaces the one with them;
+   replaces the one with them, once it is whole;
 4. hosts that the folder added to the scope, which outlive it in the crawl directory's `scope`;
 5. the mark of dropped pages, and `index.json`, from the manifests of the segments.
 
@@ -66,7 +66,7 @@ from crawl_lib.repair.segments.swap import (
 from crawl_lib.rounds import AGREED_PREFIX, index_problem, refresh_index
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.seeds import check_seeds, set_damaged_aside
-from crawl_lib.segment import dropped_files
+from crawl_lib.segment import check_segment, dropped_files
 from crawl_lib.stores import Stores
 from crawl_lib.urls import scope_bytes, whole_hosts
 
@@ -210,10 +210,14 @@ class SmallFiles:
                 decided.add(node)
                 problem = "was put aside, and there is no other segment of its node"
                 self._found("segment_missing", where, problem, partial(self.storage.rename, where, target), "put back")
-            elif name.startswith(COMPACTED_PREFIX):
+            elif name.startswith(COMPACTED_PREFIX) and self._is_whole(target):
                 self._do(f"{where}: deleted: the segment without dropped pages is there",
                          partial(self.storage.delete, where))  # fmt: skip
         return bool(begun) and undone
+
+    def _is_whole(self, path: str) -> bool:
+        found = check_segment(self.storage, path, work=self.stores)
+        return all(one.severity is not Severity.ERROR for one in found)
 
     def _undecided(self, path: str, node: str, name: str) -> None:
         """A decision that cannot be read: what is whole of the new segment decides."""

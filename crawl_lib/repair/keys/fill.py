@@ -2,8 +2,8 @@
 
 Both go the same way, never by links: the pages of all committed segments, oldest first, so that the newest capture of
 a key decides between CRAWLED and GONE; then, of the nodes of this machine, what their queues hold, an open take, URLs
-handed on, here or on their way, and what an open intake has decided upon. Not known become: links, seeds and undecided
-URLs that no intake has decided upon (they would be dropped as known), and pages that `krake forget` forgot.
+handed on, here or on their way, and what an open intake has decided on. Not known become: links, seeds and undecided
+URLs that no intake has decided on (they would be dropped as known), and pages that `krake forget` forgot.
 
 Keys that are queued and whose URLs nothing holds are found last. With `drop_queued` a fill takes them out, so that they
 are new when they are found again; and, before that, the nodes of this machine forget what they have taken in, so that
@@ -267,9 +267,10 @@ class _Walk:
 
     def _forgotten(self) -> Forgotten:
         try:
-            forgotten = Forgotten(self.stores.storage, self.stores.crawl.path)
+            forgotten = Forgotten(self.stores.crawl)
         except DamagedFileError as error:
-            self.findings.add("forgotten_damaged", str(error).split(":")[0], str(error), repair="delete the file")
+            again = "move it away, and `krake forget` its pages again"
+            self.findings.add("forgotten_damaged", str(error).split(":")[0], str(error), repair=again)
             raise
         for decision in forgotten.decisions:
             if decision.is_open:

@@ -95,7 +95,7 @@ def page_states(stores: Stores, path: str, forgotten: Forgotten) -> Iterator[dic
 def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
     """URLs that a node's queue has made known, with the file they are of; some at a time.
 
-    The queue itself, URLs handed on, and those that an open intake has decided upon and sent. Not the file
+    The queue itself, URLs handed on, and those that an open intake has decided on and sent. Not the file
     `undecided`, nor the end of `new`: if those were known, the next intake would drop their URLs.
     A queue that has yet to be adopted, or has an open move, gives nothing: the next task inserts its keys.
     """

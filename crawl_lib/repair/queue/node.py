@@ -59,7 +59,7 @@ from crawl_lib.frontier import (
     write_leftover,
 )
 from crawl_lib.node import mismatch, read_decision, taken_in_before
-from crawl_lib.repair.queue.queue import ASKED, BROKEN, RepairReport, repair_queue
+from crawl_lib.repair.queue.queue import ASKED, BROKEN, RepairReport, aside, repair_queue
 from crawl_lib.segment import (
     CLOSED_SUFFIX,
     SEALED_SUFFIX,
@@ -160,13 +160,12 @@ class _Node:
 
     def repair(self) -> RepairReport:
         files = self.files
-        had_take = files.take.exists() or files.take.with_name(NodeDirectory.take + BROKEN).exists()
+        had_take = files.take.exists() or any(self.directory.glob(f"{NodeDirectory.take}{BROKEN}*"))
         self.report = repair_queue(
             self.queue, self._crawled, again=lambda: taken_in_before(self.stores, self.node), stop=self.stores.stop
         )
         take = open_take(self.directory) or (self._take_of_segment() if had_take else None)
         if take is None and files.spool.exists() and had_take:  # it is kept: somebody may want to import its records
-            shutil.rmtree(files.spool.with_name(NodeDirectory.spool + BROKEN), ignore_errors=True)
             self._set_aside(files.spool, "has no take any more, and what it holds is fetched again")
         for _, _, problem, cure in self.stores.until_stopped([*self.damages(take, full=True)]):
             cure(problem)
@@ -210,10 +209,10 @@ class _Node:
         self.report.done.append(text)
 
     def _set_aside(self, path: Path, problem: str) -> None:
-        rename_durable(path, path.with_name(path.name + BROKEN))
+        place = aside(path)
+        rename_durable(path, place)
         reached("repair.queue.aside")
-        name = path.relative_to(self.directory)
-        self._say(f"{name}: {problem}; it was set aside as {name}{BROKEN}")
+        self._say(f"{path.relative_to(self.directory)}: {problem}; it was set aside as {place.name}")
 
     def _crawled(self, keys: Sequence[bytes]) -> set[bytes]:
         """Which keys the tables call crawled or gone; none where they cannot be asked. Raises KeyTablesError.
@@ -313,7 +312,7 @@ class _Node:
         if not again:
             delete_durable(part.path(SEALED_SUFFIX))
             if part.warc.exists():
-                rename_durable(part.warc, part.warc.with_name(part.warc.name + BROKEN))
+                rename_durable(part.warc, aside(self.directory / part.warc.name))  # the spool goes with its take
         part.discard_rows()
         what = "its whole records are read again, what is missing" if again else "cannot be trusted; all of it"
         self._say(f"{part.warc.name}: {what} is fetched again")

@@ -11,7 +11,7 @@ What depends on segments (an open take whose segment is there, a spool, host cou
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha1
-from itertools import chain, compress, islice, repeat
+from itertools import chain, compress, count, islice, repeat
 from pathlib import Path
 from threading import Event
 
@@ -59,6 +59,16 @@ Crawled = Callable[[Sequence[bytes]], Collection[bytes]]
 Pairs = Iterator[tuple[bytes, bytes]]
 _OF_MOVES = (NodeDirectory.adopted, NodeDirectory.rehomed, NodeDirectory.put_back)
 _OF_INTAKES = (NodeDirectory.new, NodeDirectory.new_meta, NodeDirectory.new_claim, NodeDirectory.new_undecided)
+
+
+def aside(path: Path, data: bytes | None = None) -> Path:
+    """Where a file, or what of it cannot be used, `data`, is put aside: `<name>.broken`, `<name>.broken-2` and so on.
+
+    So what is aside already stays; a repair that was killed finds the place that has its data.
+    """
+    names = chain([""], (f"-{number}" for number in count(2)))
+    places = (path.with_name(f"{path.name}{BROKEN}{name}") for name in names)
+    return next(place for place in places if not place.exists() or (data and place.read_bytes() == data))
 
 
 @dataclass
@@ -143,8 +153,14 @@ class _Repair:
     def _set_aside(self, name: str) -> None:
         """With the move, if it is there: the file is not read any more."""
         if (self.queue.directory / name).exists():
-            self.renames.append((name, name + BROKEN))
-            self._say(f"{name}: set aside as {name}{BROKEN}")
+            self.renames.append((name, aside(self.queue.directory / name).name))
+            self._say(f"{name}: set aside as {self.renames[-1][1]}")
+
+    def _keep(self, path: Path, data: bytes) -> str:
+        """Put aside what cannot be used of a file; returns the name that it has."""
+        place = aside(path, data)
+        write_durable(place, data)
+        return place.name
 
     def _finish_move(self) -> None:
         counts = self.files.host_counts
@@ -157,7 +173,7 @@ class _Repair:
                 self._say("move: carried out")
         except (DamagedFileError, QueueError) as error:
             self.in_move = True
-            write_durable(self.queue.directory / (NodeDirectory.move + BROKEN), self.files.move.read_bytes())
+            self._keep(self.files.move, self.files.move.read_bytes())
             self._say(f"move: {error}")
 
     def _read_record(self, again: Callable[[], TakenIn]) -> None:
@@ -190,8 +206,8 @@ class _Repair:
             if half is not None:
                 gone += 1
                 shown = half[:200].decode("utf-8", "backslashreplace")
-                self._say(f"{number}: line {count} is cut, {shown!r}; it was put into {number}{BROKEN}")
-                write_durable(queue.directory / f"{number}{BROKEN}", half + b"\n")
+                name = self._keep(path, half + b"\n")
+                self._say(f"{number}: line {count} is cut, {shown!r}; it was put into {name}")
             counts.append(count - (half is not None))
             if self._is_other(path, own, "one of its URLs or more is another one"):
                 gone += 1
@@ -312,8 +328,8 @@ class _Repair:
                     bad.append(line)
             fsync_file(out)
         if bad:
-            write_durable(directory / (name + BROKEN), b"".join(bad))
-            self._say(f"{name}: {len(bad)} lines cannot be read, and were put into {name}{BROKEN}")
+            kept = self._keep(directory / name, b"".join(bad))
+            self._say(f"{name}: {len(bad)} lines cannot be read, and were put into {kept}")
         self.report.lost += max(len(bad), changed)
         self.renames.append((rewritten, name))
 
@@ -353,8 +369,9 @@ class _Repair:
             self._say(f"take {take.take_id}: now begins at the queue's position")
         except DamagedFileError as error:
             # Its URLs are still in the queue: nothing moves before a take is committed.
-            self._say(f"take: {error}; it was set aside as {NodeDirectory.take}{BROKEN}")
-            rename_durable(self.files.take, queue.directory / (NodeDirectory.take + BROKEN))
+            place = aside(self.files.take)
+            self._say(f"take: {error}; it was set aside as {place.name}")
+            rename_durable(self.files.take, place)
 
 
 def _raw_lines(path: Path) -> Iterator[bytes]:

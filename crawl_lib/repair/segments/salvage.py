@@ -75,7 +75,7 @@ def salvage_segment(
     """Make a segment again in which `check_segment` found an error.
 
     `planned`: told what is kept and lost before anything is written; `dry_run`: that is all. The caller holds the
-    node's lock where he can, and has carried out open swaps. Raises PathNotFoundError (no such segment),
+    node's lock where it can, and has carried out open swaps. Raises PathNotFoundError (no such segment),
     DamagedFileError (the folder's `iteration.json` or scope), StorageError.
     """
     report = SalvageReport()
