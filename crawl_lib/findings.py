@@ -28,9 +28,9 @@ class Severity(StrEnum):
 class Finding:
     """One inconsistency.
 
-    `room`: `queue`, `segment`, `keys`, `export`, `text` or `crawldb`. `name`: which damage it is, one word that stays the same
-    in every version. `where`: the file, folder or server. `problem`: what is wrong, for people. `repair`: the command,
-    or what else to do. `count`: how many places of `where` have it; `problem` names the first.
+    `room`: `queue`, `segment`, `keys`, `export`, `text` or `crawldb`. `name`: which damage it is, one word that stays
+    the same in every version. `where`: the file, folder or server. `problem`: what is wrong, for people. `repair`: the
+    command, or what else to do. `count`: how many places of `where` have it; `problem` names the first.
     """
 
     room: str

@@ -14,9 +14,9 @@ from hashlib import sha1
 import numpy as np
 import numpy.typing as npt
 
+from crawl_lib.crawldir.directory import CrawlDirectory
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.keys import KEY_BYTES
-from crawl_lib.crawldir.directory import CrawlDirectory
 from crawl_lib.sealed import sealed_json, unsealed_or_old
 
 FORGOTTEN_FOLDER = "forgotten"

@@ -49,8 +49,8 @@ def require_clock(crawl: CrawlDirectory, folders: list[str], now_s: float) -> No
         ahead, today = (newest - now_s) / _MOST_AHEAD_S, time.strftime("%Y-%m-%d", time.gmtime(now_s))
         raise StorageError(
             f"{crawl.path}/{newest}: the newest folder has the name of a time {ahead:.1f} days after this"
-            f" machine's clock ({today}). Set the clock if it is wrong; else the one that named the folder was: once all"
-            " nodes have settled after it, move the folder away; `krake import` brings its WARC files back"
+            f" machine's clock ({today}). Set the clock if it is wrong; else the one that named the folder was: once"
+            " all nodes have settled after it, move the folder away; `krake import` brings its WARC files back"
         )
 
 

@@ -39,6 +39,7 @@ from crawl_lib.node import mark_pages
 from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.repair import is_robots
 from crawl_lib.rounds import commit_iteration, start_import
+from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.segment import (
     PAGES_SUFFIX,
     Manifest,

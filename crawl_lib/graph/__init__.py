@@ -22,4 +22,6 @@ if TYPE_CHECKING:
     from crawl_lib.graph.check import check_export, check_table
     from crawl_lib.graph.files import export_graph, grouped
 else:
-    __getattr__ = loads_later(__name__, {"check": ("check_export", "check_table"), "files": ("export_graph", "grouped")})
+    __getattr__ = loads_later(
+        __name__, {"check": ("check_export", "check_table"), "files": ("export_graph", "grouped")}
+    )

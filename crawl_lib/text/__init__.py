@@ -17,7 +17,14 @@ from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
     from crawl_lib.text.profile import count_words, text_profile
-    from crawl_lib.text.stage import TEXT_SCHEMA, TextReport, check_text_leftovers, extract_text, text_table, text_tables
+    from crawl_lib.text.stage import (
+        TEXT_SCHEMA,
+        TextReport,
+        check_text_leftovers,
+        extract_text,
+        text_table,
+        text_tables,
+    )
 else:
     # A child loads `child` alone.
     __getattr__ = loads_later(

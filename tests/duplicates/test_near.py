@@ -262,6 +262,6 @@ def test_damaged_texts_are_named_with_what_to_do(config: Config, damage: str) ->
         path.write_bytes(data)
     else:
         pq.write_table(TEXT_SCHEMA.empty_table().select(["key", "time"]), path)
-    with pytest.raises(DamagedFileError, match=r"text-\w+\.parquet.*delete it, and run this again"):
+    with pytest.raises(DamagedFileError, match=r"text-\w+\.parquet.*move it away, and run this again"):
         find_near(stores, now=NOW)
     assert Versions(stores, DUPLICATES).newest() is None

@@ -115,6 +115,7 @@ def test_who_names_no_export_is_told_which_there_are(crawled: Result, stores: St
 def test_an_export_of_an_older_version_lists_segments_that_hold_nothing(crawled: Result, stores: Stores) -> None:
     inputs = Path(stores.config.dfs_primary, "export", crawled.export, "inputs")
     text = json.loads(inputs.read_text())
+    del text["sha1"]  # which older versions did not write
     last = {entry["folder"] for entry in text["segments"]}
     newest = stores.crawl.segment(stores.crawl.newest(), "node-0")
     assert newest.folder not in last

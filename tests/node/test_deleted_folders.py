@@ -27,7 +27,7 @@ def test_name_of_a_deleted_folder_is_not_used_again(tmp_path: Path) -> None:
         visited = set(Result(config).visited())
         shutil.rmtree(crawl_dir / "1000")
         start_iteration(open_stores(config), run_id="b", iteration=1, clock=lambda: 1000)
-        with pytest.raises(OutputConflictError, match="delete the folder 1000, and run this task again"):
+        with pytest.raises(OutputConflictError, match="move the folder 1000 away, and run this task again"):
             run_iteration(config, "b", 1)
         shutil.rmtree(crawl_dir / "1000")
         for number in (1, 2):

@@ -45,6 +45,7 @@ from tests.repair.scenes import (
 )
 
 LOOKS = (("fsck", "--fast", "--json"), ("keys", "check"), ("status", "--json"), ("show", "0"))
+TABLES = (("crawldb", "stats"), ("linkdb", "dump"), ("linkdb", "dump", "--table", "ranks"), ("crawldb", "explain", "0"))
 TIMES = 5
 """How often the advice of findings is followed until `krake fsck` has to be clean."""
 BY_PEOPLE = {("adopted", "data file"), ("adopted", "state")}
@@ -141,15 +142,16 @@ class Ground:
     def __init__(self, directory: Path, web: Serving, scenes: Sequence[Scene] = SCENES) -> None:
         self._directory, self._web = directory, web
         self.scenes = scenes
-        base = directory / "base"
-        base.mkdir()
+        bases = {order: directory / f"base-{order}" for order in sorted({scene.order for scene in scenes})}
         self.files: dict[str, dict[str, Kind]] = {}
         with impatient(directory / "python"):
-            make_base(base, web)
+            for order, base in bases.items():
+                base.mkdir()
+                make_base(base, web, order)
             for scene in scenes:
-                make_scene(scene, base, directory / scene.name)
+                make_scene(scene, bases[scene.order], directory / scene.name)
                 self.files[scene.name] = files_of(directory / scene.name)
-        self.dropped = dropped_page(base)
+        self.dropped = {order: dropped_page(base) for order, base in bases.items()}
         truth = web.truth()
         self.truth, self.seeds = set(truth.visits), set(web.seeds)
         self._whole: dict[str, Whole] = {}
@@ -225,7 +227,11 @@ class _Course:
 
     def run(self, *, full: bool) -> None:
         trial = self.trial
-        looks = [*LOOKS, *([("export", "--label", "f")] if full else [])]
+        looks = [
+            *LOOKS,
+            *(TABLES if self.scene.order == "crawldb" else ()),
+            *([("export", "--label", "f")] if full else []),
+        ]
         for words in looks:
             self._krake(*words)
         shutil.rmtree(self.krake.directory / "dfs/export/f", ignore_errors=True)
@@ -311,7 +317,7 @@ class _Course:
             self.trial.acts.append(f"deleted {inside}")
             return ""
         if words == ("segment", "drop"):
-            words = (*words, self.ground.dropped, "--yes")
+            words = (*words, self.ground.dropped[self.scene.order], "--yes")
         words = tuple("\n".join(sorted(self.ground.seeds)) if word == "SEEDS" else word for word in words)
         done = self._krake(*words)
         error = next((line for line in done.err.splitlines() if line.startswith("krake: ")), "") if done else ""

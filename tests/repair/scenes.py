@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from crawl_lib.config import load_config
+from crawl_lib.crawldb import newest_version
 from crawl_lib.frontier import Queue
 from crawl_lib.frontier.outlinks import encode_line
 from crawl_lib.records import QueuedUrl
@@ -52,6 +53,8 @@ ROUND = r"dfs/crawl/\d+"
 SEGMENT = rf"{ROUND}/node-[ab]"
 HIDDEN = rf"{ROUND}/\.(new-)?node-[ab]-[^/]+"
 SPOOL = rf"{NODE}/spool"
+VERSION = r"dfs/crawl/(crawldb|linkdb|linkrank|outlinks|duplicates)/\d+"
+LIST = r"dfs/crawl/lists/[^/]*"
 
 KINDS = (
     # A node's directory
@@ -109,13 +112,19 @@ KINDS = (
     Kind("held note", r"dfs/crawl/held/[^/]*/[^/]*/note\.json", 2),
     Kind("forgotten", "dfs/crawl/forgotten/[^/]*"),
     Kind("index of all", r"dfs/crawl/index\.cdxj"),
+    Kind("manifest of a version", rf"{VERSION}/manifest\.json", 4),
+    Kind("table of a version", rf"{VERSION}/part-\d+\.parquet", 3, found=True),
+    Kind("manifest of a list", rf"{LIST}/manifest\.json", 3),
+    Kind("list", rf"{LIST}/(outlinks|scope)"),
+    Kind("what is listed", rf"{LIST}/listed\.parquet"),
+    Kind("texts", r"dfs/text/\d+/node-a/text-\w+\.parquet", 2),
     # Key tables, exports
     Kind("key table", r"keys/\d\.sqlite(-wal|-shm)?", 10),
     Kind("export", "dfs/export/e/(content|offsets|urlmapping|webgraph|webgraph-index)", 4, found=True),
     Kind("table of an export", r"dfs/export/e/[^/]*\.parquet", 3, found=True),
     Kind("inputs of an export", "dfs/export/e/inputs", 2),
     # Nothing is decided by these
-    Kind("name of the crawl", rf"({NODE}|dfs/crawl|dfs/export)/_crawl"),
+    Kind("name of the crawl", rf"({NODE}|dfs/crawl|dfs/export|dfs/text)/_crawl"),
     Kind("lock", rf"{NODE}/lock"),
     Kind("scratch", r"scratch/.*"),
     Kind("progress", rf"{NODE}/progress\.json"),
@@ -141,11 +150,13 @@ def files_of(directory: Path) -> dict[str, Kind]:
 
 @dataclass(frozen=True)
 class Scene:
-    """A crawl. `more`: commands after which all that it waits for is done (it is settled, or the iteration over)."""
+    """A crawl. `more`: commands after which all that it waits for is done (it is settled, or the iteration over).
+    `order`: of its frontier."""
 
     name: str
     make: Callable[[Path], None]
     more: tuple[tuple[str, ...], ...]
+    order: str = "fifo"
 
 
 def _run(directory: Path, *words: str, kill_at: str | None = None) -> None:
@@ -252,6 +263,7 @@ def _with_servers(directory: Path, *nodes: str) -> None:
 
 
 ON = (("crawl", "--run-id", "one", "--iterations", str(ROUNDS + 1)), ("settle",))
+ON_TABLES = (ON[0], ("crawldb", "update"))
 SECOND = (("crawl", "--run-id", "two", "--batch-size", "5"), ("settle",))
 SCENES = (
     Scene("settled", _settled, (("settle",),)),
@@ -268,22 +280,30 @@ SCENES = (
     Scene("put back", _killed("take.put_back"), ON),
     Scene("adopted", _adopted, (("settle",),)),
     Scene("retired", _retired, (("nodes", "retire", "node-a"), ("settle",))),
+    Scene("tables", lambda directory: None, ON_TABLES, "crawldb"),
+    Scene("listed", _killed("take.leftover"), ON_TABLES, "crawldb"),
 )
 
 
-def make_base(directory: Path, web: Serving) -> None:
-    """A crawl of three rounds, exported; its queue is not empty."""
+def make_base(directory: Path, web: Serving, order: str) -> None:
+    """A crawl of three rounds, exported; URLs wait. With a CrawlDb it has texts, and all tables that are made of it."""
     krake = Krake(directory, lambda words: run_killed(words, None))
+    more: dict[str, object] = {"urls": {"scope": "hosts", "max_pages_per_host": 1000}, "batch": {"max_per_host": 2}}
+    if order == "crawldb":
+        more = {"urls": {"scope": "hosts"}, "generate": {"max_per_host": 2}, "crawldb": {"signature": "text"}}
     krake.configure(
         servers=["node-a"],
         key_storage={"servers": ["keys/0.sqlite", "keys/1.sqlite"], "replication": 2},
-        urls={"scope": "hosts", "max_pages_per_host": 1000},
-        batch={"max_per_host": 2},
+        frontier={"order": order},
+        **more,
     )
     krake.ok("inject", "\n".join(web.seeds), "--run-id", "one")
     krake.ok(*WORDS, "--iterations", str(ROUNDS))
     for words in (["export", "--label", LABEL], ["graph", "link"], ["graph", "finalize"]):
         krake.ok(*words)
+    tables = ("crawldb update", "linkdb update", "linkdb rank", "duplicates mark", "duplicates near")
+    for text in tables if order == "crawldb" else ():
+        krake.ok(*text.split())
 
 
 def make_scene(scene: Scene, base: Path, directory: Path) -> None:
@@ -308,9 +328,12 @@ def copy_scene(scene: Path, directory: Path) -> None:
 
 
 def known(krake: Krake) -> set[str]:
-    """URLs that were visited or wait in a queue."""
+    """URLs that were visited, or wait in a queue or the CrawlDb."""
     config = load_config(str(krake.file))
     found = set(Result(config).visited())
+    version = newest_version(open_stores(config)) if config.frontier.is_crawldb else None
+    for path in version.paths if version else ():
+        found.update(pq.read_table(krake.directory / "dfs" / path, columns=["url"]).column("url").to_pylist())
     for node in Path(config.queue.local_dir).iterdir():
         found |= {one.url for one in Queue(node, node.name).read()}
     return found

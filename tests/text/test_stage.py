@@ -232,7 +232,7 @@ def test_a_damaged_table_is_named_with_what_to_do(stores: Stores, make: Callable
     table = text_table(stores, segment)
     place = Path(stores.config.dfs_primary) / table
     place.write_bytes(place.read_bytes()[:-20])
-    with pytest.raises(DamagedFileError, match=f"^{table}: cannot be read .*; delete it, and run this again"):
+    with pytest.raises(DamagedFileError, match=f"^{table}: cannot be read .*; move it away, and run this again"):
         extract_text(stores, [segment])
     place.unlink()
     assert extract_text(stores, [segment]).pages == 1

@@ -236,7 +236,7 @@ class Operated:
         """Do what a command that did nothing says has to come first, if that is no choice; whether there was such."""
         if words[:2] == ("fsck", "--repair"):
             return self._move_away(done.out)
-        if reused := re.search(r"delete the folder (\d+), and run this task again", done.err):
+        if reused := re.search(r"move the folder (\d+) away, and run this task again", done.err):
             shutil.rmtree(self.home / "dfs/crawl" / reused[1])
             return True
         may_be = bool(refused and re.search(refused, done.err))
