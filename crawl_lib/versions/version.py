@@ -147,8 +147,10 @@ class Versions:
                 if full:
                     self._require_bytes(version)
             except DamagedFileError as error:
+                name, path = f"{self.family.folder}_damaged", self.path(number)
                 problem = str(error).removesuffix(f"; {self.family.remedy}")
-                findings.add(f"{self.family.folder}_damaged", self.path(number), problem, severity=Severity.WARNING)
+                repair = self.family.remedy.replace("its folder", f"the folder {path}")
+                findings.add(name, path, problem, repair=repair, severity=Severity.WARNING)
         return findings.list()
 
     def _require_bytes(self, version: Version) -> None:

@@ -113,7 +113,7 @@ def test_of_damaged_versions_the_last_whole_one_counts(
     assert "crawldb/2" in caplog.text
     [finding] = Versions(stores, CRAWLDB).check()
     assert (finding.name, finding.where) == ("crawldb_damaged", "crawl/crawldb/2")
-    assert "move its folder away" in finding.to_text()
+    assert f"move the folder {finding.where} away" in finding.to_text()
 
 
 def test_a_full_check_reads_every_byte(stores: Stores) -> None:

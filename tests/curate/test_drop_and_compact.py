@@ -139,6 +139,25 @@ def test_a_compaction_whose_decision_cannot_be_read_leaves_no_dropped_page_aside
     assert not list(segment.parent.glob(".[cn]*"))
 
 
+def test_a_compacted_segment_that_is_damaged_before_the_old_one_goes_gives_place_to_it(
+    crawl: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pages are in the old one still, which would go with the decision that cannot be read."""
+    segment, name = largest(crawl)
+    url = some_pages(segment)[0]
+    drop(crawl, url)
+    before = urls_in(reader_of(crawl, name))
+    killed_at("repair.swap.placed", crawl, name, monkeypatch)
+    (segment.parent / f".swap-{name.node}.json").write_bytes(b"{")
+    warc = max(segment.glob("*.warc.gz"), key=lambda path: path.stat().st_size)
+    warc.write_bytes(warc.read_bytes()[:-400])
+    repaired(crawl, name)
+    assert repaired(crawl, name) == []
+    assert problems(crawl.config, name) == []
+    assert urls_in(reader_of(crawl, name)) == before
+    assert len(list(segment.parent.glob(f".damaged-{name.node}-*/*.warc.gz"))) == len(list(segment.glob("*.warc.gz")))
+
+
 def repaired(crawl: Result, name: SegmentRef, *, dry_run: bool = False) -> list[str]:
     """What a repair of the segment's folder did."""
     done: list[str] = []

@@ -203,6 +203,24 @@ def test_an_import_that_was_stopped_goes_on_with_what_it_had_read(
     assert fsck(stores_of(config)).findings == []
 
 
+@pytest.mark.parametrize("data", [b"[{}]", b'{"files": 1}', b"{", None])
+def test_what_says_how_far_an_import_was_may_be_damaged(
+    data: bytes | None, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins again. None: one bit of a key."""
+    archives = [
+        write(tmp_path / f"{name}.warc.gz", pages_archive(range(3 * n, 3 * n + 3))) for n, name in enumerate("ab")
+    ]
+    with monkeypatch.context() as patched:
+        patched.setattr(importing, "reached", stops_at("repair.import.file", 1))
+        with pytest.raises(KeyboardInterrupt):
+            bring(config, *archives)
+    [note] = tmp_path.rglob("import.json")
+    note.write_bytes(note.read_bytes().replace(b"sha256", b"sha276") if data is None else data)
+    assert bring(config, *archives).to_mapping()["totals"]["pages"] == 6
+    assert fsck(stores_of(config)).findings == []
+
+
 def stops_at(step: str, times: int) -> Callable[[str], None]:
     """In place of `reached`: ends the command at a step, as if it was killed there."""
     left = [times]

@@ -50,7 +50,8 @@ TIMES = 5
 """How often the advice of findings is followed until `krake fsck` has to be clean."""
 BY_PEOPLE = {("adopted", "data file"), ("adopted", "state")}
 """What somebody made by hand has no digest yet."""
-PRECIOUS = re.compile(r"\.warc\.gz|pages\.parquet|links\.parquet|outlinks|index\.cdxj")
+PRECIOUS = re.compile(r".*\.(warc\.gz|parquet)|outlinks|index\.cdxj")
+"""Names of files that no advice deletes, neither they nor a folder with some."""
 CHOICES = ("pages_lost",)
 """Notes whose advice is followed too: lost pages are queued again."""
 ADVICE = re.compile(
@@ -304,17 +305,18 @@ class _Course:
         return False
 
     def _carry_out(self, words: tuple[str, ...]) -> str:
-        """Delete what is to be deleted, or run a command; returns the error of one that fails."""
+        """Take away what is to be deleted or moved, or run a command; returns the error of one that fails."""
         directory = self.krake.directory
-        if words[0] == "delete":
+        if words[0] in ("delete", "move"):
             path = next((path for path in (directory / "dfs" / words[1], directory / words[1]) if path.exists()), None)
             if path is None:
                 return ""
             inside = str(path.relative_to(directory))
-            if PRECIOUS.search(inside) and not inside.startswith(("dfs/export/", "dfs/crawl/index.cdxj")):
-                self.trial.wrong.append(f"wrong advice: delete {inside}")
+            files = [path, *path.rglob("*")]
+            if words[0] == "delete" and (precious := [one.name for one in files if PRECIOUS.fullmatch(one.name)]):
+                self.trial.wrong.append(f"wrong advice: delete {inside} with {precious[0]}")
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-            self.trial.acts.append(f"deleted {inside}")
+            self.trial.acts.append(f"{words[0]}: {inside}")
             return ""
         if words == ("segment", "drop"):
             words = (*words, self.ground.dropped[self.scene.order], "--yes")
@@ -343,7 +345,7 @@ class _Course:
 
 
 def _advice(found: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """The commands that findings name, each once; "delete PATH" and "move PATH away" are told as ("delete", path)."""
+    """The commands that findings name, each once; "delete PATH" and "move PATH away" are ("delete" or "move", path)."""
     done: set[tuple[str, ...]] = set()
     for one in found:
         text = one["repair"]
@@ -364,9 +366,9 @@ def _commands(text: str, where: str) -> Iterator[tuple[str, ...]]:
         elif match[0].startswith("inject"):
             yield "inject", "SEEDS", "--run-id", "one"
         elif match[0] in ("delete its folder", "move its folder away"):
-            yield "delete", str(Path(where).parent)
+            yield match[0].split()[0], str(Path(where).parent)
         else:
-            yield "delete", (match[2] or match[3] or where).rstrip(";,.")
+            yield match[0].split()[0], (match[2] or match[3] or where).rstrip(";,.")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -328,12 +328,14 @@ def copy_scene(scene: Path, directory: Path) -> None:
 
 
 def known(krake: Krake) -> set[str]:
-    """URLs that were visited, or wait in a queue or the CrawlDb."""
+    """URLs that were visited, or are in the CrawlDb, which has what waits, or in a queue."""
     config = load_config(str(krake.file))
     found = set(Result(config).visited())
-    version = newest_version(open_stores(config)) if config.frontier.is_crawldb else None
-    for path in version.paths if version else ():
-        found.update(pq.read_table(krake.directory / "dfs" / path, columns=["url"]).column("url").to_pylist())
+    if config.frontier.is_crawldb:
+        version = newest_version(open_stores(config))
+        for path in version.paths if version else ():
+            found.update(pq.read_table(krake.directory / "dfs" / path, columns=["url"]).column("url").to_pylist())
+        return found
     for node in Path(config.queue.local_dir).iterdir():
         found |= {one.url for one in Queue(node, node.name).read()}
     return found

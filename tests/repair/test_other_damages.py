@@ -36,6 +36,19 @@ def test_a_take_whose_folder_is_gone(copy: Callable[..., Krake]) -> None:
     assert max(visited(krake).values()) == 1
 
 
+def test_a_spool_that_an_earlier_repair_put_aside_stays(copy: Callable[..., Krake]) -> None:
+    krake = copy("take.leftover")
+    node = queue(krake.directory)
+    names = {path.name for path in (node / "spool").iterdir()}
+    (node / "spool.broken").mkdir()
+    (node / "spool.broken/a.warc.gz").write_bytes(b"records")
+    (node / "take").write_bytes(b"{")
+    krake.ok(*REPAIR)
+    assert (node / "spool.broken/a.warc.gz").read_bytes() == b"records"
+    assert {path.name for path in (node / "spool.broken-2").iterdir()} == names
+    assert found(krake) == {}
+
+
 def test_a_take_that_begins_elsewhere(copy: Callable[..., Krake]) -> None:
     """Somebody moved the queue on by hand while a take was open."""
     krake = copy("take.written")

@@ -55,6 +55,20 @@ def test_decided_urls_keep_their_meta_and_a_torn_line_is_no_url(queue: Queue) ->
     assert (queue.directory / "intake.broken").exists()
 
 
+def test_what_an_earlier_repair_put_aside_stays(queue: Queue) -> None:
+    """Half a line as well; what is aside already, since a repair was killed, is not put there twice."""
+    journals, halves = [b"{1", b"{2"], [b"http://a.example/half", b"http://b.example/half"]
+    for journal, half in zip(journals, halves, strict=True):
+        lay(queue, [1])
+        (queue.directory / "intake").write_bytes(journal)
+        (queue.directory / "undecided").write_bytes(half)
+        repair_queue(queue)
+    (queue.directory / "undecided").write_bytes(halves[0])
+    repair_queue(queue)
+    for name, found in (("intake", journals), ("undecided", halves)):
+        assert [path.read_bytes() for path in sorted(queue.directory.glob(f"{name}.broken*"))] == found
+
+
 def test_candidates_that_may_have_been_claimed_are_kept(queue: Queue) -> None:
     """The claim may have reached the key servers: a second one would call our own keys known."""
     lay(queue, [1])

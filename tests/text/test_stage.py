@@ -23,7 +23,7 @@ from crawl_lib.config import Config, TextConfig
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import DamagedFileError, StoppedError
-from crawl_lib.repair import sweep
+from crawl_lib.repair import fsck, sweep
 from crawl_lib.rounds.crawlname import note_name, other_crawls
 from crawl_lib.segment import PAGES_SCHEMA, write_dropped
 from crawl_lib.storage import open_storage
@@ -234,8 +234,11 @@ def test_a_damaged_table_is_named_with_what_to_do(stores: Stores, make: Callable
     place.write_bytes(place.read_bytes()[:-20])
     with pytest.raises(DamagedFileError, match=f"^{table}: cannot be read .*; move it away, and run this again"):
         extract_text(stores, [segment])
-    place.unlink()
+    [finding] = [one for one in fsck(stores).findings if one.room == "text"]
+    assert (finding.name, finding.where) == ("text_damaged", table)
+    place.rename(place.with_name("away"))
     assert extract_text(stores, [segment]).pages == 1
+    assert [one for one in fsck(stores).findings if one.room == "text"] == []
 
 
 def test_a_damaged_record_is_an_error_that_names_the_file(stores: Stores, make: Callable[..., SegmentRef]) -> None:

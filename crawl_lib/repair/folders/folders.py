@@ -6,7 +6,8 @@ Of an iteration's folder, in this order, since each needs what is before it:
 2. notes of what machines agreed on: one that cannot be read is set aside, since no task asks for it;
 3. a repair of a segment whose decision cannot be read: the new segment takes its place if that was prepared, else the
    old one stays; of segments that lie aside while there is no other the newest is put back; one without dropped pages
-   replaces the one with them, once it is whole;
+   replaces the one with them, once it is whole, else
+   it is put back;
 4. hosts that the folder added to the scope, which outlive it in the crawl directory's `scope`;
 5. the mark of dropped pages, and `index.json`, from the manifests of the segments.
 
@@ -25,6 +26,7 @@ from hashlib import sha1, sha256
 from typing import Any
 
 from crawl_lib.crawldir import (
+    DAMAGED_PREFIX,
     DROPPED_MARK,
     INDEX_FILE,
     ITERATION_FILE,
@@ -213,7 +215,16 @@ class SmallFiles:
             elif name.startswith(COMPACTED_PREFIX) and self._is_whole(target):
                 self._do(f"{where}: deleted: the segment without dropped pages is there",
                          partial(self.storage.delete, where))  # fmt: skip
+            elif name.startswith(COMPACTED_PREFIX):
+                kept = f"{path}/{DAMAGED_PREFIX}{node}-{int(name.rpartition('-')[2]) + 1}"
+                self._do(f"{where}: put back: the segment without dropped pages is damaged",
+                         partial(self._put_back, where, target, kept))  # fmt: skip
         return bool(begun) and undone
+
+    def _put_back(self, where: str, target: str, kept: str) -> None:
+        self.storage.rename(target, kept)
+        reached("repair.folder.aside")
+        self.storage.rename(where, target)
 
     def _is_whole(self, path: str) -> bool:
         found = check_segment(self.storage, path, work=self.stores)
