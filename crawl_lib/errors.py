@@ -163,6 +163,15 @@ SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """What SQLite raises; the second where its message quotes a damaged schema, whose bytes are no text."""
 
 
+@contextmanager
+def sqlite_errors(path: Path, remedy: str) -> Iterator[None]:
+    """Within, an error of SQLite becomes a StorageError that names the file and what to do."""
+    try:
+        yield
+    except SQLITE_ERRORS as error:
+        raise StorageError(f"{path}: {error}; {remedy}") from error
+
+
 def os_error(error: OSError, path: Path | str, problem: str = "", kind: type[KrakeError] = StorageError) -> KrakeError:
     """The error of ours for what the system refused: the path, what could not be done with it, and the system's reason.
 

@@ -102,11 +102,16 @@ def generate(
             raise InputError(
                 f"{stores.crawl.path}: has no CrawlDb yet; `krake inject` or `krake crawldb update` makes it"
             )
-        own = stores.crawl.find(run_id, iteration)
-        if own is not None and stores.crawl.folder(own.folder).index() is not None:
-            return {"list": None, "folder": own.folder, "listed": 0, "counts": {}}  # was committed; the list is over
+        current = stores.crawl.find(run_id, iteration)
+        if current is not None and stores.crawl.folder(current.folder).index() is not None:
+            return {
+                "list": None,
+                "folder": current.folder,
+                "listed": 0,
+                "counts": {},
+            }  # was committed; the list is over
         due = ceil(now.timestamp())  # what was found within this second is due
-        made = _Making(stores, lists, own, run_id, iteration, due, batch_size).make(version)
+        made = _Making(stores, lists, current, run_id, iteration, due, batch_size).make(version)
         if made is not None and made.is_of(run_id, iteration):
             return _result(made)
 
@@ -135,11 +140,11 @@ class _Basis(NamedTuple):
 
 @dataclass
 class _Making:
-    """One attempt to make a list. `lists`: all there are; `own`: the iteration's folder, if it has one."""
+    """One attempt to make a list. `lists`: all there are; `current`: the iteration's folder, if it has one."""
 
     stores: Stores
     lists: Sequence[MadeList]
-    own: Iteration | None
+    current: Iteration | None
     run_id: str
     iteration: int
     now: int
@@ -161,7 +166,7 @@ class _Making:
             delete_over(stores, aside, range(len(aside)), range(len(aside)), self.now)
             engine.keep("verdicts", "crawldb/verdicts", "generate")
             verdicts, rows = _read(engine)
-            ends = not (self.own or any(waiting.values()) or Reason.LISTED in verdicts)
+            ends = not (self.current or any(waiting.values()) or Reason.LISTED in verdicts)
             dues = [verdicts[reason]["first_due"] for reason in _LATER if reason in verdicts]
             facts = {
                 "run_id": self.run_id,
@@ -185,10 +190,10 @@ class _Making:
 
     def _folder(self) -> str:
         """Of the iteration, which gets one."""
-        if self.own is None:
+        if self.current is None:
             names: Row = {"run_id": self.run_id, "iteration": self.iteration, "batch_size": self.batch_size}
-            self.own = start_iteration(self.stores, **names, clock=lambda: self.now)
-        return self.own.folder
+            self.current = start_iteration(self.stores, **names, clock=lambda: self.now)
+        return self.current.folder
 
     def _name(self, version: Version) -> str:
         """The version's next one, counted with damaged lists: nodes may have taken one of that name in."""

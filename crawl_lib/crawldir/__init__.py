@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from crawl_lib.crawldir.directory import (
     DAMAGED_PREFIX,
-    DROPPED_MARK,
+    DROPPED_FILE,
     IMPORT_NODE,
     INDEX_FILE,
     ITERATION_FILE,

@@ -40,7 +40,7 @@ SCOPE_FILE = "scope"
 SCOPE_DIGEST = "scope_sha256"
 """In the small file next to a `scope`: its SHA-256, which each reader compares. What a scope lacks is out of the crawl
 for good, since each iteration takes its scope from the one before."""
-DROPPED_MARK = "dropped"
+DROPPED_FILE = "dropped"
 DAMAGED_PREFIX = ".damaged-"
 """Of the hidden names of damaged segments and seeds that were put aside; only `krake sweep --damaged` deletes them."""
 SWAP_PREFIX, SWAP_SUFFIX = ".swap-", ".json"

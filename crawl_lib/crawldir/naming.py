@@ -91,12 +91,12 @@ def _show(crawl: CrawlDirectory, chosen: str, clock: Callable[[], float]) -> Non
             return
 
 
-def give_up_name(crawl: CrawlDirectory, own: Iteration) -> None:
+def give_up_name(crawl: CrawlDirectory, current: Iteration) -> None:
     """Delete the folder of an iteration in which nothing was done, and what says that it has one."""
     storage = crawl.storage
-    storage.delete(crawl.at(own.folder))
-    older = [folder for folder in crawl.folders() if int(folder) < int(own.folder)]
-    prefix = hidden_prefix(own.run_id, own.iteration).encode()
+    storage.delete(crawl.at(current.folder))
+    older = [folder for folder in crawl.folders() if int(folder) < int(current.folder)]
+    prefix = hidden_prefix(current.run_id, current.iteration).encode()
     register = choices(crawl, (older or [NONE])[-1])
     register.delete([n for n in register.numbers() if storage.read_bytes(register.path(n)).startswith(prefix)])
 
@@ -137,7 +137,7 @@ def _choose(crawl: CrawlDirectory, newest: str, hidden: str) -> str | None:
             if follower(crawl.folders(), f"{newest}-{number}"):
                 return None
         try:
-            crawl.storage.write_bytes(register.path(number + 1), hidden.encode())
+            register.write_next(number, hidden.encode())
         except TargetExistsError:
             number, data = register.newest()
             continue

@@ -41,6 +41,11 @@ class Register:
                 continue  # it was replaced, or taken away, since the folder was listed
         return 0, b""
 
+    def write_next(self, newest: int, data: bytes) -> None:
+        """Write what counts from now on, after the number that was the newest. Raises TargetExistsError if another
+        process has done so meanwhile."""
+        self.storage.write_bytes(self.path(newest + 1), data)
+
     def delete(self, numbers: list[int]) -> None:
         """Delete numbers, in this order."""
         for number in numbers:

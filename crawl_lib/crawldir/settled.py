@@ -80,7 +80,7 @@ def write_settled(crawl: CrawlDirectory, settled: Settled) -> None:
     newest, written = register.newest()
     if written == data:
         return
-    crawl.storage.write_bytes(register.path(newest + 1), data)
+    register.write_next(newest, data)
     reached("settle.marked")
     register.delete(numbers)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from crawl_lib.crawldir import DROPPED_MARK
+from crawl_lib.crawldir import DROPPED_FILE
 from crawl_lib.durable import reached
 from crawl_lib.errors import KrakeError, TargetExistsError
 from crawl_lib.export import ExportFolder, list_exports, page_key
@@ -57,7 +57,7 @@ def drop_pages(stores: Stores, pages: Sequence[str], *, dry_run: bool = False) -
                 pages_of[str(segment)] = sorted(names[key] for key in keys)
         if new and not dry_run:
             with suppress(TargetExistsError):
-                stores.storage.write_bytes(stores.crawl.at(segment.folder, DROPPED_MARK), b"")
+                stores.storage.write_bytes(stores.crawl.at(segment.folder, DROPPED_FILE), b"")
             reached("repair.drop.marked")
             write_dropped(stores.storage, segment.path, new)
             reached("repair.drop.written")

@@ -29,10 +29,10 @@ def check_java() -> None:
     if java is None:
         raise ConfigError(f"{NEEDED}: none is in {f'JAVA_HOME ({home})' if home else 'PATH'}; {REMEDY}")
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"{NEEDED}: {java} cannot be run: {error}; {REMEDY}") from error
-    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     if found is None or int(found[1]) < LEAST_VERSION:
         version = found[1] if found else "of an unknown version"
         raise ConfigError(f"{NEEDED}: {java} is {version}; {REMEDY}")

@@ -22,7 +22,7 @@ from crawl_lib.config import ScratchConfig
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, DamagedFileError, NoRoomError, os_errors
 from crawl_lib.export.choice import Inputs
-from crawl_lib.export.folder import CONTENT, ExportFolder
+from crawl_lib.export.folder import CONTENT, PAGES, ExportFolder
 from crawl_lib.parse import decode_content, parse_head
 from crawl_lib.segment import read_one, split_head
 from crawl_lib.stopping import Progress
@@ -176,8 +176,7 @@ def write_content(
     reached("export.buckets.written")
     if (buckets.sizes < 0).any():
         raise DamagedFileError(
-            f"{folder.file('pages.parquet')}: does not name every NodeID once; move {folder.path} away and run the"
-            " export again"
+            f"{folder.file(PAGES)}: does not name every NodeID once; move {folder.path} away and run the export again"
         )
     with folder.writing(CONTENT) as file:
         _write_pages(file, buckets.in_order(), progress)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from crawl_lib.durable import fsync_dir, reached
-from crawl_lib.errors import SQLITE_ERRORS, StorageError, os_errors
+from crawl_lib.errors import os_errors, sqlite_errors
 from crawl_lib.fetch.again import GROWS
 from crawl_lib.fetch.turns import TURNS_FILE
 from crawl_lib.findings import open_to_read
@@ -36,6 +36,7 @@ HOSTS_TABLES = {
 """Its tables with their columns."""
 _FILES = (f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", TURNS_FILE, FILE_NAME)
 _KEPT_S = 30 * 86400.0
+_REMEDY = "it may be deleted while no task of the node runs"
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS hosts (host TEXT PRIMARY KEY, last_end REAL NOT NULL, delay_s REAL NOT NULL,
@@ -118,7 +119,7 @@ def read_hosts(node_dir: Path) -> Iterator["HostStore | None"]:
     """
     with ExitStack() as stack:
         for path in host_stores(node_dir):
-            stack.enter_context(_translated(path))
+            stack.enter_context(sqlite_errors(path, _REMEDY))
             base = stack.enter_context(open_to_read(path))
             base.set_authorizer(_without_programs)
             if base.execute("SELECT 1 FROM sqlite_master WHERE name = 'back_offs'").fetchone():
@@ -131,14 +132,6 @@ def hosts_in_back_off(node_dir: Path, now: float, longest_s: float) -> dict[str,
     """See `HostStore.in_back_off`; read without a trace, whether or not a task runs. Raises StorageError as it does."""
     with read_hosts(node_dir) as store:
         return store.in_back_off(now, longest_s) if store is not None else {}
-
-
-@contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except SQLITE_ERRORS as error:
-        raise StorageError(f"{path}: {error}; it may be deleted while no task of the node runs") from error
 
 
 def _without_programs(action: int, first: str | None, second: str | None, base: str | None, inner: str | None) -> int:
@@ -167,7 +160,7 @@ class HostStore:
         if base is not None:
             self._db = base
             return
-        with _translated(self.path):
+        with sqlite_errors(self.path, _REMEDY):
             self._db = sqlite3.connect(self.path, timeout=30.0, isolation_level=None, check_same_thread=False)
             try:
                 self._db.set_authorizer(_without_programs)
@@ -181,14 +174,14 @@ class HostStore:
 
     @contextmanager
     def _transaction(self, *, durable: bool = False) -> Iterator[None]:
-        with _translated(self.path):
+        with sqlite_errors(self.path, _REMEDY):
             self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._db.execute("BEGIN IMMEDIATE")
             yield
             self._db.execute("COMMIT")
 
     def _row(self, query: str, *values: str | float) -> Any:
-        with _translated(self.path):
+        with sqlite_errors(self.path, _REMEDY):
             return self._db.execute(query, values).fetchone()
 
     def __enter__(self) -> "HostStore":
@@ -199,7 +192,7 @@ class HostStore:
 
     def close(self) -> None:
         """Close the file. Takes no mark away: only `finish` says that the stop was clean."""
-        with _translated(self.path):
+        with sqlite_errors(self.path, _REMEDY):
             self._db.close()
 
     def begin(self, *, hold: bool = False) -> bool:
@@ -276,12 +269,12 @@ class HostStore:
 
         A back-off that would last longer than `longest_s` from now was written by a clock that was ahead: it is over.
         """
-        with _translated(self.path):
+        with sqlite_errors(self.path, _REMEDY):
             return dict(self._db.execute(_IN_BACK_OFF, (now, now + longest_s)).fetchall())
 
     def sketches(self, pattern: str) -> list[bytes]:
         """The sketches of the newest pages of a pattern, the oldest first; empty ones are of what is no page."""
-        with _translated(self.path):
+        with sqlite_errors(self.path, _REMEDY):
             rows = self._db.execute(_SKETCHES, (pattern,)).fetchall()
         return [sketch for (sketch,) in rows]
 

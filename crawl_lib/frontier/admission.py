@@ -7,12 +7,11 @@ case. All that joins is counted, but what a list asked for: that was counted whe
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from itertools import islice
 from pathlib import Path
 
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import HostCounts, host_of_line
-from crawl_lib.frontier.outlinks import HANDED_ON_MARK, file_lines, is_listed, url_of_line
+from crawl_lib.frontier.outlinks import HANDED_ON_MARK, file_lines, is_listed, some_lines, url_of_line
 from crawl_lib.urls import Groups, Rejection, Traps, pattern_of
 
 _LINES = 50_000
@@ -35,7 +34,7 @@ class Admission:
         self._counts.begin()
         files = NodeDirectory(directory)
         pairs = zip(file_lines(files.new), file_lines(files.new_meta), strict=False)
-        while some := list(islice(pairs, _LINES)):
+        for some in some_lines(pairs, _LINES):
             self.count(some)
 
     def choose(self, lines: Sequence[bytes]) -> tuple[list[bytes], Counter[str]]:

@@ -13,7 +13,7 @@ from typing import TypeVar
 from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import DamagedFileError, KrakeError, QueueError, os_errors
 from crawl_lib.findings import Finding, Findings
-from crawl_lib.frontier.directory import NodeDirectory
+from crawl_lib.frontier.directory import META, NodeDirectory
 from crawl_lib.frontier.journal import Journal, read_journal
 from crawl_lib.frontier.move import Move, impossible_steps, is_there, read_move
 from crawl_lib.frontier.outlinks import decode_line
@@ -102,7 +102,7 @@ class _Check:
 
     def _offsets(self, state: State, record: Record) -> None:
         """The record says at which bytes of file 0 and of its meta the first line begins that is not processed."""
-        for name, offset in (("0", record.offset), ("0.meta", record.meta_offset)):
+        for name, offset in (("0", record.offset), (f"0{META}", record.meta_offset)):
             path = self.queue.directory / name
             if offset and path.exists() and lines_until(path, offset) != state.processed:
                 problem = f"says that `{name}` is read to byte {offset}; so many are not"

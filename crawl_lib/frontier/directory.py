@@ -6,6 +6,9 @@ from typing import overload
 
 from crawl_lib.errors import ConfigError, os_error
 
+META, HANDED_ON_SUFFIX = ".meta", ".handed_on"
+"""Of what goes with a file of URLs: its meta, and those of its URLs that other nodes own."""
+
 
 class _File:
     """A file (or folder) of a node's directory, as a property that gives its path."""
@@ -23,7 +26,7 @@ class _File:
 
 @dataclass(frozen=True)
 class NodeDirectory:
-    """The paths of a node's files. The format of `0`, `1`... and `state` is fixed, for everybody; the others are ours.
+    """The paths of a node's files. The format of `0`, `1`... and `state` is fixed, for all; the others are ours.
 
     Any file of URLs that becomes a data file has its meta next to it: see `meta_of`.
     """
@@ -58,7 +61,7 @@ class NodeDirectory:
     """How far an open intake got. The files `new`, `new.*` are its own."""
     new = _File("new")
     """URLs that an intake decided to queue."""
-    new_meta = _File("new.meta")
+    new_meta = _File(f"new{META}")
     new_undecided = _File("new.undecided")
     """What will be `undecided` after the intake."""
     new_claim = _File("new.claim")
@@ -70,13 +73,13 @@ class NodeDirectory:
 
     adopted = _File("adopted")
     """The queue of an adoption under way."""
-    adopted_handed_on = _File("adopted.handed_on")
+    adopted_handed_on = _File(f"adopted{HANDED_ON_SUFFIX}")
     adopted_scope = _File("adopted.scope")
     adopted_counted = _File("adopted.counted")
     """Of which lines an adoption has counted the hosts."""
     rehomed = _File("rehomed")
     """The queue of a rehoming under way."""
-    rehomed_handed_on = _File("rehomed.handed_on")
+    rehomed_handed_on = _File(f"rehomed{HANDED_ON_SUFFIX}")
     handed_on = _File("handed_on")
     """Queued URLs that other nodes own; the next segment carries them."""
     scope_added = _File("scope_added")
@@ -103,11 +106,11 @@ class NodeDirectory:
 
     def meta(self, number: int) -> Path:
         """Line for line with the data file: via key, depth, redirects, seed metadata."""
-        return self.path / f"{number}.meta"
+        return self.path / f"{number}{META}"
 
     def meta_of(self, data: Path) -> Path:
         """The meta of a data file, or of one that will be."""
-        return data.with_name(f"{data.name}.meta")
+        return data.with_name(f"{data.name}{META}")
 
     def data_files(self) -> list[int]:
         """Numbers of the data files that are there, ascending."""

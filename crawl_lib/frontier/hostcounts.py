@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from crawl_lib.errors import SQLITE_ERRORS, DamagedFileError, StorageError
+from crawl_lib.errors import DamagedFileError, StorageError, sqlite_errors
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.urls import PATTERN_MARK
 
@@ -131,16 +131,16 @@ class HostCounts:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         """The tables, within one transaction."""
-        try:
-            with closing(sqlite3.connect(self.path, isolation_level=None, timeout=30.0)) as base:
-                base.execute("PRAGMA synchronous=FULL")
-                base.execute("BEGIN IMMEDIATE")
-                for table in _TABLES:
-                    base.execute(f"CREATE TABLE IF NOT EXISTS {table} WITHOUT ROWID")
-                yield base
-                base.execute("COMMIT")
-        except SQLITE_ERRORS as error:
-            raise StorageError(f"{self.path}: {error}; if it stays, run `krake fsck --repair`") from error
+        with (
+            sqlite_errors(self.path, "if it stays, run `krake fsck --repair`"),
+            closing(sqlite3.connect(self.path, isolation_level=None, timeout=30.0)) as base,
+        ):
+            base.execute("PRAGMA synchronous=FULL")
+            base.execute("BEGIN IMMEDIATE")
+            for table in _TABLES:
+                base.execute(f"CREATE TABLE IF NOT EXISTS {table} WITHOUT ROWID")
+            yield base
+            base.execute("COMMIT")
 
 
 def counts_bytes(counts: Mapping[bytes, int]) -> bytes:

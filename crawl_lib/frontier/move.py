@@ -9,7 +9,7 @@ from hashlib import sha1
 from typing import Any
 
 from crawl_lib.durable import delete_durable, fsync_dir, reached, write_durable
-from crawl_lib.frontier.directory import NodeDirectory
+from crawl_lib.frontier.directory import META, NodeDirectory
 from crawl_lib.frontier.hostcounts import HostCounts, read_counts
 from crawl_lib.frontier.queue import Queue, State
 from crawl_lib.frontier.record import NEXT_TO_QUEUE, UNKNOWN_SIZE, Record, digest_of
@@ -86,7 +86,7 @@ def plan_move(queue: Queue, change: Change) -> Move:
         names.append(appended)
         state = State(state.processed, (*(state.totals if gone < files else ()), count))
     elif appended:
-        deletes += [appended, f"{appended}.meta"]
+        deletes += [appended, f"{appended}{META}"]
     old = queue.files.data_files() if change.replaces else range(gone)
     if not names and change.state == State():  # it is empty, and stays so
         names, gone, old = ["0"], 0, []
@@ -134,8 +134,8 @@ def _facts(queue: Queue, name: str, own: Mapping[str, str], *, ours: bool) -> tu
 
 
 def _add(queue: Queue, change: Change, name: str, target: str | None) -> None:
-    meta = f"{target}.meta" if target is not None else None
-    steps = (queue_step(queue, name, target), queue_step(queue, f"{name}.meta", meta))
+    meta = f"{target}{META}" if target is not None else None
+    steps = (queue_step(queue, name, target), queue_step(queue, f"{name}{META}", meta))
     change.groups.append(tuple(step for step in steps if step))
 
 

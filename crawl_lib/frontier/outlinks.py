@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha1
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 from isal import isal_zlib
 from isal.igzip_lib import IsalError
@@ -26,6 +26,7 @@ from isal.igzip_lib import IsalError
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.records import QueuedUrl
 
+Line = TypeVar("Line", bytes, tuple[bytes, bytes])
 OUTLINKS_NAME = "outlinks"
 HANDED_ON = "h"
 HANDED_ON_MARK = b"\th\t"
@@ -58,8 +59,8 @@ def key_of_line(line: bytes) -> bytes:
     return sha1(url_of_line(line)).digest()
 
 
-def some_lines(lines: Iterable[bytes], count: int) -> Iterator[list[bytes]]:
-    """Lines in batches of so many, the last one shorter."""
+def some_lines(lines: Iterable[Line], count: int) -> Iterator[list[Line]]:
+    """Lines, or lines of data with their meta, in batches of so many, the last one shorter."""
     source = iter(lines)
     while batch := list(islice(source, count)):
         yield batch

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from crawl_lib.durable import write_durable
 from crawl_lib.errors import QueueError, os_error
-from crawl_lib.frontier.directory import NodeDirectory
+from crawl_lib.frontier.directory import META, NodeDirectory
 from crawl_lib.frontier.outlinks import BARE_META, decode_meta
 from crawl_lib.frontier.record import Record, TakenIn, read_record
 from crawl_lib.records import QueuedUrl
@@ -184,7 +184,7 @@ class Queue:
     def own_digests(self, record: Record) -> dict[str, str]:
         """Digest of each of them and of its meta, by name, "" where it is not known."""
         own, known = map(str, self.own_files(record)), record.digests()
-        return {name: known.get(name, "") for number in own for name in (number, f"{number}.meta")}
+        return {name: known.get(name, "") for number in own for name in (number, f"{number}{META}")}
 
     def is_ours(self, state: State | None = None, record: Record | None = None) -> bool:
         """Whether Krake wrote the queue as it is there now; if not, the next intake adopts it."""

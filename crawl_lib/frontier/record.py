@@ -7,7 +7,7 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.frontier.directory import NodeDirectory
+from crawl_lib.frontier.directory import META, NodeDirectory
 from crawl_lib.sealed import own_file, unsealed
 
 UNKNOWN_SIZE = -1
@@ -115,7 +115,7 @@ class Record:
     def digests(self) -> dict[str, str]:
         """Hex digest of each file that Krake wrote, by name, as far as it is known."""
         found = {**{str(n): digest for n, digest in enumerate(self.datas)}, **self.files}
-        found.update((f"{n}.meta", digest) for n, digest in enumerate(self.metas))
+        found.update((f"{n}{META}", digest) for n, digest in enumerate(self.metas))
         return {name: digest for name, digest in found.items() if digest}
 
 

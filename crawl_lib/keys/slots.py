@@ -184,8 +184,8 @@ class SharedTurns:
             if isinstance(done, Exception):
                 raise done
             self._take(*done)
-        told, self._told = self._told, []
-        return told
+        messages, self._told = self._told, []
+        return messages
 
     def _take(self, request: _Request, answer: SlotAnswer, began_s: float, ended_s: float) -> None:
         """A slot was reserved, by a server that was asked and has answered at these times."""

@@ -28,27 +28,27 @@ def crawl_node(
     the segment's counts. Raises what `guards` and `start_iteration` do, LockedError if another task holds the node, and
     StoppedError.
     """
-    own = stores.crawl.find(run_id, iteration)
-    if own is not None:
-        require_part(stores, own, node)
+    current = stores.crawl.find(run_id, iteration)
+    if current is not None:
+        require_part(stores, current, node)
     with locked_node(stores, node, what=f"run {run_id}, iteration {iteration}") as task:  # 1. lock; finish what is open
         _begin(task)
-        if own is None:
-            own = start_iteration(stores, run_id=run_id, iteration=iteration, batch_size=batch_size)
-            require_part(stores, own, node)  # another machine may have named it
-        segment = stores.crawl.segment(own.folder, node)
+        if current is None:
+            current = start_iteration(stores, run_id=run_id, iteration=iteration, batch_size=batch_size)
+            require_part(stores, current, node)  # another machine may have named it
+        segment = stores.crawl.segment(current.folder, node)
         if not segment.exists():  # 2. committed already?
-            require_room_for_segment(stores, own, segment)
-            fill_missed(task, own.folder)
+            require_room_for_segment(stores, current, segment)
+            fill_missed(task, current.folder)
             wait_for_room(task)
-            take_in(task, own)  # 3. intake
+            take_in(task, current)  # 3. intake
             require_new_name(task.queue, segment)
             stores.go_on()
-            take = decide(task, own, *share_of_node(stores, own, node))  # 4. the take
+            take = decide(task, current, *share_of_node(stores, current, node))  # 4. the take
             complete(task, take)  # 5. fetch, 6. commit, 7. the queue moves on
         counts = segment.manifest()["counts"]
         task.progress.enter("done", queue=task.queue.length())
-    return {"folder": own.folder, "node": node, **counts}
+    return {"folder": current.folder, "node": node, **counts}
 
 
 def require_ready(stores: Stores, *, run_id: str, iteration: int) -> None:

@@ -20,21 +20,21 @@ from crawl_lib.rounds import require_agreement
 from crawl_lib.stores import Stores
 
 
-def require_part(stores: Stores, own: Iteration, node: str) -> None:
+def require_part(stores: Stores, current: Iteration, node: str) -> None:
     """Raise ConfigError for a node that an iteration did not begin with.
 
     Also, before the node has its segment, for options or code other than where the iteration was started.
     """
-    if node not in own.nodes:
+    if node not in current.nodes:
         raise ConfigError(
-            f"node {node!r} is not in iteration {own.folder}, which began with {', '.join(own.nodes)}; trigger a new"
-            " run"
+            f"node {node!r} is not in iteration {current.folder}, which began with {', '.join(current.nodes)}; trigger"
+            " a new run"
         )
-    if not stores.crawl.segment(own.folder, node).exists():
-        require_agreement(stores, own)
+    if not stores.crawl.segment(current.folder, node).exists():
+        require_agreement(stores, current)
 
 
-def require_room_for_segment(stores: Stores, own: Iteration, segment: SegmentRef) -> None:
+def require_room_for_segment(stores: Stores, current: Iteration, segment: SegmentRef) -> None:
     """Raise DamagedFileError while a repair of the segment is half-way, since another one would be in its way.
 
     Raises ConfigError for an iteration of other nodes: no node would take in what it found for them.
@@ -44,10 +44,10 @@ def require_room_for_segment(stores: Stores, own: Iteration, segment: SegmentRef
         raise DamagedFileError(
             f"{decision}: a repair of this segment was stopped half-way: run `krake fsck --repair`, which goes on"
         )
-    if set(own.nodes) != set(stores.config.servers):
+    if set(current.nodes) != set(stores.config.servers):
         raise ConfigError(
-            f"servers: iteration {own.folder} began with {', '.join(own.nodes)}, and the config of this machine has"
-            f" {', '.join(stores.config.servers)}; make the list the same on all machines, or trigger a new run"
+            f"servers: iteration {current.folder} began with {', '.join(current.nodes)}, and the config of this machine"
+            f" has {', '.join(stores.config.servers)}; make the list the same on all machines, or trigger a new run"
         )
 
 

@@ -25,7 +25,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from hashlib import sha1
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +43,7 @@ from crawl_lib.frontier import (
     finish_open_move,
     is_listed,
     join_line,
+    key_of_line,
     open_take,
     pending_report,
     plan_move,
@@ -51,6 +51,7 @@ from crawl_lib.frontier import (
     read_move,
     read_scope_added,
     read_undecided,
+    some_lines,
 )
 from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.node.guards import require_newest
@@ -266,8 +267,8 @@ def _lost_lines(
             lines = source.open()
             if hasattr(lines, "close"):
                 stack.callback(lines.close)
-            while some := list(islice(stores.until_stopped(lines), _CHUNK)):
-                fresh = {sha1(line[: line.find(b"\t")]).digest(): line for line in some}
+            for some in some_lines(stores.until_stopped(lines), _CHUNK):
+                fresh = {key_of_line(line): line for line in some}
                 states = keys.states([key for key, line in fresh.items() if key not in sent or is_listed(line)])
                 counts["seen"] += len(some)
                 for key, state in states.items():

@@ -104,27 +104,27 @@ def taken_in_before(stores: Stores, node: str) -> TakenIn:
     """
     storage, crawl = stores.storage, stores.crawl
     folders = crawl.folders()
-    own = next((folder for folder in reversed(folders) if storage.exists(f"{crawl.path}/{folder}/{node}")), None)
-    if own is None:
+    newest = next((folder for folder in reversed(folders) if storage.exists(f"{crawl.path}/{folder}/{node}")), None)
+    if newest is None:
         return TakenIn()
-    older = [folder for folder in folders if int(folder) < int(own)]
+    older = [folder for folder in folders if int(folder) < int(newest)]
     pairs = [(folder, found_by) for folder in older for found_by in crawl.folder(folder).segments()]
     with suppress(DamagedFileError, PathNotFoundError):
-        pairs += [(digest, SEEDS_FOLDER) for digest in crawl.folder(own).iteration().seeds]
+        pairs += [(digest, SEEDS_FOLDER) for digest in crawl.folder(newest).iteration().seeds]
     if stores.config.frontier.is_crawldb:
         pairs += [(name, LISTS_FOLDER) for name in crawl.lists()]
     return TakenIn().with_sources(pairs)
 
 
-def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
+def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
     """Take in what waits for the task's node, older than its own iteration (None: everything).
 
     Before an iteration what other nodes own is handed on, if its nodes are not those by which the queue was filled.
     Returns what the node's next segment has to report. Raises what `frontier.adopt` and `intake` do.
     """
     stores, queue = task.stores, task.queue
-    nodes = own.nodes if own else stores.config.servers
-    if own is None and (newest := stores.crawl.newest_iteration()) and task.node in newest.nodes:
+    nodes = current.nodes if current else stores.config.servers
+    if current is None and (newest := stores.crawl.newest_iteration()) and task.node in newest.nodes:
         nodes = newest.nodes  # a list that was changed since is in force once an iteration began with it
     owners = Owners(nodes)
     task.progress.enter("intake")
@@ -132,7 +132,7 @@ def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
     config = stores.config
     owners_of_hosts = owners if config.frontier.routing == "host" else None
     sources, complete = waiting_sources(
-        stores, task.node, queue.taken_in(), before=own.folder if own else None, planned=open_plan(queue)
+        stores, task.node, queue.taken_in(), before=current.folder if current else None, planned=open_plan(queue)
     )
     sources = _but_handed_on(stores, task.node, sources, queue.record().again)
     with stores.keys(task.node) as keys:
@@ -147,7 +147,7 @@ def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
             stop=task.stores.stop.is_set,
             on_progress=lambda report: task.progress.enter("intake", queue=report.new),
         )
-    if own is not None:
+    if current is not None:
         rehome(queue, owners_of_hosts)
     return pending_report(queue)
 
@@ -196,8 +196,8 @@ def _note_read_before(task: NodeTask) -> None:
     reached("intake.record_begun")
 
 
-def scope_hosts(task: NodeTask, own: Iteration) -> set[str]:
-    """The hosts whose pages a take of iteration `own` may follow links to: those of its folder, and of what was queued.
+def scope_hosts(task: NodeTask, current: Iteration) -> set[str]:
+    """The hosts whose pages a take of an iteration may follow links to: those of its folder, and of what was queued.
 
     The queue may hold more than `start` could know of: seeds injected since, and, where an early iteration is done
     late, what later ones found. Links of their pages would be rejected for good, since a page is fetched once. Nothing
@@ -205,12 +205,12 @@ def scope_hosts(task: NodeTask, own: Iteration) -> set[str]:
     """
     crawl = task.stores.crawl
     taken_in = task.queue.taken_in()
-    hosts = {*crawl.scope(own), *read_scope_added(task.queue)}
+    hosts = {*crawl.scope(current), *read_scope_added(task.queue)}
     for digest in crawl.seeds():
-        if digest not in own.seeds and (digest, SEEDS_FOLDER) in taken_in:
+        if digest not in current.seeds and (digest, SEEDS_FOLDER) in taken_in:
             hosts.update(crawl.seeds_scope(digest))
     for folder in crawl.folders():
-        if folder not in own.summed:
+        if folder not in current.summed:
             for node in crawl.folder(folder).segments():
                 if (folder, node) in taken_in:
                     hosts.update(crawl.segment(folder, node).manifest()["scope_added"])

@@ -99,7 +99,7 @@ def fill_missed(task: NodeTask, before: str | None) -> None:
             complete(task, decide(task, crawl.folder(folder).iteration(), 0))
 
 
-def decide(task: NodeTask, own: Iteration, size: int, new: int | None = None) -> Take:
+def decide(task: NodeTask, current: Iteration, size: int, new: int | None = None) -> Take:
     """Write the take: which URLs this iteration fetches, `size` at most. The node is no longer settled.
 
     `new`: how many of them may be such that no list asked for; None: all.
@@ -111,7 +111,7 @@ def decide(task: NodeTask, own: Iteration, size: int, new: int | None = None) ->
     extra: dict[str, Any] = {"started_s": time.time()}
     with HostStore(make_hosts_folder(task.directory)) as hosts:
         extra |= _large_patterns(task, hosts)
-        header = TakeHeader(uuid.uuid4().hex, own.run_id, own.iteration, own.folder, processes, extra)
+        header = TakeHeader(uuid.uuid4().hex, current.run_id, current.iteration, current.folder, processes, extra)
         return make_take(task.queue, shares_of(task.stores.config, hosts, size, new), header)
 
 
@@ -176,18 +176,18 @@ def _again(task: NodeTask, take: Take, segment: str) -> Iterator[QueuedUrl]:
 
 def _make_segment(task: NodeTask, take: Take, hidden: str) -> None:
     """Fetch what is left, upload the WARC files to the segment's `hidden` folder, build the rest in the spool."""
-    own = _iteration_of(task, take)
+    current = _iteration_of(task, take)
     if read_leftover(take) is None:
         task.stores.go_on()
-        _fetch(task, take, own, hidden)
+        _fetch(task, take, current, hidden)
     wait_for_room(task, local=False)
     task.progress.enter("commit")
     task.stores.go_on()
     seal_all(task.stores.storage, hidden, task.spool, repair="krake fsck --repair")
-    _build(task, take, own)
+    _build(task, take, current)
 
 
-def _fetch(task: NodeTask, take: Take, own: Iteration, hidden: str) -> None:
+def _fetch(task: NodeTask, take: Take, current: Iteration, hidden: str) -> None:
     """Fetch what has no record yet, then decide what is left over. `hidden`: the segment's hidden folder on the DFS."""
     config, secrets, stop = task.stores.config, task.stores.secrets, task.stores.stop
     # A file store of its own for the thread; it ends its waiting with the task.
@@ -198,27 +198,27 @@ def _fetch(task: NodeTask, take: Take, own: Iteration, hidden: str) -> None:
         task.progress.begin_fetch(kept_outcomes(task.spool), taken=take.count, queue=task.queue.length())
         if take.count:
             with HostStore(make_hosts_folder(task.directory)) as hosts:
-                _visit_hosts(task, take, own, hosts)
+                _visit_hosts(task, take, current, hosts)
                 hosts.finish()
         done = finished_positions(task.spool)
         write_leftover(take, [position for position in range(take.count) if position not in done])
 
 
-def _visit_hosts(task: NodeTask, take: Take, own: Iteration, hosts: HostStore) -> None:
+def _visit_hosts(task: NodeTask, take: Take, current: Iteration, hosts: HostStore) -> None:
     """Run the workers until nothing is left or the time is over; below a watermark they end, and begin again later."""
     config = task.stores.config
     # Where hosts have another node now, the one before may just have asked them.
-    if hosts.begin(hold=nodes_changed(task.stores, own)):
+    if hosts.begin(hold=nodes_changed(task.stores, current)):
         # After an unclean stop: turns that the dead processes held are free again, after one delay for everybody.
         with Turns.of(NodeDirectory(task.directory).hosts, config.fetch) as turns:
             turns.reset(max(config.fetch.host_delay_s, config.fetch.ip_delay_s))
     try:
         take.scope()  # a damaged one is named here, with its remedy
     except FileNotFoundError:
-        take.write_scope(scope_hosts(task, own))
+        take.write_scope(scope_hosts(task, current))
         reached("node.scope")
     with _shared_turns(task) as turns:
-        _run_workers(task, take, own, turns)
+        _run_workers(task, take, current, turns)
 
 
 @contextmanager
@@ -235,7 +235,7 @@ def _shared_turns(task: NodeTask) -> Iterator[SharedTurns | None]:
         yield turns
 
 
-def _run_workers(task: NodeTask, take: Take, own: Iteration, turns: SharedTurns | None) -> None:
+def _run_workers(task: NodeTask, take: Take, current: Iteration, turns: SharedTurns | None) -> None:
     config = task.stores.config
     left_s, paused = config.batch.time_limit_s, True
     while paused and left_s > 0:
@@ -246,15 +246,15 @@ def _run_workers(task: NodeTask, take: Take, own: Iteration, turns: SharedTurns 
             workers = [
                 WorkerTask(
                     config=to_mapping(config),
-                    nodes=list(own.nodes),
+                    nodes=list(current.nodes),
                     node=task.node,
                     node_dir=str(task.directory),
                     spool=str(task.spool),
-                    prefix=part_prefix(own.folder, task.node, number),
+                    prefix=part_prefix(current.folder, task.node, number),
                     number=number,
                     processes=take.header.processes,
                     seconds_left=left_s,
-                    info={**_origin(task.stores), "part_of": f"{own.folder}/{task.node}"},
+                    info={**_origin(task.stores), "part_of": f"{current.folder}/{task.node}"},
                 )
                 for number in range(take.header.processes)
             ]
@@ -285,16 +285,16 @@ def _iteration_of(task: NodeTask, take: Take) -> Iteration:
     """The iteration of an open take. Raises QueueError if its folder was deleted, which a person has to decide on."""
     header = take.header
     with suppress(PathNotFoundError):
-        own = task.stores.crawl.folder(header.folder).iteration()
-        if (own.run_id, own.iteration) == (header.run_id, header.iteration):
-            return own
+        current = task.stores.crawl.folder(header.folder).iteration()
+        if (current.run_id, current.iteration) == (header.run_id, header.iteration):
+            return current
     raise QueueError(
         f"{take.path}: is open, and the folder of its iteration {header.folder} (run {header.run_id}) is gone: put"
         " the folder back, or move the file and its spool away, and its URLs are fetched (again) with the next batch"
     )
 
 
-def _build(task: NodeTask, take: Take, own: Iteration) -> None:
+def _build(task: NodeTask, take: Take, current: Iteration) -> None:
     """Put the segment's files together from the workers' parts."""
     queue = task.queue
     deferred = len(read_leftover(take) or [])
@@ -302,7 +302,7 @@ def _build(task: NodeTask, take: Take, own: Iteration) -> None:
         take_id=take.take_id,
         run_id=take.header.run_id,
         iteration=take.header.iteration,
-        folder=own.folder,
+        folder=current.folder,
         node=task.node,
         **_origin(task.stores),
         started=utc_text(take.header.extra["started_s"]),
@@ -317,13 +317,13 @@ def _build(task: NodeTask, take: Take, own: Iteration) -> None:
         next_due=take.header.next_due,
         scope_added=list(read_scope_added(queue)),
     )
-    owners = Owners(own.nodes)
+    owners = Owners(current.nodes)
     handed_on = (decode_line(line, "handed_on")[0] for line in read_handed_on(queue))
     build_segment(
         task.spool,
         NodeDirectory(task.directory).spool_segment,
         facts,
-        own.nodes,
+        current.nodes,
         handed_on=((owners.owner(host_of(queued.url)), queued, HANDED_ON) for queued in handed_on),
         puts_back=not task.stores.config.frontier.is_crawldb,
     )

@@ -109,15 +109,15 @@ def wait_for_room(task: NodeTask, *, local: bool = True) -> None:
     """
     config = task.stores.config.watermarks
     room = Room(config, task.directory if local else None, lambda: task.stores.storage)
-    began_s, told = time.monotonic(), ""
+    began_s, last_reason = time.monotonic(), ""
     while (reason := room.shortage()) is not None:
-        if reason != told:
+        if reason != last_reason:
             log.warning("%s: pauses: %s", task.node, reason)
-        told = reason
+        last_reason = reason
         task.progress.enter("paused", reason)
         task.stores.go_on()
         if time.monotonic() - began_s >= config.max_pause_s:
             raise NoRoomError(f"{reason}; paused for {config.max_pause_s:g} s; make room, then run the task again")
         task.stores.stop.wait(LOOK_INTERVAL_S)
-    if told:
+    if last_reason:
         log.info("%s: goes on: there is room again", task.node)

@@ -3,7 +3,7 @@
 A hidden name belongs to the attempt that made it. It is deleted only if it is certain that no attempt goes on there:
 
 * `<folder>/.<node>-<take>`, where a take's segment is put together: another take is open on the node, or none. That is
-  known of nodes of this machine that no task works on, and of nodes whose mark says that they have settled, or are
+  known of nodes of this machine that no task works on, and of nodes whose note says that they have settled, or are
   retired. An id is never used twice, so a task that begins meanwhile cannot mean it. The URLs of such a take are still
   in the queue (its file was deleted by hand), or were sent to other nodes (it was lost with its disk).
 * `.start-<digest>-<id>`: the iteration has its folder, so another attempt's was chosen; or a folder came after those

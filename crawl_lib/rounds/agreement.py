@@ -38,32 +38,32 @@ def note_change(stores: Stores, run_id: str) -> None:
 
     Raises ConfigError if nodes or routing differ: an iteration keeps those that it began with.
     """
-    for own in stores.crawl.of_run(run_id):
-        if not {*own.nodes} <= {*stores.crawl.folder(own.folder).segments()}:
-            _note_change(stores, own)
+    for current in stores.crawl.of_run(run_id):
+        if not {*current.nodes} <= {*stores.crawl.folder(current.folder).segments()}:
+            _note_change(stores, current)
 
 
-def _note_change(stores: Stores, own: Iteration) -> None:
-    register, newest, problem = _difference(stores, own)
+def _note_change(stores: Stores, current: Iteration) -> None:
+    register, newest, problem = _difference(stores, current)
     if not problem:
         return
-    if (set(own.nodes), own.routing) != (set(stores.config.servers), stores.config.frontier.routing):
+    if (set(current.nodes), current.routing) != (set(stores.config.servers), stores.config.frontier.routing):
         raise ConfigError(
-            f"servers: iteration {own.folder} began with {', '.join(own.nodes)} and {own.routing} routing, and keeps"
-            " them; undo the change, or trigger a new run"
+            f"servers: iteration {current.folder} began with {', '.join(current.nodes)} and {current.routing}"
+            " routing, and keeps them; undo the change, or trigger a new run"
         )
-    log.warning("iteration %s goes on with other settings: %s", own.folder, problem)
+    log.warning("iteration %s goes on with other settings: %s", current.folder, problem)
     with suppress(TargetExistsError):  # another attempt, on this machine, noted the same
-        stores.storage.write_bytes(register.path(newest + 1), agreed_bytes(stores, own.run_id, own.iteration))
+        register.write_next(newest, agreed_bytes(stores, current.run_id, current.iteration))
 
 
-def require_agreement(stores: Stores, own: Iteration) -> None:
+def require_agreement(stores: Stores, current: Iteration) -> None:
     """Raise ConfigError, naming the options, if this machine differs from the one where the iteration was started."""
-    _, _, problem = _difference(stores, own)
+    _, _, problem = _difference(stores, current)
     if problem:
         raise ConfigError(
-            f"iteration {own.folder}: {problem}; make it the same on all machines. If the change is meant, clear the"
-            " task inject with its downstream: what its machine has then holds for all"
+            f"iteration {current.folder}: {problem}; make it the same on all machines. If the change is meant, clear"
+            " the task inject with its downstream: what its machine has then holds for all"
         )
 
 
@@ -71,10 +71,10 @@ def _ours(stores: Stores) -> dict[str, Any]:
     return {"krake_version": VERSION, "code_digest": code_digest(), "config": shared_options(stores.config)}
 
 
-def _difference(stores: Stores, own: Iteration) -> tuple[Register, int, str]:
+def _difference(stores: Stores, current: Iteration) -> tuple[Register, int, str]:
     """The notes of an iteration, the newest one's number (0 in a folder of before there were any), and how this
     machine differs from it, "" if it does not."""
-    register = Register(stores.storage, stores.crawl.at(own.folder), AGREED_PREFIX, ".json")
+    register = Register(stores.storage, stores.crawl.at(current.folder), AGREED_PREFIX, ".json")
     newest, _ = register.newest()
     agreed = read_json(stores.storage, register.path(newest)) if newest else {}
     ours, differs = _ours(stores), []

@@ -82,11 +82,11 @@ def ended_before(stores: Stores, *, run_id: str, iteration: int) -> str:
 
     With a CrawlDb: its list, or the one before, found nothing due.
     """
-    own = stores.crawl.find(run_id, None)
+    current = stores.crawl.find(run_id, None)
     if stores.config.frontier.is_crawldb:
-        done = own.iteration if own else 0
+        done = current.iteration if current else 0
         made = (one for one in generated(stores) if one["run_id"] == run_id and done < one["iteration"] <= iteration)
         return next(filter(None, map(nothing_due, made)), "")
-    if own is None or own.iteration >= iteration:
+    if current is None or current.iteration >= iteration:
         return ""
-    return ended(FolderState.read(stores.crawl, own.folder))
+    return ended(FolderState.read(stores.crawl, current.folder))

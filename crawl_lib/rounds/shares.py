@@ -31,26 +31,28 @@ def share_out(batch_size: int, nodes: tuple[str, ...], remaining: int | None, ro
     }
 
 
-def share_of_node(stores: Stores, own: Iteration, node: str) -> tuple[int, int]:
+def share_of_node(stores: Stores, current: Iteration, node: str) -> tuple[int, int]:
     """How many URLs a node may take in an iteration now, and how many of these may be such that no list asked for.
 
     With `fifo`, what a list asked for counts for `crawl.max_pages` already. The caller holds the node's lock, and has
     no take open.
     """
-    if own.limited and _has_gone_on(stores, own, node):
+    if current.limited and _has_gone_on(stores, current, node):
         return 0, 0
-    share = own.batch_sizes.get(node, 0)
-    fills_up = own.limited and not stores.config.frontier.is_crawldb and stores.crawl.lists()
+    share = current.batch_sizes.get(node, 0)
+    fills_up = current.limited and not stores.config.frontier.is_crawldb and stores.crawl.lists()
     return (max(share, stores.config.batch.size) if fills_up else share), share
 
 
-def put_by(stores: Stores, own: Iteration, missing: Iterable[str]) -> int:
+def put_by(stores: Stores, current: Iteration, missing: Iterable[str]) -> int:
     """How many URLs the nodes without a segment in an iteration may still take there."""
     notes = [(node, read_settled(stores.crawl, node)) for node in missing]
     takers = [node for node, settled in notes if settled is None or not settled.retired]
-    return sum(own.batch_sizes[node] for node in takers if not (own.limited and _has_gone_on(stores, own, node)))
+    return sum(
+        current.batch_sizes[node] for node in takers if not (current.limited and _has_gone_on(stores, current, node))
+    )
 
 
-def _has_gone_on(stores: Stores, own: Iteration, node: str) -> bool:
-    younger = [folder for folder in stores.crawl.folders() if int(folder) > int(own.folder)]
+def _has_gone_on(stores: Stores, current: Iteration, node: str) -> bool:
+    younger = [folder for folder in stores.crawl.folders() if int(folder) > int(current.folder)]
     return any(stores.crawl.segment(folder, node).exists() for folder in younger)

@@ -164,6 +164,8 @@ def _add_folder(stores: Stores, state: FolderState, sums: _Sums) -> None:
         sums.taken += 0 if IMPORT_NODE in state.present else state.urls
         sums.summed.append(state.folder.name)
         return
-    own = state.folder.iteration()
-    open_nodes = state.awaited if state.index is not None else [n for n in own.batch_sizes if n not in state.present]
-    sums.open_taken += state.urls + put_by(stores, own, open_nodes)
+    current = state.folder.iteration()
+    open_nodes = (
+        state.awaited if state.index is not None else [n for n in current.batch_sizes if n not in state.present]
+    )
+    sums.open_taken += state.urls + put_by(stores, current, open_nodes)

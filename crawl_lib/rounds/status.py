@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.config import Config
-from crawl_lib.crawldir import DROPPED_MARK, FolderState, read_settled, settled_nodes, sum_counts
+from crawl_lib.crawldir import DROPPED_FILE, FolderState, read_settled, settled_nodes, sum_counts
 from crawl_lib.errors import KrakeError, StorageError, os_errors
-from crawl_lib.export import ExportFolder, list_exports
+from crawl_lib.export import CONTENT, OFFSETS, URL_MAPPING, WEB_GRAPH, ExportFolder, list_exports
 from crawl_lib.fetch import hosts_in_back_off
 from crawl_lib.frontier import NodeDirectory, Queue, host_of_line, open_take, parse_state, read_move
 from crawl_lib.keys import open_key_store
@@ -21,7 +21,7 @@ from crawl_lib.rounds.commit import few_answers
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Secrets, Stores, node_dir, open_stores
 
-EXPORT_FILES = ("urlmapping", "offsets", "content", "webgraph")
+EXPORT_FILES = (URL_MAPPING, OFFSETS, CONTENT, WEB_GRAPH)
 STATUS_WAIT_S = 10.0
 """How long a DFS that does not answer is asked again at most: people wait for the status."""
 SHOWN_HOSTS = 5
@@ -95,7 +95,7 @@ def _iteration(stores: Stores, folder: str) -> dict[str, Any]:
     try:
         state = FolderState.read(stores.crawl, folder)
         iteration, dropped = state.folder.iteration(), 0
-        if stores.storage.exists(state.folder.at(DROPPED_MARK)):  # these pages are still in the files, and in `counts`
+        if stores.storage.exists(state.folder.at(DROPPED_FILE)):  # these pages are still in the files, and in `counts`
             dropped = sum(len(SegmentReader(stores.storage, state.folder.at(node)).dropped) for node in state.present)
         return {
             "folder": folder,
@@ -224,5 +224,5 @@ def _keys(config: Config, secrets: Secrets) -> list[dict[str, Any]]:
 def _export(stores: Stores, name: str) -> dict[str, Any]:
     sizes = ExportFolder(stores, name).sizes()
     sizes = {file: sizes[file] for file in EXPORT_FILES if file in sizes}
-    pages = (sizes["urlmapping"] - 4) // 20 if "urlmapping" in sizes else None
+    pages = (sizes[URL_MAPPING] - 4) // 20 if URL_MAPPING in sizes else None
     return {"name": name, "pages": pages, "bytes": sizes, "complete": len(sizes) == len(EXPORT_FILES)}

@@ -26,7 +26,7 @@ from crawl_lib.segment.manifest import (
     PAGES_NAME,
     Manifest,
 )
-from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX, Part, PartCounts, list_parts
+from crawl_lib.segment.parts import INDEX_RUNS, LINKS_SUFFIX, OUTLINK_RUNS, PAGES_SUFFIX, Part, PartCounts, list_parts
 from crawl_lib.segment.runs import OutlinkRuns, merge_outlinks, merge_runs
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA
 from crawl_lib.segment.tables import read_blocks, write_parquet
@@ -175,14 +175,14 @@ def _write_lines(
 ) -> OutlinkWriter:
     scratch = out_dir / SCRATCH_NAME
     with (out_dir / INDEX_NAME).open("wb") as file:
-        file.writelines(merge_runs(chain.from_iterable(part.runs("cdxj") for part in parts)))
+        file.writelines(merge_runs(chain.from_iterable(part.runs(INDEX_RUNS) for part in parts)))
         fsync_file(file)
     first = OutlinkRuns(scratch / "handed-on")
     for number, (owner, url, flags) in enumerate(handed_on):
         fields = (url.url, url.via, url.depth, url.redirects, metadata_and_tries(url))
         first.add(nodes.index(owner), 0, number, fields, flags)
     first.flush()
-    runs = [*first.paths, *chain.from_iterable(part.runs("outlinks") for part in parts)]
+    runs = [*first.paths, *chain.from_iterable(part.runs(OUTLINK_RUNS) for part in parts)]
     with (out_dir / OUTLINKS_NAME).open("wb") as file:
         outlinks = merge_outlinks(file, runs, nodes, scratch)
         fsync_file(file)

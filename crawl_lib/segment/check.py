@@ -31,6 +31,7 @@ from crawl_lib.segment.manifest import (
     is_dropped_file,
     read_dropped,
 )
+from crawl_lib.segment.parts import WARC_SUFFIX
 from crawl_lib.segment.publish import stored_digest
 from crawl_lib.segment.reader import BATCH_ROWS, SCHEMAS
 from crawl_lib.segment.recover import warc_fields
@@ -129,7 +130,7 @@ class _Check:
         for name in there.keys() - {MANIFEST_FILE}:
             if is_dropped_file(name):
                 self._dropped(name)
-            elif name.endswith((".warc.gz", ".parquet")) or name in {OUTLINKS_NAME, INDEX_NAME}:
+            elif name.endswith((WARC_SUFFIX, ".parquet")) or name in {OUTLINKS_NAME, INDEX_NAME}:
                 self._add("file_unknown", name, "the manifest does not list it, and should")
             else:
                 more: dict[str, Any] = {"repair": "no stage reads it: delete it", "severity": Severity.WARNING}
@@ -163,7 +164,7 @@ class _Check:
                 continue
             if stored_digest(self.storage, where, self.work) != entry["sha256"]:
                 self._add("file_digest", name, "is not what was written (SHA-256)")
-            if name.endswith(".warc.gz"):
+            if name.endswith(WARC_SUFFIX):
                 damage: Counter[str] = Counter()
                 records = self.records[name] = _Records()
                 with self.storage.open_read(where) as file:

@@ -25,6 +25,7 @@ from crawl_lib.sealed import SEALED_VERSION, own_file, sealed_json, unsealed, un
 
 WARC_SUFFIX, CLOSED_SUFFIX, SEALED_SUFFIX = ".warc.gz", ".closed.json", ".sealed.json"
 PAGES_SUFFIX, LINKS_SUFFIX, POSITIONS_SUFFIX = ".pages.arrow", ".links.arrow", ".positions"
+INDEX_RUNS, OUTLINK_RUNS = ".cdxj", ".outlinks"
 SEQUENCE = re.compile(r"-\d{5,}$")
 REPAIR = "run `krake fsck --repair`"
 _SUMS = "sums"
@@ -139,8 +140,8 @@ class Part:
         return None
 
     def runs(self, kind: str) -> list[Path]:
-        """Its runs, `kind` "cdxj" or "outlinks", in the order they were written."""
-        start = f"{self.stem.name}.{kind}."
+        """Its runs, `kind` `INDEX_RUNS` or `OUTLINK_RUNS`, in the order they were written."""
+        start = f"{self.stem.name}{kind}."
         return sorted(path for path in self.stem.parent.iterdir() if path.name.startswith(start))
 
     def discard_rows(self) -> None:
@@ -151,7 +152,7 @@ class Part:
     def _made(self) -> list[Path]:
         """Rows, positions, index lines, outlinks: those that are there."""
         single = [self.path(suffix) for suffix in (PAGES_SUFFIX, LINKS_SUFFIX, POSITIONS_SUFFIX)]
-        return [*(path for path in single if path.exists()), *self.runs("cdxj"), *self.runs("outlinks")]
+        return [*(path for path in single if path.exists()), *self.runs(INDEX_RUNS), *self.runs(OUTLINK_RUNS)]
 
 
 def list_parts(directory: Path, prefix: str | None = None) -> list[Part]:

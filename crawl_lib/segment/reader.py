@@ -19,7 +19,7 @@ from crawl_lib.segment.manifest import (
     dropped_files,
     read_dropped,
 )
-from crawl_lib.segment.parts import REPAIR
+from crawl_lib.segment.parts import REPAIR, WARC_SUFFIX
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA, with_later_fields
 from crawl_lib.segment.tables import ParquetTable, open_parquet, parquet_errors
 from crawl_lib.segment.warc import WarcRecord, read_one, walk
@@ -69,7 +69,7 @@ class SegmentReader:
     @property
     def warc_files(self) -> list[str]:
         """Names of its WARC files."""
-        return [entry["name"] for entry in self.manifest.files if entry["name"].endswith(".warc.gz")]
+        return [entry["name"] for entry in self.manifest.files if entry["name"].endswith(WARC_SUFFIX)]
 
     @cached_property
     def dropped(self) -> frozenset[bytes]:

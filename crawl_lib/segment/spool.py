@@ -17,7 +17,9 @@ from crawl_lib.records import RETRY_LISTS, Fetched, TakenUrl
 from crawl_lib.segment.cdxj import cdxj_line
 from crawl_lib.segment.encoder import Position, RecordEncoder, WarcInfo, new_record_id
 from crawl_lib.segment.parts import (
+    INDEX_RUNS,
     LINKS_SUFFIX,
+    OUTLINK_RUNS,
     PAGES_SUFFIX,
     POSITIONS_SUFFIX,
     Part,
@@ -102,8 +104,8 @@ class OpenPart:
         self.counts = PartCounts()
         self.pages = PageTable(part.path(PAGES_SUFFIX))
         self.links = LinkTable(part.path(LINKS_SUFFIX))
-        self.cdxj = RunWriter(part.path(".cdxj"), CDXJ_RUN_LINES)
-        self.outlinks = OutlinkRuns(part.path(".outlinks"))
+        self.cdxj = RunWriter(part.path(INDEX_RUNS), CDXJ_RUN_LINES)
+        self.outlinks = OutlinkRuns(part.path(OUTLINK_RUNS))
 
     def note(self, taken: TakenUrl | None, fetched: Fetched, position: Position, digest: str | None) -> None:
         """Count a group whose bytes are in the log. `digest`: of its response's payload, None without a response."""

@@ -129,8 +129,8 @@ def problem_of(error: BaseException) -> Problem:
     kind = "unreachable"
     if isinstance(error, requests.exceptions.SSLError) and not any(isinstance(cause, _CUT) for cause in chain):
         kind = "certificate" if isinstance(chain[-1], ssl.SSLCertVerificationError) else "TLS"
-    told = str(chain[-1]) if kind != "unreachable" else getattr(chain[-1], "strerror", None) or str(chain[-1])
-    return Problem(kind, _one_line(told), server)
+    reason = str(chain[-1]) if kind != "unreachable" else getattr(chain[-1], "strerror", None) or str(chain[-1])
+    return Problem(kind, _one_line(reason), server)
 
 
 def problem_of_response(response: requests.Response) -> Problem:

@@ -109,20 +109,20 @@ def _pieces(file: IO[bytes]) -> Pieces:
             start += len(piece.links)
 
 
-def _serve(told: socket.socket, reader: Reader, most_bytes: int) -> int:
+def _serve(task: socket.socket, reader: Reader, most_bytes: int) -> int:
     """Fork a child for each message, until the socket closes."""
     # Nothing is open but the socket and standard error: the ends of the worker's pipes and locks say who is alive.
     for number, end in enumerate(os.pipe()):  # nothing is read or written there, and no file is opened for it
         os.dup2(end, number)
-    os.closerange(3, told.fileno())
-    os.closerange(told.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(3, task.fileno())
+    os.closerange(task.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with the worker, who decides when
     gc.freeze()
-    while message := told.recv(_MAX_MESSAGE_BYTES):
+    while message := task.recv(_MAX_MESSAGE_BYTES):
         file = os.memfd_create("answer")
         pid = fork_child(partial(_read_limited, json.loads(message), reader, file, most_bytes))
         ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        socket.send_fds(told, [json.dumps({"code": ended}).encode()], [file])
+        socket.send_fds(task, [json.dumps({"code": ended}).encode()], [file])
         os.close(file)
     return 0
 

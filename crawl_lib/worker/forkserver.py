@@ -86,9 +86,9 @@ class Forked:
 
     def write(self, data: bytes) -> bytes:
         """Tell it something, as far as there is room; returns the rest. Nothing is left if it is dead."""
-        with socket.socket(fileno=os.dup(self.stdout)) as told, suppress(BlockingIOError):
+        with socket.socket(fileno=os.dup(self.stdout)) as stdout, suppress(BlockingIOError):
             try:
-                return data[told.send(data, socket.MSG_DONTWAIT) :]
+                return data[stdout.send(data, socket.MSG_DONTWAIT) :]
             except ConnectionError:
                 return b""
         return data

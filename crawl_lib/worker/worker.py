@@ -229,15 +229,15 @@ def shared_spans(config: Config) -> Spans | None:
         addresses=config.shares_addresses,
         hosts=config.shares_hosts,
     )
-    told, rest = os.dup(1), b""
+    incoming, rest = os.dup(1), b""
 
     def hear() -> None:
         nonlocal rest
-        *lines, rest = (rest + os.read(told, 1 << 16)).split(b"\n")
+        *lines, rest = (rest + os.read(incoming, 1 << 16)).split(b"\n")
         for line in map(json.loads, lines):
             spans.give(line["turn"], line["begins_s"], line["ends_s"])
 
-    asyncio.get_running_loop().add_reader(told, hear)
+    asyncio.get_running_loop().add_reader(incoming, hear)
     os.set_blocking(1, True)  # the loop has made it one that does not wait, for writing too
     return spans
 

@@ -13,7 +13,7 @@ import pytest
 
 from crawl_lib.config import Config
 from crawl_lib.crawldb import rebuild, update
-from crawl_lib.crawldir import DROPPED_MARK
+from crawl_lib.crawldir import DROPPED_FILE
 from crawl_lib.segment import LINKS_SCHEMA, write_dropped
 from crawl_lib.storage import open_storage
 from tests.crawldb.crawls import Crawl, Visit
@@ -174,7 +174,7 @@ def test_links_that_are_not_followed_and_to_itself_are_none(crawl: Crawl) -> Non
 def test_a_dropped_page_and_its_links_are_not_taken_in(crawl: Crawl) -> None:
     name = crawl.segment(T, [Visit(A, links=[B]), Visit(C)])
     write_dropped(crawl.stores.storage, f"crawl/{name}", [key(A)])
-    (crawl.root / str(T) / DROPPED_MARK).touch()
+    (crawl.root / str(T) / DROPPED_FILE).touch()
     assert set(crawl.rows(update(crawl.stores, now=NOW))) == {C}
 
 
@@ -186,7 +186,7 @@ def test_what_is_known_of_a_capture_that_is_gone_is_forgotten(crawl: Crawl, how:
     assert (rows[A]["etag"], rows[A]["capture_segment"]) == ('"1"', name)
     if how == "drop":
         write_dropped(crawl.stores.storage, f"crawl/{name}", [key(A)])
-        (crawl.root / str(T) / DROPPED_MARK).touch()
+        (crawl.root / str(T) / DROPPED_FILE).touch()
     else:
         shutil.rmtree(crawl.root / str(T))
     crawl.segment(T + DAY, [Visit(B)])

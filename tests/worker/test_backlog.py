@@ -67,7 +67,7 @@ def rows(part: Part, suffix: str) -> list[tuple]:
 
 
 def outlinks(parts: list[Part]) -> list[str]:
-    return sorted({line for part in parts for run in part.runs("outlinks") for line in run.read_text().splitlines()})
+    return sorted({line for part in parts for run in part.runs(".outlinks") for line in run.read_text().splitlines()})
 
 
 def test_the_rows_of_each_record_stand_in_its_part(tmp_path, config, monkeypatch):

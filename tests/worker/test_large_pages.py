@@ -130,7 +130,7 @@ def rows(spool: Path, suffix: str = PAGES_SUFFIX) -> list[tuple[object, ...]]:
 
 
 def outlinks(spool: Path) -> list[str]:
-    runs = [run for part in list_parts(spool) for run in part.runs("outlinks")]
+    runs = [run for part in list_parts(spool) for run in part.runs(".outlinks")]
     return sorted(line for run in runs for line in run.read_text().splitlines())
 
 

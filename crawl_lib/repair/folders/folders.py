@@ -9,10 +9,10 @@ Of an iteration's folder, in this order, since each needs what is before it:
    replaces the one with them, once it is whole, else
    it is put back;
 4. hosts that the folder added to the scope, which outlive it in the crawl directory's `scope`;
-5. the mark of dropped pages, and `index.json`, from the manifests of the segments.
+5. the file that says that pages were dropped, and `index.json`, from the manifests of the segments.
 
 Of seeds: `scope`, and its digest in `manifest.json`. Of all: choices of `start` (where the chosen folder has its name,
-any name of no attempt says that the choice is made), lists of hosts that outlive their folders, marks of settled nodes.
+any name of no attempt says that the choice is made), lists of hosts that outlive their folders, notes of settled nodes.
 
 What cannot be used is renamed to `.broken-<name>`. Each file is replaced by itself: killed or stopped anywhere, the
 command is run again. No one may crawl meanwhile; while a file is away, stages fail and say so. Once it is to stop
@@ -27,13 +27,14 @@ from typing import Any
 
 from crawl_lib.crawldir import (
     DAMAGED_PREFIX,
-    DROPPED_MARK,
+    DROPPED_FILE,
     INDEX_FILE,
     ITERATION_FILE,
     LISTS_FOLDER,
     SCOPE_DIGEST,
     SCOPE_FILE,
     SCOPE_FOLDER,
+    START_PREFIX,
     STARTED_FOLDER,
     Iteration,
     delete_settled,
@@ -73,7 +74,7 @@ from crawl_lib.stores import Stores
 from crawl_lib.urls import scope_bytes, whole_hosts
 
 BROKEN_PREFIX = ".broken-"
-CHOSEN_AGAIN = f".start-{'0' * 40}-{'0' * 32}".encode()
+CHOSEN_AGAIN = f"{START_PREFIX}{'0' * 40}-{'0' * 32}".encode()
 """What to write in place of a choice that cannot be read, where the chosen folder has its name: no attempt's name."""
 
 
@@ -91,9 +92,9 @@ class SmallFiles:
         self._say, self._dry_run = say, dry_run
 
     def shared(self, nodes: Collection[str]) -> None:
-        """Files that belong to no folder alone. `nodes`: those whose locks are held; their marks may be deleted.
+        """Files that belong to no folder alone. `nodes`: those whose locks are held; their notes may be deleted.
 
-        Without a choice the next start makes it again; without a mark the next settle writes it.
+        Without a choice the next start makes it again; without a note the next settle writes it.
         """
         folders = self.crawl.folders()
         for name in self.crawl.names(STARTED_FOLDER, files=True):
@@ -146,7 +147,7 @@ class SmallFiles:
                     self._found("agreed_damaged", where, str(error), partial(self._aside, where))
         undone = self._swaps(path, folder)
         self._kept_scope(folder)
-        self._dropped_mark(path, folder)
+        self._dropped_file(path, folder)
         problem = None if undone else index_problem(self.stores, folder)  # it may be anything meanwhile
         if problem and problem[0] == "segment_missing":
             # Deleting a settled folder by hand is allowed; half of one too, but it may have been an accident.
@@ -248,8 +249,8 @@ class SmallFiles:
             act = partial(self.storage.write_bytes, f"{where}-{sha1(data).hexdigest()}", data)
             self._found("kept_scope_damaged", where, f"lacks {min(lacks)}", act, count=len(lacks))
 
-    def _dropped_mark(self, path: str, folder: str) -> None:
-        where = f"{path}/{DROPPED_MARK}"
+    def _dropped_file(self, path: str, folder: str) -> None:
+        where = f"{path}/{DROPPED_FILE}"
         if self.storage.exists(where):
             return
         nodes = self.crawl.folder(folder).segments()

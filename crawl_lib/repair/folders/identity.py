@@ -38,7 +38,7 @@ def nodes_left(stores: Stores) -> list[str]:
         try:
             left += [] if is_retired(stores, node) else [node]
         except (DamagedFileError, PathNotFoundError):
-            left.append(node)  # findings of the mark, or the iteration
+            left.append(node)  # findings of the note, or the iteration
     return left
 
 

@@ -67,16 +67,16 @@ def _scopes(stores: Stores, iterations: list[Iteration]) -> set[str]:
 
 def _found_before(stores: Stores, iteration: Iteration) -> set[str]:
     """What `start` takes its scope from: the iteration before, its seeds, and what older folders added."""
-    crawl, own = stores.crawl, int(iteration.folder)
-    hosts = _scopes(stores, [one for one in readable_iterations(stores) if int(one.folder) < own][-1:])
+    crawl, current = stores.crawl, int(iteration.folder)
+    hosts = _scopes(stores, [one for one in readable_iterations(stores) if int(one.folder) < current][-1:])
     for digest in stores.until_stopped(iteration.seeds):
         with suppress(DamagedFileError, PathNotFoundError):
             hosts |= crawl.seeds_scope(digest)
-    older = [name for name in crawl.folders() if int(name) < own]
+    older = [name for name in crawl.folders() if int(name) < current]
     for folder in older:
         for manifest in crawl.folder(folder).readable_manifests().values():
             hosts.update(manifest["scope_added"])
-    kept = [some for name, some in kept_hosts(stores) if some and int(name.partition("-")[0]) < own]
+    kept = [some for name, some in kept_hosts(stores) if some and int(name.partition("-")[0]) < current]
     return hosts.union(*kept, *(added_by_index(stores, folder) for folder in older))
 
 

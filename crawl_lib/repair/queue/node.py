@@ -9,7 +9,7 @@ A queue that is lost with its disk begins again, empty and with nothing taken in
 node is still in the folders it was sent in, and the keys of those that are only queued are dropped by the repair of the
 key tables. What only the disk held is gone: URLs that people put into the queue by hand.
 
-Before all that, the node's mark on the store, which says that it is settled, and the note of its keys are taken away.
+Before all that, the node's note on the store, which says that it is settled, and the note of its keys are taken away.
 Each step may be done again, and the command may be stopped anywhere (`Stores.stop`). `--dry-run` does all of it to a
 copy, made of hard links: nothing is written in place.
 """
@@ -109,7 +109,7 @@ def repair_node(stores: Stores, node: str, *, dry_run: bool = False) -> RepairRe
     directory = stores.node_dir(node)
     with os_errors(directory):
         if not dry_run:
-            unsettle(stores.crawl, node)  # the next `settle` writes the mark again
+            unsettle(stores.crawl, node)  # the next `settle` writes the note again
             return _Node(stores, node, directory).repair()
 
         def link(source: str, target: str) -> None:

@@ -22,6 +22,8 @@ from crawl_lib.frontier import (
     BARE_META,
     CLAIM,
     COUNTS_TABLES,
+    HANDED_ON_SUFFIX,
+    META,
     Change,
     HostCounts,
     NodeDirectory,
@@ -46,6 +48,7 @@ from crawl_lib.frontier import (
     read_journal,
     read_lost,
     read_move,
+    some_lines,
     split_line,
     write_lines,
     write_take,
@@ -116,7 +119,8 @@ class _Repair:
         self._read_record(again)
         count = write_lines(queue, NodeDirectory.rescued, until_stopped(self._all(crawled), self.stop))
         self._keep_lines(NodeDirectory.undecided, [])
-        self._keep_lines(NodeDirectory.handed_on, [f"{name}.handed_on" for name in _OF_MOVES] if self.in_move else [])
+        moved = [name + HANDED_ON_SUFFIX for name in _OF_MOVES]
+        self._keep_lines(NodeDirectory.handed_on, moved if self.in_move else [])
         self._keep_scope()
         reached("repair.queue.rescued")
         go_on(self.stop)
@@ -130,7 +134,7 @@ class _Repair:
             note_lost(queue, report.lost)
             go_on(self.stop)
         if self.in_move:
-            self.deletes += [name for one in _OF_MOVES for name in (one, f"{one}.meta", f"{one}.handed_on")]
+            self.deletes += [name for one in _OF_MOVES for name in (one, one + META, one + HANDED_ON_SUFFIX)]
             self.deletes += [NodeDirectory.adopted_scope, NodeDirectory.new_hosts]
         change = Change(
             move_id=self.record.last_move,  # it says whether an open take is over
@@ -190,7 +194,7 @@ class _Repair:
         """Every URL that can be read, with its meta, in the queue's order."""
         yield from self._data(crawled)
         for name in _OF_MOVES if self.in_move else ():
-            yield from _pairs(self.queue.directory / name, self.queue.directory / f"{name}.meta")
+            yield from _pairs(self.queue.directory / name, self.queue.directory / (name + META))
         yield from self._intake()
 
     def _data(self, crawled: Crawled) -> Pairs:
@@ -272,7 +276,7 @@ class _Repair:
         repeats.
         """
         done, metas = 0, chain(file_lines(self.files.meta(number)), repeat(b""))
-        while some := list(islice(lines, ASKED)):
+        for some in some_lines(lines, ASKED):
             keys = [sha1(url).digest() for url, _ in some]
             known = crawled(keys)
             waits = [key not in known or is_listed(meta, is_meta=True) for key, meta in zip(keys, metas, strict=False)]
