@@ -172,7 +172,7 @@ def test_open_take_whose_folder_was_deleted_says_what_to_do(tmp_path: Path) -> N
                 node="node-0",
             )
         shutil.rmtree(Result(config).crawl_dir / folder)
-        with pytest.raises(QueueError, match=f"iteration {folder}.*delete the file") as caught:
+        with pytest.raises(QueueError, match=f"iteration {folder}.*move the file and its spool away") as caught:
             run_iteration(config, "later", 1)
         take = Path(config.queue.local_dir) / "node-0" / "take"
         assert str(take) in str(caught.value)

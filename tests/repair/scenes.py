@@ -117,9 +117,11 @@ KINDS = (
     Kind("manifest of a list", rf"{LIST}/manifest\.json", 3),
     Kind("list", rf"{LIST}/(outlinks|scope)"),
     Kind("what is listed", rf"{LIST}/listed\.parquet"),
+    Kind("what key tables lack", r"dfs/crawl/unfilled/[^/]*"),
     Kind("texts", r"dfs/text/\d+/node-a/text-\w+\.parquet", 2),
     # Key tables, exports
     Kind("key table", r"keys/\d\.sqlite(-wal|-shm)?", 10),
+    Kind("key table that was broken", r"keys/\d\.sqlite\.damaged-\d+(-wal|-shm)?"),
     Kind("export", "dfs/export/e/(content|offsets|urlmapping|webgraph|webgraph-index)", 4, found=True),
     Kind("table of an export", r"dfs/export/e/[^/]*\.parquet", 3, found=True),
     Kind("inputs of an export", "dfs/export/e/inputs", 2),
@@ -241,6 +243,12 @@ def _adopted(directory: Path) -> None:
     _run(directory, "settle", kill_at="adopt.files_written")
 
 
+def _emptied(directory: Path) -> None:
+    """A key server's table was broken, and a repair was killed once it had made it again, empty."""
+    (directory / "keys/1.sqlite").write_bytes(b"no data base at all")
+    _run(directory, "fsck", "--repair", kill_at="repair.tables.made")
+
+
 def _newest(directory: Path) -> Path:
     return max(directory.glob("dfs/crawl/1*"))
 
@@ -280,6 +288,7 @@ SCENES = (
     Scene("put back", _killed("take.put_back"), ON),
     Scene("adopted", _adopted, (("settle",),)),
     Scene("retired", _retired, (("nodes", "retire", "node-a"), ("settle",))),
+    Scene("emptied", _emptied, (("fsck", "--repair"), ("settle",))),
     Scene("tables", lambda directory: None, ON_TABLES, "crawldb"),
     Scene("listed", _killed("take.leftover"), ON_TABLES, "crawldb"),
 )
@@ -301,7 +310,7 @@ def make_base(directory: Path, web: Serving, order: str) -> None:
     krake.ok(*WORDS, "--iterations", str(ROUNDS))
     for words in (["export", "--label", LABEL], ["graph", "link"], ["graph", "finalize"]):
         krake.ok(*words)
-    tables = ("crawldb update", "linkdb update", "linkdb rank", "duplicates mark", "duplicates near")
+    tables = ("graph rank", "crawldb update", "linkdb update", "linkdb rank", "duplicates mark", "duplicates near")
     for text in tables if order == "crawldb" else ():
         krake.ok(*text.split())
 
