@@ -27,7 +27,7 @@ from tests.repair.killed import run_killed
 LABEL = "e"
 SALVAGE = ("fsck", "--repair", "--only", "segments")
 WORDS = ("crawl", "--run-id", "one", "--batch-size", "5")
-ROUNDS = 3
+ROUNDS = 2
 WEB = SynthWeb(seed=7, sites=2, pages_per_site=12, specials=False, busy=4)
 
 
@@ -295,7 +295,7 @@ SCENES = (
 
 
 def make_base(directory: Path, web: Serving, order: str) -> None:
-    """A crawl of three rounds, exported; URLs wait. With a CrawlDb it has texts, and all tables that are made of it."""
+    """A crawl of two rounds, exported; URLs wait. With a CrawlDb it has texts, and all tables that are made of it."""
     krake = Krake(directory, lambda words: run_killed(words, None))
     more: dict[str, object] = {"urls": {"scope": "hosts", "max_pages_per_host": 1000}, "batch": {"max_per_host": 2}}
     if order == "crawldb":

@@ -12,7 +12,7 @@ from tests.cli.conftest import Krake
 from tests.repair.damage import Ground, run_here
 from tests.repair.scenes import KINDS, SCENES, WEB, copy_scene, known
 
-SEEDS = range(1, 41)
+SEEDS = range(1, 101)
 
 
 @pytest.fixture(scope="module")
