@@ -27,6 +27,12 @@ MOVED = {
     "finalize": "graph finalize",
 }
 """What commands of before are called now."""
+_OPTIONS = {
+    "queue": "; its --lost is `krake nodes restart`",
+    "segment salvage": "; its --delete-damaged is `krake sweep --damaged`",
+    "keys rebuild": "; its --anew is `krake settle --all-again`",
+}
+"""And those of their options that are a command of their own."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -39,7 +45,7 @@ class _Parser(argparse.ArgumentParser):
         word = re.search(r"invalid choice: '([\w-]+)'", message)
         old = f"{self.prog} {word[1]}".removeprefix("krake ") if word else ""
         if old in MOVED:
-            message = f"`{old}` is `krake {MOVED[old]}` now"
+            message = f"`{old}` is `krake {MOVED[old]}` now{_OPTIONS.get(old, '')}"
         super().error(message)
 
 

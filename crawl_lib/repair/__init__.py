@@ -2,7 +2,8 @@
 
 How data flows: `fsck` goes through the parts of a crawl; each subroom looks at what it knows and returns `Finding`s,
 and repairs it, if asked: `queue` a node's directory, `folders` the small files of iterations and seeds, `segments` a
-segment from its WARC files, `keys` the key tables. `sweep` deletes what killed attempts left.
+segment from its WARC files, `keys` the key tables. They are parts of one room, which exports for all of them. `sweep`
+deletes what killed attempts left.
 
 Each command may be killed anywhere and run again. A dry run leaves no trace, not even a lock. No URL is dropped: in
 doubt it is fetched again.

@@ -104,6 +104,22 @@ def test_an_old_name_says_the_new_one(old: str, new: str, krake: Krake, capsys: 
     assert f"is `krake {new}` now" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("queue repair a --lost", "nodes restart"),
+        ("segment salvage 1/a --delete-damaged", "sweep --damaged"),
+        ("keys rebuild --anew", "settle --all-again"),
+    ],
+)
+def test_an_option_that_is_a_command_now_is_told(
+    old: str, new: str, krake: Krake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        krake(*old.split())
+    assert f"is `krake {new}`" in capsys.readouterr().err
+
+
 def test_seeds_that_are_damaged_are_put_aside_when_they_are_injected_again(
     copy: Callable[..., Krake], web: Serving
 ) -> None:
