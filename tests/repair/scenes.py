@@ -174,22 +174,21 @@ def _killed(kill_at: str) -> Callable[[Path], None]:
 def _settled(directory: Path) -> None:
     """With what people do by hand: pages are dropped and forgotten, the index of all is made, held keys are noted."""
     _run(directory, "settle")
-    urls = _pages(directory)
     _run(directory, "segment", "drop", dropped_page(directory), "--yes")
-    _run(directory, "forget", urls[1], "--yes")
+    _run(directory, "forget", _pages(_oldest(directory))[0], "--yes")
     _run(directory, "index")
     note_held(open_stores(load_config(str(directory / "krake.yml"))), "node-a")
 
 
 def dropped_page(directory: Path) -> str:
     """The page that is dropped where one is."""
-    return _pages(directory)[0]
+    return _pages(_newest(directory))[0]
 
 
-def _pages(directory: Path) -> list[str]:
-    """URLs of the newest segment."""
-    [newest] = _newest(directory).glob("node-?/pages.parquet")
-    return sorted(pq.read_table(newest, columns=["url"]).column("url").to_pylist())
+def _pages(folder: Path) -> list[str]:
+    """URLs that an iteration found to be there."""
+    [table] = folder.glob("node-?/pages.parquet")
+    return sorted(row["url"] for row in pq.read_table(table).to_pylist() if row["outcome"] == "ok")
 
 
 def _salvaged(directory: Path) -> None:
@@ -253,6 +252,10 @@ def _newest(directory: Path) -> Path:
     return max(directory.glob("dfs/crawl/1*"))
 
 
+def _oldest(directory: Path) -> Path:
+    return min(directory.glob("dfs/crawl/1*"))
+
+
 def _retired(directory: Path) -> None:
     _run(directory, "settle")
     _with_servers(directory, "node-b")
@@ -261,7 +264,7 @@ def _retired(directory: Path) -> None:
 
 
 def _undecided(directory: Path) -> None:
-    line = encode_line(QueuedUrl(_pages(directory)[0])) + b"\n"
+    line = encode_line(QueuedUrl(_pages(_newest(directory))[0])) + b"\n"
     (directory / "queue/node-a/undecided").write_bytes(line)
 
 
