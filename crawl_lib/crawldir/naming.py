@@ -13,7 +13,8 @@ The file stays: an attempt that slept through all of it, and through later folde
 Where the folder that followed was deleted by hand, and nothing came after it, `n + 1` chooses again.
 
 A clock that is set back names a folder by the newest one, plus one second; by more than a day, nothing
-(`require_clock`).
+(`require_clock`). One that was deleted counts as long as a node's note says that it has taken it in: another folder of
+its name would be taken in by none.
 """
 
 import hashlib
@@ -23,6 +24,7 @@ from collections.abc import Callable
 
 from crawl_lib.crawldir.directory import ITERATION_FILE, CrawlDirectory, Iteration, read_json
 from crawl_lib.crawldir.register import Register
+from crawl_lib.crawldir.settled import read_settled, settled_nodes
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError, TargetExistsError
 
@@ -58,7 +60,7 @@ def give_name(crawl: CrawlDirectory, newest: str, hidden: str, clock: Callable[[
     """Have a folder follow the newest one, visible: this attempt's, or another one's, and then this one's is deleted.
 
     `newest`: of the folders that this attempt summed up, or `NONE`. `hidden`: name of its hidden folder, written to the
-    end. Raises StorageError (run `start` again then), DamagedFileError if a choice cannot be read.
+    end. Raises StorageError (run `start` again then), DamagedFileError if a choice or a node's note cannot be read.
     """
     chosen = _choose(crawl, newest, hidden)
     if chosen is not None:
@@ -70,7 +72,7 @@ def give_name(crawl: CrawlDirectory, newest: str, hidden: str, clock: Callable[[
 def finish_open_start(crawl: CrawlDirectory, clock: Callable[[], float] = time.time) -> None:
     """Make the folder visible that a start had chosen before it died: the next start would, with the nodes of before.
 
-    Raises StorageError.
+    Raises StorageError, DamagedFileError if a node's note cannot be read.
     """
     _, data = choices(crawl, crawl.newest() or NONE).newest()
     if is_choice(data):
@@ -79,7 +81,9 @@ def finish_open_start(crawl: CrawlDirectory, clock: Callable[[], float] = time.t
 
 def _show(crawl: CrawlDirectory, chosen: str, clock: Callable[[], float]) -> None:
     """Name a chosen folder by max(now, newest folder + 1), unless another attempt has."""
-    name = max(int(clock()), int(crawl.newest() or -1) + 1)
+    notes = [note for node in settled_nodes(crawl) if (note := read_settled(crawl, node))]
+    folders = [*crawl.folders(), *(folder for note in notes for folder in note.taken_in.folders())]
+    name = max([int(clock()), *(int(folder) + 1 for folder in folders)])
     while True:
         try:
             crawl.storage.rename(crawl.at(chosen), crawl.at(str(name)))

@@ -12,6 +12,8 @@ from crawl_lib.sealed import own_file, unsealed
 
 UNKNOWN_SIZE = -1
 """Among `sizes`: a data file that people made; a meta file next to it is not its own."""
+_DIGEST_CHARS = 40
+"""Of the name of injected seeds."""
 NEXT_TO_QUEUE = (NodeDirectory.undecided, NodeDirectory.handed_on, NodeDirectory.scope_added)
 """Files that wait next to the queue, and whose digests are noted."""
 
@@ -38,6 +40,10 @@ class TakenIn:
         """Whether the other one has all that this one has."""
         pairs = ((folder, node) for folder, nodes in self.partial.items() for node in nodes)
         return self.complete <= other.complete and all(pair in other for pair in pairs)
+
+    def folders(self) -> list[str]:
+        """Those of iterations: the names of seeds and lists are longer, or no numbers."""
+        return [name for name in (*self.complete, *self.partial) if name.isdecimal() and len(name) < _DIGEST_CHARS]
 
     def with_sources(self, sources: Iterable[tuple[str, str]], complete: Collection[str] = ()) -> "TakenIn":
         """A new record with these pairs; `complete`: folders of which nothing else will ever be taken in."""
