@@ -103,13 +103,8 @@ def generate(
                 f"{stores.crawl.path}: has no CrawlDb yet; `krake inject` or `krake crawldb update` makes it"
             )
         current = stores.crawl.find(run_id, iteration)
-        if current is not None and stores.crawl.folder(current.folder).index() is not None:
-            return {
-                "list": None,
-                "folder": current.folder,
-                "listed": 0,
-                "counts": {},
-            }  # was committed; the list is over
+        if current is not None and stores.crawl.folder(current.folder).index() is not None:  # the list is over
+            return {"list": None, "folder": current.folder, "listed": 0, "counts": {}}
         due = ceil(now.timestamp())  # what was found within this second is due
         made = _Making(stores, lists, current, run_id, iteration, due, batch_size).make(version)
         if made is not None and made.is_of(run_id, iteration):

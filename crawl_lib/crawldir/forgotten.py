@@ -49,7 +49,8 @@ class Forget:
             time_us, count, lower = int(value["time_us"]), int(value["keys"]), dict(value["lower"])
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedFileError(f"{where}: is not a list of forgotten keys: {error!r}") from error
-        if len(keys) != KEY_BYTES * count or value.get(_KEYS_DIGEST, sha1(keys).hexdigest()) != sha1(keys).hexdigest():
+        digest = sha1(keys).hexdigest()
+        if len(keys) != KEY_BYTES * count or value.get(_KEYS_DIGEST, digest) != digest:
             raise DamagedFileError(f"{where}: has not the {count} keys of 20 bytes that it says")
         found = np.frombuffer(keys, f"S{KEY_BYTES}")
         return cls(name.removeprefix(OPEN_PREFIX), time_us, found, lower, name.startswith(OPEN_PREFIX))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -15,7 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.config import load_config
+from crawl_lib.crawldir.forgotten import Forget, key_array
 from crawl_lib.curate.forget import _ROWS, Pages, finish_open, forget, rows_of, which_are_meant
+from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier import HostCounts
 from crawl_lib.frontier.outlinks import encode_line
 from crawl_lib.keys import open_key_store
@@ -241,3 +244,18 @@ def test_nobody_has_counted_what_was_imported(copy: Callable[..., Krake], tmp_pa
     found = krake.ok("forget", "--yes", "old.example", "--json").json
     assert (found["forgotten"], found["lowered"], found["not_lowered"]) == (3, {}, {})
     assert "clean" in krake.ok("fsck").out
+
+
+def test_another_bit_in_what_was_forgotten_is_found_and_older_files_are_read() -> None:
+    """A key with another bit would have its page known again, and a time hide that others are missing."""
+    keys = key_array(b"".join(bytes([number]) * 20 for number in range(3)))
+    decision = Forget("1-a", 1_700_000_000_000_000, keys, {"node-a": {"a.example": 3}})
+    data = decision.to_bytes()
+    assert Forget.from_bytes(data, "1-a", "f").to_bytes() == data
+    for at in range(len(data) * 8):
+        flipped = bytearray(data)
+        flipped[at // 8] ^= 1 << at % 8
+        with pytest.raises(DamagedFileError, match=r"^f: "):
+            Forget.from_bytes(bytes(flipped), "1-a", "f")
+    head = {"time_us": decision.time_us, "keys": 3, "lower": decision.lower}
+    assert Forget.from_bytes(json.dumps(head).encode() + b"\n" + keys.tobytes(), "1-a", "f").to_bytes() == data

@@ -6,8 +6,7 @@ Of an iteration's folder, in this order, since each needs what is before it:
 2. notes of what machines agreed on: one that cannot be read is set aside, since no task asks for it;
 3. a repair of a segment whose decision cannot be read: the new segment takes its place if that was prepared, else the
    old one stays; of segments that lie aside while there is no other the newest is put back; one without dropped pages
-   replaces the one with them, once it is whole, else
-   it is put back;
+   replaces the one with them if it is whole, else that one is put back;
 4. hosts that the folder added to the scope, which outlive it in the crawl directory's `scope`;
 5. the file that says that pages were dropped, and `index.json`, from the manifests of the segments.
 
