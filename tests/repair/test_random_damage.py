@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from crawl_lib.frontier import Queue
 from demo import Serving
 from tests.cli.conftest import Krake
 from tests.repair.damage import Ground, run_here
@@ -36,10 +37,21 @@ def test_a_damage_is_found_or_harmless_and_its_repair_loses_nothing(ground: Grou
 
 def test_urls_that_only_a_half_done_rehoming_has_are_taken_in_again(ground: Ground, tmp_path: Path) -> None:
     """The next task makes its files again from the queue, which lost these URLs."""
-    [scene] = [scene for scene in SCENES if scene.name == "rehomed"]
+    without_data(ground, tmp_path, "rehomed")
+
+
+def test_urls_that_only_what_is_put_back_has_are_taken_in_again(ground: Ground, tmp_path: Path) -> None:
+    """The same: a take that was not over puts back what the queue has then."""
+    without_data(ground, tmp_path, "put back")
+
+
+def without_data(ground: Ground, tmp_path: Path, name: str) -> None:
+    """Empty the data files of a crawl: a repair and what follows find all of their URLs again."""
+    [scene] = [scene for scene in SCENES if scene.name == name]
     copy_scene(ground.place(scene), tmp_path / "copy")
     krake = Krake(tmp_path / "copy", run_here)
-    (krake.directory / "queue/node-a/0").write_bytes(b"")
+    for number in Queue(krake.directory / "queue/node-a", "node-a").files.data_files():
+        (krake.directory / f"queue/node-a/{number}").write_bytes(b"")
     krake("fsck", "--repair")
     for words in scene.more:
         krake.ok(*words)

@@ -57,14 +57,12 @@ from crawl_lib.stores import Stores
 from crawl_lib.urls import canonicalize
 
 _some = partial(some_lines, count=50_000)
-_WITH_URLS = (
-    *(NodeDirectory.new, NodeDirectory.new_claim),
-    *(NodeDirectory.put_back, NodeDirectory.handed_on, NodeDirectory.take),
-)
+_WITH_URLS = (NodeDirectory.new, NodeDirectory.new_claim, NodeDirectory.handed_on, NodeDirectory.take)
 """Files next to a queue whose lines begin with a URL."""
 _MOVED_IN = (
     *(NodeDirectory.adopted, NodeDirectory.adopted_handed_on),
     *(NodeDirectory.rehomed, NodeDirectory.rehomed_handed_on),
+    NodeDirectory.put_back,
 )
 """The same; before their move is decided they are copies of the queue, and are made again from it."""
 
