@@ -16,7 +16,9 @@ from isal import igzip
 
 from benchmarks.report import Measured, Row, ahead, measure
 from crawl_lib import Config, from_mapping, stages
-from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest
+from crawl_lib.crawldir import ITERATION_FILE
+from crawl_lib.sealed import MANIFEST_FILE
+from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, Manifest
 from crawl_lib.stores import open_stores
 
 PAGES = 20_000
@@ -45,12 +47,12 @@ def make_segment(config: Config) -> None:
     facts: dict[str, Any] = dict.fromkeys(("krake_version", "config_digest", "user_agent", "robots_policy"), "")
     own: dict[str, Any] = {"take_id": "bench", "run_id": "bench", "iteration": 1, "folder": FOLDER, "node": NODE}
     manifest = Manifest(**own, **facts, counts=counts, started="1970-01-01T00:00:00Z")
-    (place / "manifest.json").write_bytes(manifest.to_bytes())
+    (place / MANIFEST_FILE).write_bytes(manifest.to_bytes())
     iteration: dict[str, Any] = {
         "run_id": "bench", "iteration": 1, "nodes": [NODE], "routing": "host", "config_digest": "",
         "batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": [],
     }  # fmt: skip
-    (folder / "iteration.json").write_text(json.dumps(iteration))
+    (folder / ITERATION_FILE).write_text(json.dumps(iteration))
 
 
 def _text(rng: random.Random, words: list[bytes]) -> bytes:
@@ -86,14 +88,14 @@ def _write_pages(place: Path, rows: list[tuple[str, int, int]]) -> None:
         "warc_length": [length for _, _, length in rows],
     }
     columns = [pa.array(known.get(field.name, [None] * count), field.type) for field in PAGES_SCHEMA]
-    pq.write_table(pa.Table.from_arrays(columns, schema=PAGES_SCHEMA), place / "pages.parquet", compression="zstd")
+    pq.write_table(pa.Table.from_arrays(columns, schema=PAGES_SCHEMA), place / PAGES_NAME, compression="zstd")
 
 
 def _write_links(place: Path, keys: np.ndarray[Any, Any], urls: list[str]) -> None:
     """Half of the links lead to pages of the crawl, by a power law; the others to pages that were not fetched."""
     chooser = np.random.default_rng(1)
     texts = np.array(urls)
-    with pq.ParquetWriter(place / "links.parquet", LINKS_SCHEMA, compression="zstd") as writer:
+    with pq.ParquetWriter(place / LINKS_NAME, LINKS_SCHEMA, compression="zstd") as writer:
         for first in range(0, PAGES, BLOCK):
             count = BLOCK * LINKS_PER_PAGE
             to = np.minimum((PAGES * chooser.random(count) ** 3).astype(np.int64), PAGES - 1)

@@ -26,9 +26,9 @@ import pyarrow.compute as pc
 from benchmarks.report import Row, ahead, measure
 from crawl_lib import from_mapping
 from crawl_lib.crawldb import generate, update
-from crawl_lib.crawldir import SCOPE_DIGEST, scope_digest, write_json_bytes
-from crawl_lib.sealed import SEALED_VERSION
-from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest, write_parquet
+from crawl_lib.crawldir import ITERATION_FILE, SCOPE_DIGEST, SCOPE_FILE, scope_digest, write_json_bytes
+from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
+from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, Manifest, write_parquet
 from crawl_lib.stores import Stores, open_stores
 
 ROWS = int(os.environ.get("CRAWLDB_ROWS", "2000000"))
@@ -105,14 +105,14 @@ def make_segment(root: Path, folder: int, number: int, pages: int, rows: int) ->
     last = min(pages, first + NODE_PAGES)
     place = root / "dfs" / "crawl" / str(folder) / node
     place.mkdir()
-    write_parquet(place / "pages.parquet", PAGES_SCHEMA, _pages(root / "keys", first, last, folder))
-    write_parquet(place / "links.parquet", LINKS_SCHEMA, _links(root / "keys", first, last, rows))
+    write_parquet(place / PAGES_NAME, PAGES_SCHEMA, _pages(root / "keys", first, last, folder))
+    write_parquet(place / LINKS_NAME, LINKS_SCHEMA, _links(root / "keys", first, last, rows))
     own = {"take_id": "bench", "run_id": "bench", "iteration": 1, "folder": str(folder), "node": node}
     named = dict.fromkeys(("krake_version", "config_digest", "user_agent", "robots_policy"), "")
     count = last - first
     counts = {"taken": count, "deferred": 0, "pages": count, "links": count * LINKS_PER_PAGE, "outcomes": {}}
     manifest = Manifest(**own, **named, counts=counts, started="1970-01-01T00:00:00Z")  # type: ignore[arg-type]
-    (place / "manifest.json").write_bytes(manifest.to_bytes())
+    (place / MANIFEST_FILE).write_bytes(manifest.to_bytes())
 
 
 def make_round(root: Path, folder: int, pages: int, rows: int) -> None:
@@ -125,8 +125,8 @@ def make_round(root: Path, folder: int, pages: int, rows: int) -> None:
             made.result()
     facts = {"run_id": "bench", "iteration": 1, "nodes": _nodes(pages), "routing": "host", "config_digest": ""}
     sums = {"batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": [], SCOPE_DIGEST: scope_digest(b"")}
-    (place / "scope").write_bytes(b"")
-    (place / "iteration.json").write_bytes(write_json_bytes({**facts, **sums, "format_version": SEALED_VERSION}))
+    (place / SCOPE_FILE).write_bytes(b"")
+    (place / ITERATION_FILE).write_bytes(write_json_bytes({**facts, **sums, "format_version": SEALED_VERSION}))
 
 
 def _stores(root: Path, nodes: list[str]) -> Stores:

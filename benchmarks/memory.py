@@ -14,6 +14,7 @@ import psutil
 from benchmarks.crawl import make_config, served
 from benchmarks.report import Row, measure
 from crawl_lib import Config, stages
+from crawl_lib.frontier import NodeDirectory
 from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import open_stores
 
@@ -33,7 +34,7 @@ def queue_by_hand(config: Config, first: Sequence[str], queued: int) -> None:
     others = (f"http://host{number % HOSTS}.example/page/{number}" for number in range(queued - len(first)))
     with (directory / "0").open("w") as file:
         file.writelines(f"{url}\n" for url in chain(first, others))
-    (directory / "state").write_text(f"0\n{queued}\n")
+    NodeDirectory(directory).state.write_text(f"0\n{queued}\n")
     iterate(config, 1, 1)
 
 

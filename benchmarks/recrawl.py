@@ -27,8 +27,10 @@ import pyarrow.parquet as pq
 from benchmarks.report import Row, measure
 from crawl_lib import stages
 from crawl_lib.config import from_mapping
-from crawl_lib.crawldb import generate, update
-from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest
+from crawl_lib.crawldb import KEYS_FILE, generate, update
+from crawl_lib.crawldir import LISTS_FOLDER
+from crawl_lib.sealed import MANIFEST_FILE
+from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, Manifest
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.version import VERSION
 
@@ -135,7 +137,7 @@ class Years:
             stores, now = self._others if day else self._first, datetime.fromtimestamp(_BEGIN_S + day * DAY_S, UTC)
             update(stores, now=now)
             made = generate(stores, _RUN, day + 1, now=now)
-            with stores.storage.open_read(stores.crawl.at("lists", made["list"], "listed.parquet")) as file:
+            with stores.storage.open_read(stores.crawl.at(LISTS_FOLDER, made["list"], KEYS_FILE)) as file:
                 listed = pq.read_table(file).to_pylist()
             places = [self._places[row["key"]] for row in listed]
             visits = [
@@ -191,8 +193,8 @@ class Years:
         place = stores.storage.local_path(stores.crawl.at(folder, "node-a"))
         assert place is not None
         place.mkdir()
-        pq.write_table(pa.Table.from_pylist(rows, PAGES_SCHEMA), place / "pages.parquet")
-        pq.write_table(LINKS_SCHEMA.empty_table(), place / "links.parquet")
+        pq.write_table(pa.Table.from_pylist(rows, PAGES_SCHEMA), place / PAGES_NAME)
+        pq.write_table(LINKS_SCHEMA.empty_table(), place / LINKS_NAME)
         counts = {"taken": len(rows), "deferred": 0, "pages": len(rows), "links": 0, "outcomes": {"ok": len(rows)}}
         manifest = Manifest(
             krake_version=VERSION,
@@ -209,7 +211,7 @@ class Years:
             queue_after=0,
             undecided=0,
         )
-        (place / "manifest.json").write_bytes(manifest.to_bytes())
+        (place / MANIFEST_FILE).write_bytes(manifest.to_bytes())
 
 
 _RUN = "years"

@@ -1,7 +1,7 @@
 """A reader finds the lines that matter: from README by links, names and imports, in five openings of files.
 
-Also that `docs/protocol.md` names the durable steps of the code, and that the rooms are in the order that
-`docs/architecture.md` gives them.
+Also that `docs/protocol.md` names the durable steps of the code, that the rooms are in the order that
+`docs/architecture.md` gives them, and that no module needs itself.
 """
 
 from __future__ import annotations
@@ -105,3 +105,30 @@ def test_a_room_imports_only_rooms_after_it(room: str) -> None:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("crawl_lib."):
                 assert str(node.module).split(".")[1] in later, f"{file.relative_to(ROOT)}:{node.lineno}"
+
+
+def needed(file: Path) -> set[Path]:
+    """The modules of the library that a module imports, at its start or later, but for what only type checkers read."""
+    tree = ast.parse(file.read_text())
+    unread = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for line in node.body
+        for inner in ast.walk(line)
+    }
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and id(node) not in unread]
+    named = [ROOT / str(node.module).replace(".", "/") / one.name for node in found for one in node.names]
+    files = [inner.with_suffix(".py") if inner.with_suffix(".py").is_file() else inner.parent for inner in named]
+    modules = [file / "__init__.py" if file.is_dir() else file.with_suffix(".py") for file in files]
+    return {module for module in modules if module.is_file()}
+
+
+def test_no_module_needs_itself() -> None:
+    """No circles, those of imports within functions neither."""
+    needs = {file: needed(file) for file in (ROOT / "crawl_lib").rglob("*.py")}
+    assert sum(map(len, needs.values())) > 1000
+    while leaves := [file for file, others in needs.items() if not others & needs.keys()]:
+        for leaf in leaves:
+            del needs[leaf]
+    assert not needs, "in a circle, or needing one: " + ", ".join(str(file.relative_to(ROOT)) for file in needs)

@@ -11,4 +11,44 @@ engines run the same text, so an export has the same bytes with either.
 After a crash nothing of an engine is needed: the next run of the stage empties scratch and deletes hidden folders.
 """
 
-from crawl_lib.engine.engine import Engine, Room, in_batches, open_engine, require_engine, sql_text
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from crawl_lib.config import Config
+from crawl_lib.engine.engine import Engine, Room, in_batches, sql_text
+from crawl_lib.engine.java import require_engine
+from crawl_lib.errors import StoppedError
+
+
+@contextmanager
+def open_engine(config: Config, room: Room) -> Iterator[Engine]:
+    """The engine that `batch.engine` names, closed at the end of the block.
+
+    Raises ConfigError where Spark cannot run here (its extra or Java is missing, or it could not read the store),
+    StorageError.
+    """
+    room.storage.delete(room.hidden)
+    if config.batch.engine == "spark":
+        engine: Engine = _open_spark(config, room)
+    else:
+        from crawl_lib.engine.duck import open_duck  # noqa: PLC0415 - an eighth of what a task of the crawl imports
+
+        engine = open_duck(room)
+    try:
+        yield engine
+    except BaseException as error:
+        # Airflow's time limit and Ctrl-C are no Exception: as for a stop, what runs is not waited for.
+        if isinstance(error, StoppedError) or not isinstance(error, Exception):
+            engine.interrupt()
+        raise
+    finally:
+        engine.close()
+
+
+def _open_spark(config: Config, room: Room) -> Engine:
+    require_engine(config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of PySpark about pandas, which is not used
+        from crawl_lib.engine.spark import open_spark  # noqa: PLC0415 - an extra, which others need not have
+    return open_spark(config, room)

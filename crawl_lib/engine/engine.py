@@ -1,20 +1,15 @@
 """What a stage asks of an engine, and what both engines share."""
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from crawl_lib.config import Config
-from crawl_lib.engine.java import check_java
-from crawl_lib.errors import ConfigError, StoppedError, os_errors
+from crawl_lib.errors import os_errors
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
 from crawl_lib.version import sql_directory
@@ -164,47 +159,3 @@ def patiently(
         while not future.done():
             interrupt()
             wait([future], LOOK_S)
-
-
-@contextmanager
-def open_engine(config: Config, room: Room) -> Iterator[Engine]:
-    """The engine that `batch.engine` names, closed at the end of the block.
-
-    Raises ConfigError where Spark cannot run here (its extra or Java is missing, or it could not read the store),
-    StorageError.
-    """
-    room.storage.delete(room.hidden)
-    if config.batch.engine == "spark":
-        engine: Engine = _open_spark(config, room)
-    else:
-        from crawl_lib.engine.duck import open_duck  # noqa: PLC0415 - an eighth of what a task of the crawl imports
-
-        engine = open_duck(room)
-    try:
-        yield engine
-    except BaseException as error:
-        # Airflow's time limit and Ctrl-C are no Exception: as for a stop, what runs is not waited for.
-        if isinstance(error, StoppedError) or not isinstance(error, Exception):
-            engine.interrupt()
-        raise
-    finally:
-        engine.close()
-
-
-def require_engine(config: Config) -> None:
-    """Raise ConfigError where Spark is chosen and cannot run here, since its extra or Java is missing."""
-    if config.batch.engine == "spark":
-        if None in (find_spec("pyspark"), find_spec("py4j")):
-            raise ConfigError(
-                "batch.engine: spark needs the extra `spark`, which is not installed: run `make setup-spark`, or set"
-                " batch.engine: duckdb"
-            )
-        check_java()
-
-
-def _open_spark(config: Config, room: Room) -> Engine:
-    require_engine(config)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of PySpark about pandas, which is not used
-        from crawl_lib.engine.spark import open_spark  # noqa: PLC0415 - an extra, which others need not have
-    return open_spark(config, room)

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,17 @@ LEAST_VERSION = 17
 NEEDED = f"batch.engine: spark needs Java {LEAST_VERSION} or newer"
 REMEDY = "install one and set JAVA_HOME, or set batch.engine: duckdb"
 _AUTHENTICATION, _PRINCIPAL = "hadoop.security.authentication", "dfs.namenode.kerberos.principal"
+
+
+def require_engine(config: Config) -> None:
+    """Raise ConfigError where Spark is chosen and cannot run here, since its extra or Java is missing."""
+    if config.batch.engine == "spark":
+        if None in (find_spec("pyspark"), find_spec("py4j")):
+            raise ConfigError(
+                "batch.engine: spark needs the extra `spark`, which is not installed: run `make setup-spark`, or set"
+                " batch.engine: duckdb"
+            )
+        check_java()
 
 
 def check_java() -> None:

@@ -96,7 +96,7 @@ def _damaged(stores: Stores, report: SweepReport) -> Iterator[str]:
             else:
                 report.skipped.append(f"{where}: {crawl.seeds_path(name, kind)} is not whole")
     for folder in stores.until_stopped(crawl.folders()):
-        aside = all_aside(storage, crawl.at(folder))
+        aside = all_aside(crawl.folder(folder))
         for node in sorted({node for node, name in aside}):
             segment = crawl.segment(folder, node)
             names = sorted(name for other, name in aside if other == node and name.startswith(DAMAGED_PREFIX))

@@ -9,6 +9,27 @@ After a crash: a renamed file or folder is whole and durable; a hidden one is ru
 that owns it. `filestore.Storage` states the contract; `tests/contracts/storage.py` runs it on every back end.
 """
 
-from crawl_lib.storage.access import DfsAccess, is_hdfs, open_storage
+from pathlib import Path
+from threading import Event
+
+from crawl_lib.config import Config
+from crawl_lib.storage.access import DfsAccess, is_hdfs
 from crawl_lib.storage.filestore import Entry, Storage, check_path, hidden_next_to
 from crawl_lib.storage.local import DELETED, LocalStorage
+
+
+def open_storage(config: Config, stop: Event | None = None, *, make: bool = True) -> Storage:
+    """The store that `dfs_primary` names. A missing directory is made if its parent is there; so is HDFS's root path;
+    `make` False: nothing is made.
+
+    `stop`: when it is set, a request to HDFS that is repeated until a server is back, and a file that is being sent or
+    read, end with StoppedError within about a second. A request that a server has got, and does not answer, ends by
+    `dfs.timeout_s`; one that cannot be connected, by `dfs.connect_timeout_s`.
+    Raises ConfigError (the operator corrects `dfs_primary`) and StorageError (the operator looks at the disk or
+    the namenodes that are named).
+    """
+    if is_hdfs(config):
+        from crawl_lib.storage.hdfs import HdfsStorage  # noqa: PLC0415 - 50 ms that a local store need not pay
+
+        return HdfsStorage.open(config.dfs_primary, config.dfs, stop, make=make)
+    return LocalStorage.open(Path(config.dfs_primary), make=make)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from crawl_lib.worker.forkserver import die_with_parent
     from crawl_lib.worker.page import PageHandler
     from crawl_lib.worker.patterns import room_of
-    from crawl_lib.worker.process import bar_packages, data_bytes, keep_memory
-    from crawl_lib.worker.sandbox import clean_environment, shut_in
+    from crawl_lib.worker.process import bar_packages, keep_memory
+    from crawl_lib.worker.sandbox import clean_environment, data_bytes, shut_in
     from crawl_lib.worker.worker import WorkerTask
     from crawl_lib.worker.workers import run_workers
 else:
@@ -31,8 +31,8 @@ else:
             "forkserver": ("die_with_parent",),
             "page": ("PageHandler",),
             "patterns": ("room_of",),
-            "process": ("bar_packages", "data_bytes", "keep_memory"),
-            "sandbox": ("clean_environment", "shut_in"),
+            "process": ("bar_packages", "keep_memory"),
+            "sandbox": ("clean_environment", "data_bytes", "shut_in"),
             "worker": ("WorkerTask",),
             "workers": ("run_workers",),
         },

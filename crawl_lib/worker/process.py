@@ -16,7 +16,6 @@ import os
 import resource
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 BARRED = frozenset({"numpy", "pandas"})
 KEPT_BYTES = 64 << 20
@@ -41,14 +40,6 @@ def keep_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
         mallopt(_M_MMAP_THRESHOLD, MAPPED_BYTES)
-
-
-def data_bytes() -> int:
-    """What this process has of the memory that RLIMIT_DATA counts. To be asked before walls part it from /proc."""
-    try:
-        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5]) * resource.getpagesize()
-    except OSError:
-        return 64 << 20
 
 
 def allow_descriptors() -> None:

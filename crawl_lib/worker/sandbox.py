@@ -18,6 +18,7 @@ Each version of Landlock (its ABI) knows more kinds of access; what a kernel doe
 
 import ctypes
 import os
+import resource
 import ssl
 import sys
 from collections.abc import Iterable, Mapping
@@ -75,6 +76,14 @@ def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def landlock_abi() -> int:
     """The version of Landlock that this kernel has; 0: none, or it is switched off or refused."""
     return max(0, _call(_CREATE_RULESET, None, 0, _VERSION_FLAG))
+
+
+def data_bytes() -> int:
+    """What this process has of the memory that RLIMIT_DATA counts. To be called before `shut_in`, which bars /proc."""
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5]) * resource.getpagesize()
+    except OSError:
+        return 64 << 20
 
 
 def shut_in(*, read: Iterable[Path | str], write: Iterable[Path | str]) -> str:

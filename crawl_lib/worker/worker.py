@@ -35,8 +35,7 @@ from crawl_lib.urls import Chain, Scope, UrlFilter, host_of
 from crawl_lib.worker.aside import Aside
 from crawl_lib.worker.page import PageHandler
 from crawl_lib.worker.patterns import SIMILAR, Patterns
-from crawl_lib.worker.process import data_bytes
-from crawl_lib.worker.sandbox import shut_in
+from crawl_lib.worker.sandbox import data_bytes, shut_in
 from crawl_lib.worker.workers import PAUSE_SIGNAL
 
 PROGRESS_INTERVAL_S = 0.5

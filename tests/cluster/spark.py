@@ -169,7 +169,7 @@ def keep_warm(running: Any, patch: pytest.MonkeyPatch) -> None:
             self.clean()
 
     patch.setattr(
-        "crawl_lib.engine.engine._open_spark", lambda config, room: Warm(running._session, room, config.spark.dfs_url)
+        "crawl_lib.engine._open_spark", lambda config, room: Warm(running._session, room, config.spark.dfs_url)
     )
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -294,6 +294,27 @@ def test_only_the_same_parameters_nodes_and_routing_go_on_with_an_unfinished_run
         assert begun(*other) != first
         first = begun(config)
     assert begun(config, {**params, "iterations": 2}) != first
+
+
+def test_a_damaged_note_of_an_unfinished_run_names_no_other_time(
+    crawl: tuple[Config, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Iterations found by the time of another run would be taken for its own: each bit is sealed."""
+    config, path = crawl
+    monkeypatch.setenv("KRAKE_CONFIG_PATH", str(path))
+    params = {"seeds": "http://a/", "iterations": 1, "label": None}
+    note, first = _join(Console(quiet=True), tmp_path, config, params)
+    whole = note.read_bytes()
+    for bit in range(8 * len(whole)):
+        data = bytearray(whole)
+        data[bit // 8] ^= 1 << bit % 8
+        note.write_bytes(data)
+        now = datetime.now(UTC)
+        begun = _join(Console(quiet=True), tmp_path, config, params)[1]
+        assert begun == first or now <= begun <= datetime.now(UTC), f"bit {bit}: {begun}"
+    old = {name: value for name, value in json.loads(whole).items() if name in {"begun", "params", "nodes", "routing"}}
+    note.write_text(json.dumps(old))
+    assert _join(Console(quiet=True), tmp_path, config, params) == (note, first)
 
 
 def test_seeds_of_a_command_line_are_a_path_or_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.config import Config
-from crawl_lib.engine import Room, open_engine
-from crawl_lib.engine.engine import in_batches
+from crawl_lib.engine import Room, in_batches, open_engine
 from crawl_lib.engine.java import check_java
 from crawl_lib.errors import ConfigError
 from crawl_lib.storage import LocalStorage

@@ -12,7 +12,7 @@ import pytest
 from crawl_lib.errors import KeyAccessError
 from crawl_lib.keys import SqliteKeyServer
 from tests.cli.conftest import Krake
-from tests.repair.test_damages import EXPORT, REPAIR, both, carry_out, found, queue, sql, visited, waiting
+from tests.repair.test_damages import EXPORT, REPAIR, both, carry_out, flip, found, queue, sql, visited, waiting
 
 
 def newest_folder(directory: Path) -> Path:
@@ -235,3 +235,21 @@ def test_a_replica_that_lacks_what_pages_and_queues_say(copy: Callable[..., Krak
     done = krake.ok(*REPAIR)
     assert "were copied to replicas that lacked them" in done.out
     assert found(krake) == {}
+
+
+def test_records_that_cannot_be_read_again_in_their_place_stay_next_to_the_spool(copy: Callable[..., Krake]) -> None:
+    """The spool goes with its take. Records behind an open part would count twice, so all of it is fetched again."""
+    krake = copy("seal.written")
+    node = queue(krake.directory)
+    [log] = (node / "spool").glob("*-00000.warc.gz")
+    records = log.read_bytes()
+    log.with_name(log.name.replace("-00000.", "-00001.")).touch()  # the next part is begun
+    flip("queue/node-a/spool/*.links.arrow")(krake.directory)
+    assert found(krake) == {"spool_damaged": 1}
+    krake.ok(*REPAIR)
+    assert (node / f"{log.name}.broken").read_bytes() == records
+    assert not log.exists()
+    krake.ok("crawl", "--run-id", "one", "--iterations", "4")
+    assert found(krake) == {}
+    assert max(visited(krake).values()) == 1
+    assert (node / f"{log.name}.broken").read_bytes() == records

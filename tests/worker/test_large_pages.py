@@ -33,8 +33,8 @@ from crawl_lib.worker import reading
 from crawl_lib.worker.aside import Aside
 from crawl_lib.worker.discovery import Discovery
 from crawl_lib.worker.page import PageHandler
-from crawl_lib.worker.process import data_bytes
 from crawl_lib.worker.reading import BARRED, Reader
+from crawl_lib.worker.sandbox import data_bytes
 from crawl_lib.worker.worker import WorkerTask, _Worker
 from tests.e2e.crawl import Result, make_config
 from tests.segment.helpers import INFO

@@ -35,6 +35,7 @@ from crawl_lib.crawldir import (
     SCOPE_FOLDER,
     START_PREFIX,
     STARTED_FOLDER,
+    Folder,
     Iteration,
     delete_settled,
     follower,
@@ -144,7 +145,7 @@ class SmallFiles:
                 except DamagedFileError as error:
                     where = f"{path}/{entry.name}"
                     self._found("agreed_damaged", where, str(error), partial(self._aside, where))
-        undone = self._swaps(path, folder)
+        undone = self._swaps(self.crawl.folder(folder))
         self._kept_scope(folder)
         self._dropped_file(path, folder)
         problem = None if undone else index_problem(self.stores, folder)  # it may be anything meanwhile
@@ -188,24 +189,24 @@ class SmallFiles:
         if value.get(SCOPE_DIGEST) != whole[SCOPE_DIGEST]:
             self._do(f"{where}: made again, for this scope", partial(self._write, where, write_json_bytes(whole)))
 
-    def _swaps(self, path: str, folder: str) -> bool:
+    def _swaps(self, folder: Folder) -> bool:
         """Repairs of segments that were stopped half-way; whether some still are."""
-        begun, readable, undone = swap_files(self.storage, path), 0, self._say is None or self._dry_run
+        begun, readable, undone = swap_files(folder), 0, self._say is None or self._dry_run
         for node, name in begun:
-            where = f"{path}/{name}"
+            where = folder.at(name)
             try:
-                read_swap(self.storage, where)
+                read_swap(folder, name)
                 readable += 1
                 again = "run `krake fsck --repair`, which goes on"
-                self.findings.add("repair_open", f"{path}/{node}", "a repair of it was stopped half-way", repair=again)
+                self.findings.add("repair_open", folder.at(node), "a repair of it was stopped half-way", repair=again)
             except DamagedFileError as error:
-                self._found("repair_damaged", where, str(error), partial(self._undecided, path, node, name))
+                self._found("repair_damaged", where, str(error), partial(self._undecided, folder, node, name))
         if readable:
-            text = f"{path}: a repair that was stopped half-way is carried out"
-            self._do(text, partial(finish_swaps, self.stores, folder))
+            text = f"{folder.path}: a repair that was stopped half-way is carried out"
+            self._do(text, partial(finish_swaps, self.stores, folder.name))
         decided = {node for node, _ in begun} if undone else set()
-        for node, name in all_aside(self.storage, path):
-            where, target = f"{path}/{name}", f"{path}/{node}"
+        for node, name in all_aside(folder):
+            where, target = folder.at(name), folder.at(node)
             if node in decided:
                 continue
             if not self.storage.exists(target):
@@ -216,7 +217,7 @@ class SmallFiles:
                 self._do(f"{where}: deleted: the segment without dropped pages is there",
                          partial(self.storage.delete, where))  # fmt: skip
             elif name.startswith(COMPACTED_PREFIX):
-                kept = f"{path}/{DAMAGED_PREFIX}{node}-{int(name.rpartition('-')[2]) + 1}"
+                kept = folder.at(f"{DAMAGED_PREFIX}{node}-{int(name.rpartition('-')[2]) + 1}")
                 self._do(f"{where}: put back: the segment without dropped pages is damaged",
                          partial(self._put_back, where, target, kept))  # fmt: skip
         return bool(begun) and undone
@@ -230,16 +231,16 @@ class SmallFiles:
         found = check_segment(self.storage, path, work=self.stores)
         return all(one.severity is not Severity.ERROR for one in found)
 
-    def _undecided(self, path: str, node: str, name: str) -> None:
+    def _undecided(self, folder: Folder, node: str, name: str) -> None:
         """A decision that cannot be read: what is whole of the new segment decides."""
-        for new in new_segments(self.storage, path, node):
-            if not self.storage.exists(f"{path}/{node}"):
+        for new in new_segments(folder, node):
+            if not self.storage.exists(folder.at(node)):
                 with suppress(PathNotFoundError):
-                    manifest = self.storage.read_bytes(f"{path}/{new}/{MANIFEST_FILE}")
+                    manifest = self.storage.read_bytes(folder.at(f"{new}/{MANIFEST_FILE}"))
                     if sha256(manifest).hexdigest()[:16] == new[-16:]:
-                        self.storage.rename(f"{path}/{new}", f"{path}/{node}")
+                        self.storage.rename(folder.at(new), folder.at(node))
         reached("repair.folder.placed")
-        self.storage.delete(f"{path}/{name}")
+        self.storage.delete(folder.at(name))
 
     def _kept_scope(self, folder: str) -> None:
         kept = [hosts for name, hosts in kept_hosts(self.stores) if name.partition("-")[0] == folder and hosts]

@@ -18,13 +18,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from crawl_lib.crawldir import DAMAGED_PREFIX, SWAP_PREFIX, SWAP_SUFFIX, SegmentRef
+from crawl_lib.crawldir import DAMAGED_PREFIX, SWAP_PREFIX, SWAP_SUFFIX, Folder, SegmentRef
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.rounds import refresh_index
 from crawl_lib.sealed import MANIFEST_FILE, sealed_json, unsealed_if_new
 from crawl_lib.segment import check_segment, file_entry, upload_built
-from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 
 COMPACTED_PREFIX = ".compacted-"
@@ -44,32 +43,37 @@ class Swap:
     keep_old: bool
 
 
-def swap_files(storage: Storage, folder_path: str) -> list[tuple[str, str]]:
+def swap_files(folder: Folder) -> list[tuple[str, str]]:
     """The decisions of a folder that are not carried out to the end: the node, and the name of the file."""
-    found = [_SWAP.fullmatch(entry.name) for entry in storage.list(folder_path)]
+    found = [_SWAP.fullmatch(name) for name in _entries(folder)]
     return [(match[1], match[0]) for match in found if match]
 
 
-def read_swap(storage: Storage, where: str) -> Swap:
-    """Read a decision. Raises DamagedFileError naming the file."""
+def read_swap(folder: Folder, name: str) -> Swap:
+    """Read the decision in a file of a folder. Raises DamagedFileError naming the file."""
+    where = folder.at(name)
     try:
-        return Swap(**unsealed_if_new(storage.read_bytes(where)))
+        return Swap(**unsealed_if_new(folder.crawl.storage.read_bytes(where)))
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFileError(f"{where}: not a decision of a repair: {error!r}; run `krake fsck --repair`") from error
 
 
-def all_aside(storage: Storage, folder_path: str) -> list[tuple[str, str]]:
+def all_aside(folder: Folder) -> list[tuple[str, str]]:
     """All segments of a folder that are put aside, newest first: the node, and the name."""
-    found = [_ASIDE.fullmatch(entry.name) for entry in storage.list(folder_path)]
+    found = [_ASIDE.fullmatch(name) for name in _entries(folder)]
     aside = [(int(match[2]), match[1], match[0]) for match in found if match]
     return [(node, name) for _, node, name in sorted(aside, reverse=True)]
 
 
-def new_segments(storage: Storage, folder_path: str, node: str) -> list[str]:
+def new_segments(folder: Folder, node: str) -> list[str]:
     """Names of the segments that repairs have made for a node, and that have not taken its place."""
     # Just these: the hidden folder of a take of a node `new-...` begins alike, and holds the only copy of its records.
     new = re.compile(re.escape(f".new-{node}-") + "[0-9a-f]{16}")
-    return [entry.name for entry in storage.list(folder_path) if new.fullmatch(entry.name)]
+    return [name for name in _entries(folder) if new.fullmatch(name)]
+
+
+def _entries(folder: Folder) -> list[str]:
+    return [entry.name for entry in folder.crawl.storage.list(folder.path)]
 
 
 def replace_segment(
@@ -87,36 +91,36 @@ def replace_segment(
     does not list, and that the new one gets too. The caller holds the node's lock, where the node is of this machine,
     and has called `finish_swaps`. Raises StorageError; run the tool again then.
     """
-    storage, node, path = stores.storage, segment.node, stores.crawl.at(segment.folder)
+    storage, node, folder = stores.storage, segment.node, stores.crawl.folder(segment.folder)
     new = f".new-{node}-{file_entry(built / MANIFEST_FILE)['sha256'][:16]}"
-    for name in new_segments(storage, path, node):
+    for name in new_segments(folder, node):
         if name != new:
-            storage.delete(f"{path}/{name}")  # of an attempt that was killed
-    upload_built(storage, built, f"{path}/{new}")
+            storage.delete(folder.at(name))  # of an attempt that was killed
+    upload_built(storage, built, folder.at(new))
     for name in carried:
-        storage.write_bytes(f"{path}/{new}/{name}", storage.read_bytes(f"{path}/{node}/{name}"))
+        storage.write_bytes(folder.at(f"{new}/{name}"), storage.read_bytes(f"{segment.path}/{name}"))
     reached("repair.swap.uploaded")
-    newest = [int(name.rpartition("-")[2]) for _, name in all_aside(storage, path)[:1]]
+    newest = [int(name.rpartition("-")[2]) for _, name in all_aside(folder)[:1]]
     number = max(int(clock()), *(taken + 1 for taken in newest), 0)  # two repairs may fall into one second
     swap = Swap(node, new, f"{DAMAGED_PREFIX if keep_old else COMPACTED_PREFIX}{node}-{number}", keep_old)
-    storage.write_bytes(f"{path}/{SWAP_PREFIX}{node}{SWAP_SUFFIX}", sealed_json(asdict(swap)))
+    storage.write_bytes(folder.at(f"{SWAP_PREFIX}{node}{SWAP_SUFFIX}"), sealed_json(asdict(swap)))
     reached("repair.swap.decided")
-    _carry_out(stores, segment.folder, swap)
+    _carry_out(stores, folder, swap)
     return swap.old if keep_old else ""
 
 
-def finish_swaps(stores: Stores, folder: str) -> None:
+def finish_swaps(stores: Stores, folder_name: str) -> None:
     """Carry out what a killed repair of a folder decided. Raises DamagedFileError naming a decision that is none.
 
     A new segment that was damaged since is not put in the place of one that is there: the decision is dropped.
     """
-    storage, path = stores.storage, stores.crawl.at(folder)
-    for _, name in stores.until_stopped(swap_files(storage, path)):
-        swap = read_swap(storage, f"{path}/{name}")
-        both = storage.exists(f"{path}/{swap.new}") and storage.exists(f"{path}/{swap.node}")
-        findings = check_segment(storage, f"{path}/{swap.new}", work=stores) if both else []
+    storage, folder = stores.storage, stores.crawl.folder(folder_name)
+    for _, name in stores.until_stopped(swap_files(folder)):
+        swap = read_swap(folder, name)
+        both = storage.exists(folder.at(swap.new)) and storage.exists(folder.at(swap.node))
+        findings = check_segment(storage, folder.at(swap.new), work=stores) if both else []
         if any(one.name != "manifest_foreign" for one in findings):  # its name is hidden as yet
-            storage.delete(f"{path}/{name}")
+            storage.delete(folder.at(name))
         else:
             _carry_out(stores, folder, swap)
 
@@ -127,9 +131,9 @@ def finish_all_swaps(stores: Stores) -> None:
         finish_swaps(stores, folder)
 
 
-def _carry_out(stores: Stores, folder: str, swap: Swap) -> None:
-    storage, path = stores.storage, stores.crawl.at(folder)
-    target, new, old = f"{path}/{swap.node}", f"{path}/{swap.new}", f"{path}/{swap.old}"
+def _carry_out(stores: Stores, folder: Folder, swap: Swap) -> None:
+    storage = stores.storage
+    target, new, old = folder.at(swap.node), folder.at(swap.new), folder.at(swap.old)
     if storage.exists(new):
         if storage.exists(target):
             storage.rename(target, old)
@@ -138,6 +142,6 @@ def _carry_out(stores: Stores, folder: str, swap: Swap) -> None:
     reached("repair.swap.placed")
     if not swap.keep_old:
         storage.delete(old)
-    refresh_index(stores, folder)
+    refresh_index(stores, folder.name)
     reached("repair.swap.indexed")
-    storage.delete(f"{path}/{SWAP_PREFIX}{swap.node}{SWAP_SUFFIX}")
+    storage.delete(folder.at(f"{SWAP_PREFIX}{swap.node}{SWAP_SUFFIX}"))
