@@ -153,12 +153,10 @@ class _Making:
         waiting, name = _waiting(stores, self.lists), self._name(version)
         size = self.batch_size or stores.config.batch.size
         rooms = {node: max(0, size - count) for node, count in waiting.items()}
-        aside = aside_lists(stores)
-        held = held_urls(stores, [*self.lists, *aside], self.now)
+        held = held_urls(stores, [*self.lists, *aside_lists(stores)], self.now)
         with _opened(stores, _Basis(version, settings, held, rooms, self.now)) as engine:
             places = may_be_over(stores, self.lists)
             delete_over(stores, self.lists, places, engine.column("crawldb/unseen") if places else [], self.now)
-            delete_over(stores, aside, range(len(aside)), range(len(aside)), self.now)
             engine.keep("verdicts", "crawldb/verdicts", "generate")
             verdicts, rows = _read(engine)
             ends = not (self.current or any(waiting.values()) or Reason.LISTED in verdicts)

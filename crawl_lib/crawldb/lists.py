@@ -3,7 +3,8 @@
 A list is a folder as `seeds.hand_over` leaves it, and the file `listed.parquet` in it: the key of each URL, and its
 last visit as the table knew it when the list was made. It holds its URLs until its lease is over, or the table knows of
 another visit. It is deleted once its version is, all its nodes have taken it in, and it holds no URL any more. One that
-was set aside, since something of it is damaged, still holds what all its nodes have begun with.
+was set aside, since something of it is damaged, holds what all its nodes have begun with until its lease is over; then
+`krake sweep --damaged` deletes it.
 """
 
 import hashlib

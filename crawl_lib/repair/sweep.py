@@ -19,7 +19,8 @@ it, since another machine's may be at work there.
 """
 
 import re
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from crawl_lib.crawldb import aside_lists
@@ -61,7 +62,9 @@ class SweepReport:
     skipped: list[str] = field(default_factory=list)
 
 
-def sweep(stores: Stores, *, dry_run: bool = False, damaged: bool = False) -> SweepReport:
+def sweep(
+    stores: Stores, *, dry_run: bool = False, damaged: bool = False, clock: Callable[[], float] = time.time
+) -> SweepReport:
     """Delete what is left over. `damaged`: also damaged segments, seeds and lists, whose place was taken by whole ones.
 
     Raises StorageError, StoppedError; run it again then.
@@ -71,7 +74,7 @@ def sweep(stores: Stores, *, dry_run: bool = False, damaged: bool = False) -> Sw
         report.skipped += at_work.values()
         paths = [one.where for one in check_leftovers(stores, nodes)]
         if damaged:
-            paths += _damaged(stores, report)
+            paths += _damaged(stores, report, clock())
         for number, path in enumerate(stores.until_stopped(paths), 1):
             if not dry_run:
                 stores.storage.delete(path)
@@ -81,11 +84,11 @@ def sweep(stores: Stores, *, dry_run: bool = False, damaged: bool = False) -> Sw
     return report
 
 
-def _damaged(stores: Stores, report: SweepReport) -> Iterator[str]:
+def _damaged(stores: Stores, report: SweepReport, now_s: float) -> Iterator[str]:
     """What is damaged and was put aside, where what took its place passes a full check; and lists of the CrawlDb that
-    hold no URL, so that theirs were listed again."""
+    hold no URL: theirs were listed again, or the lease is over."""
     crawl, storage = stores.crawl, stores.storage
-    held = {one.folder for one in aside_lists(stores)}  # which the next `generate` deletes when their lease is over
+    held = {one.folder for one in aside_lists(stores) if one.until > now_s}
     for kind in (SEEDS_FOLDER, LISTS_FOLDER):
         for entry in storage.list(crawl.at(kind)) if storage.exists(crawl.at(kind)) else ():
             if not entry.name.startswith(DAMAGED_PREFIX) or entry.name in held:

@@ -22,7 +22,7 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.config.model import STATUSES
 from crawl_lib.crawldb import Reason, Status, explain, generate
-from crawl_lib.crawldb.lists import aside_lists, delete_over, held_urls
+from crawl_lib.crawldb.lists import aside_lists, held_urls
 from crawl_lib.crawldir import LISTS_FOLDER, Settled, write_json_bytes, write_settled
 from crawl_lib.curate.forget import Pages, forget
 from crawl_lib.durable import KILL_VARIABLE
@@ -64,6 +64,11 @@ def lines_of(config: Config, name: str) -> list[QueuedUrl]:
 
 def urls_of(config: Config, name: str) -> set[str]:
     return {queued.url for queued in lines_of(config, name)}
+
+
+_PARTS: dict[str, Any] = {"counts": {}, "outlinks": {}, "scope_added": [], "files": []}
+SEGMENT_MANIFEST = write_json_bytes({**_PARTS, "queue_after": 0})
+"""Of a segment without a page."""
 
 
 def make(config: Config, iteration: int = 1, now: int = NOW, run_id: str = "run", **options: Any) -> dict[str, Any]:
@@ -455,18 +460,21 @@ def test_what_all_nodes_have_begun_with_stays_leased_when_its_list_is_set_aside(
     for path in segments:
         folder = Path(config.dfs_primary) / path
         folder.mkdir(parents=True)
-        (folder / "manifest.json").write_bytes(b"{}")
+        (folder / "manifest.json").write_bytes(SEGMENT_MANIFEST)
     held = aside_lists(open_stores(config))
     assert [one.name for one in held] == [made["list"]]
     assert held_urls(open_stores(config), held, NOW).num_rows == 9
     assert held_urls(open_stores(config), held, NOW + WEEK).num_rows == 0
-    assert sweep(open_stores(config), damaged=True).deleted == []
+    assert sweep(open_stores(config), damaged=True, clock=lambda: NOW).deleted == []
+    kept = Path(config.dfs_primary) / "crawl" / LISTS_FOLDER / held[0].folder
+    make(config, 2, NOW + WEEK)
+    assert kept.is_dir(), "it is damaged: only a sweep deletes it"
+    deleted = [f"crawl/lists/{held[0].folder}"]
+    assert sweep(open_stores(config), damaged=True, dry_run=True, clock=lambda: NOW + WEEK).deleted == deleted
     shutil.rmtree(Path(config.dfs_primary) / segments[1])
     assert aside_lists(open_stores(config)) == [], "else what that node has not read would wait for a week"
-    assert sweep(open_stores(config), damaged=True, dry_run=True).deleted == [f"crawl/lists/{held[0].folder}"]
-    assert delete_over(open_stores(config), held, [0], [0], NOW) == 0
-    assert delete_over(open_stores(config), held, [0], [0], NOW + WEEK) == 1, "as `generate` does with its `now`"
-    assert list((Path(config.dfs_primary) / "crawl" / LISTS_FOLDER).iterdir()) == []
+    assert sweep(open_stores(config), damaged=True, clock=lambda: NOW).deleted == deleted
+    assert not kept.exists()
 
 
 def test_rounds_do_not_end_while_a_list_of_retry_waits(tmp_path: Path) -> None:
@@ -480,8 +488,7 @@ def test_rounds_do_not_end_while_a_list_of_retry_waits(tmp_path: Path) -> None:
     assert ("ended" in made, made["listed"], made["folder"]) == (False, 0, str(NOW))
     segment = Path(config.dfs_primary) / open_stores(config).crawl.segment(made["folder"], "node-0").path
     segment.mkdir(parents=True)
-    parts = {"counts": {}, "outlinks": {}, "scope_added": [], "files": []}
-    (segment / "manifest.json").write_bytes(write_json_bytes({**parts, "queue_after": 0}))
+    (segment / "manifest.json").write_bytes(SEGMENT_MANIFEST)
     assert "ended" in make(config, 2), "it was taken in, and fetched"
 
 
