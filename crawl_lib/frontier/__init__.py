@@ -38,9 +38,8 @@ from crawl_lib.frontier.lock import NodeLock, holder
 from crawl_lib.frontier.move import (
     Change,
     Move,
-    carry_out_move,
+    change_queue,
     finish_open_move,
-    plan_move,
     read_move,
 )
 from crawl_lib.frontier.outlinks import (

@@ -18,7 +18,7 @@ from crawl_lib.errors import UrlError
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import counts_bytes, host_of_line
 from crawl_lib.frontier.journal import IntakeReport
-from crawl_lib.frontier.move import Change, carry_out_move, finish_open_move, move_id, plan_move
+from crawl_lib.frontier.move import Change, change_queue, finish_open_move, move_id
 from crawl_lib.frontier.outlinks import file_lines, join_line, key_of_line, some_lines
 from crawl_lib.frontier.queue import Queue, State
 from crawl_lib.frontier.record import digest_of
@@ -78,7 +78,7 @@ def adopt(queue: Queue, keys: "ShardedKeyStore", owners: Owners | None, *, max_l
     reached("adopt.files_written")
     ours = (sha1(line).digest() for line in file_lines(queue.files.adopted))
     for some in some_lines(chain(ours, map(key_of_line, file_lines(queue.files.adopted_handed_on))), _INSERT_KEYS):
-        report.add_missed(keys.insert(some))
+        report.missed = dict(Counter(report.missed) + Counter(keys.insert(some)))
     reached("adopt.inserted")
     record = queue.record()
     size = queue.files.adopted.stat().st_size
@@ -96,7 +96,7 @@ def adopt(queue: Queue, keys: "ShardedKeyStore", owners: Owners | None, *, max_l
         ],
         counts_hosts=True,
     )
-    carry_out_move(queue, plan_move(queue, change))
+    change_queue(queue, change)
 
 
 def _write(
@@ -212,7 +212,7 @@ def rehome(queue: Queue, owners: Owners | None) -> int:
         deletes=[] if handed else [NodeDirectory.rehomed_handed_on],
         renames=[(NodeDirectory.rehomed_handed_on, NodeDirectory.handed_on)] if handed else [],
     )
-    carry_out_move(queue, plan_move(queue, change))
+    change_queue(queue, change)
     return handed
 
 

@@ -1,7 +1,7 @@
 """Taking in the URLs that segments and seeds hold for this node: those whose key is new join the queue."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from hashlib import sha1
@@ -9,13 +9,13 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from crawl_lib.durable import reached, write_durable
-from crawl_lib.errors import StoppedError, StorageError
+from crawl_lib.errors import StoppedError
 from crawl_lib.frontier.admission import Admission
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.fairness import interleaved
 from crawl_lib.frontier.hostcounts import HostCounts
-from crawl_lib.frontier.journal import CLAIM, INSERT, UNDECIDED, IntakeReport, Journal, read_journal
-from crawl_lib.frontier.move import Change, carry_out_move, finish_open_move, move_id, plan_move
+from crawl_lib.frontier.journal import CLAIM, INSERT, UNDECIDED, IntakeReport, Journal, open_journal, read_journal
+from crawl_lib.frontier.move import Change, change_queue, finish_open_move, move_id
 from crawl_lib.frontier.outlinks import (
     HANDED_ON_MARK,
     Source,
@@ -107,11 +107,13 @@ def intake(
     """
     require_no_take(queue)
     require_settled(queue)
-    taken_in = queue.taken_in()
-    waiting = [source for source in sources if (source.folder, source.node) not in taken_in]
+    record = queue.record()
+    waiting = {(one.folder, one.node): one for one in sources if (one.folder, one.node) not in record.taken_in}
     if not (waiting or queue.files.journal.exists() or queue.files.undecided.exists()):
         return
-    run = _Intake(queue, waiting, keys, rules)
+    journal = open_journal(queue, list(waiting))
+    admission = Admission(queue.directory, HostCounts(queue.directory), rules.max_pages_per_host, rules.traps)
+    run = _Intake(queue, waiting, keys, rules, journal, admission, _PastCheck(queue, keys, record.again))
     run.resume()
     with closing(run.chunks()) as chunks:
         for lines in chunks:
@@ -123,38 +125,25 @@ def intake(
     run.finish(complete_folders)
 
 
+@dataclass
 class _Intake:
     """What an intake does with the lines that it reads: what is new joins `new`, and its key is inserted.
 
-    `admission`: counts what is in `new`; `report`: counts so far.
+    `journal`: says how far it got. `admission`: counts what is in `new`.
     """
 
-    def __init__(self, queue: Queue, waiting: Sequence[Source], keys: "ShardedKeyStore", rules: IntakeRules) -> None:
-        """Bring the files to what the journal says, or begin; plan what is to be taken in."""
-        self.queue, self.keys, self.rules = queue, keys, rules
-        self.sources = {(source.folder, source.node): source for source in waiting}
-        journal = read_journal(queue.directory)
-        if journal is None:
-            undecided = [UNDECIDED] if queue.files.undecided.exists() else []
-            journal = Journal.begin(queue.directory, [*undecided, *self.sources])
-            reached("intake.planned")
-        self.journal = journal
-        self._go_on()
-        self.report = IntakeReport.from_mapping(journal.report)
-        self.admission = Admission(queue.directory, rules.max_pages_per_host, rules.traps)
-        self.past_check = _PastCheck(queue, keys)
+    queue: Queue
+    sources: Mapping[tuple[str, str], Source]
+    keys: "ShardedKeyStore"
+    rules: IntakeRules
+    journal: Journal
+    admission: Admission
+    past_check: "_PastCheck"
 
-    def _go_on(self) -> None:
-        """Raises QueueError where files are damaged, StorageError naming a source that is gone, and half taken in."""
-        queue, journal, offered = self.queue, self.journal, {*self.sources, UNDECIDED}
-        for name, problem in journal.damaged_files(queue.directory):
-            raise queue.error(f"`{name}` {problem}")
-        journal.cut(queue.directory)
-        if journal.line and (begun := journal.plan[journal.at]) not in offered:
-            name = "/".join(begun)
-            raise StorageError(f"{queue.directory}: half of {name} was taken in, and it is not there now; put it back")
-        if journal.replan(offered, list(self.sources)):
-            journal.write(queue.directory)
+    @property
+    def report(self) -> IntakeReport:
+        """What was done so far."""
+        return self.journal.report
 
     def resume(self) -> None:
         """Do what the journal says was under way."""
@@ -163,8 +152,8 @@ class _Intake:
             self.report.unsure += sum(HANDED_ON_MARK not in line for line in lines)
             self._append(lines)
         if self.journal.phase == INSERT:
-            chunk = file_lines(self.queue.files.new, self.journal.chunk_bytes)
-            self._insert_keys([sha1(url).digest() for url in chunk])
+            urls = file_lines(self.queue.files.new, self.journal.chunk_bytes)
+            self._insert_keys([sha1(url).digest() for url in urls])
 
     def chunks(self) -> Generator[list[bytes]]:
         """The lines that are left, some at a time; the journal says where those after them begin."""
@@ -227,7 +216,7 @@ class _Intake:
         report.past_check += len(past)
         self._keep_undecided(undecided)
         kept, rejected = self.admission.choose(accepted)
-        report.rejected = dict(Counter(report.rejected) + rejected)
+        report.rejected = _sum(report.rejected, rejected)
         return kept
 
     def _claim(self, lines: list[bytes]) -> list[bytes]:
@@ -242,7 +231,7 @@ class _Intake:
         reached("intake.claim.journalled")
         claim = self.keys.claim([key for key, line in keyed.items() if HANDED_ON_MARK not in line])
         reached("intake.claimed")
-        self.report.add_missed(claim.missed)
+        self.report.missed = _sum(self.report.missed, claim.missed)
         self.report.known += len(claim.theirs)
         self.report.unsure += len(claim.unsure - claim.unreached)
         self._keep_undecided([line for key, line in keyed.items() if key in claim.unreached])
@@ -272,12 +261,12 @@ class _Intake:
         self.report.undecided += len(lines)
 
     def _note(self, phase: str) -> None:
-        self.journal.phase, self.journal.report = phase, self.report.to_mapping()
+        self.journal.phase = phase
         self.journal.write(self.queue.directory)
 
     def _insert_keys(self, keys: list[bytes]) -> None:
         if keys:
-            self.report.add_missed(self.keys.insert(keys))
+            self.report.missed = _sum(self.report.missed, self.keys.insert(keys))
         reached("intake.chunk.inserted")
 
     def finish(self, complete_folders: Collection[str]) -> None:
@@ -294,7 +283,7 @@ class _Intake:
         nodes = record.nodes if divided else ()
         waits = bool(journal.undecided_count)
         change = Change(
-            move_id=move_id("intake", record.last_move, journal.plan, journal.new_bytes, journal.report),
+            move_id=move_id("intake", record.last_move, journal.plan, journal.new_bytes, self.report.to_mapping()),
             state=state,
             record=self.report.added_to(replace(record, taken_in=taken_in, nodes=nodes)),
             ours=queue.is_ours(state, record),
@@ -307,7 +296,11 @@ class _Intake:
             renames=[(NodeDirectory.new_undecided, NodeDirectory.undecided)] if waits else [],
             counts_hosts=True,
         )
-        carry_out_move(queue, plan_move(queue, change))
+        change_queue(queue, change)
+
+
+def _sum(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    return dict(Counter(counts) + Counter(more))
 
 
 class _PastCheck:
@@ -323,9 +316,8 @@ class _PastCheck:
     asked for it.
     """
 
-    def __init__(self, queue: Queue, keys: "ShardedKeyStore") -> None:
-        self._queue, self._keys = queue, keys
-        self._read_before = queue.record().again
+    def __init__(self, queue: Queue, keys: "ShardedKeyStore", read_before: Container[tuple[str, str]]) -> None:
+        self._queue, self._keys, self._read_before = queue, keys, read_before
         self._here: npt.NDArray[np.bytes_] | None = None
         self._passed: set[bytes] = set()
 

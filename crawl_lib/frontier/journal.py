@@ -1,16 +1,17 @@
 """An intake under way: its report, and the journal that says how far it got and what its files hold."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from crawl_lib.durable import fsync_file, write_durable
-from crawl_lib.errors import os_errors
+from crawl_lib.durable import fsync_file, reached, write_durable
+from crawl_lib.errors import StorageError, os_errors
 from crawl_lib.frontier.directory import NodeDirectory
+from crawl_lib.frontier.queue import Queue
 from crawl_lib.frontier.record import Record
 from crawl_lib.sealed import own_file, sealed_json, unsealed
 
@@ -70,10 +71,6 @@ class IntakeReport:
         """The record with these counts among those that the next segment reports."""
         return replace(record, pending=IntakeReport.from_mapping(record.pending).plus(self).to_mapping())
 
-    def add_missed(self, missed: Mapping[str, int]) -> None:
-        """Count keys that a server should hold and did not get."""
-        self.missed = dict(Counter(self.missed) + Counter(missed))
-
 
 Pair = tuple[str, str]
 UNDECIDED: Pair = ("", "")
@@ -96,7 +93,7 @@ class Journal:
     decided; what lies beyond is cut off. `phase`: `read`: nothing is under way. `claim`: the candidates in `new.claim`
     may have been claimed; they are decided on next, and are kept if this is not their first sending. `insert`: the
     keys of `new` from `chunk_bytes` on are (perhaps again) to be inserted. `sums`: CRC-32 of these bytes of each file
-    (they can be continued); none in a journal of an older version.
+    (they can be continued); none in a journal of an older version. `report`: what was done with the lines before.
     """
 
     plan: list[Pair]
@@ -110,21 +107,12 @@ class Journal:
     claim_bytes: int = 0
     phase: str = READ
     chunk_bytes: int = 0
-    report: dict[str, Any] = field(default_factory=dict)
+    report: IntakeReport = field(default_factory=IntakeReport)
     sums: dict[str, int] = field(default_factory=dict)
 
     def write(self, directory: Path) -> None:
         """Make it durable."""
         write_durable(NodeDirectory(directory).journal, sealed_json(asdict(self)))
-
-    @classmethod
-    def begin(cls, directory: Path, plan: Sequence[Pair]) -> "Journal":
-        """Begin, with empty files."""
-        journal = cls(list(plan), sums=dict.fromkeys(_SIZES, 0))
-        for name in (NodeDirectory.new, NodeDirectory.new_meta, NodeDirectory.new_undecided):
-            write_durable(directory / name, b"")
-        journal.write(directory)
-        return journal
 
     def append(self, directory: Path, name: str, lines: Sequence[bytes]) -> None:
         """Append lines to one of the files, durably; they count once the journal is written."""
@@ -160,9 +148,9 @@ class Journal:
                 yield name, "has other bytes than the intake's journal says"
 
     def cut(self, directory: Path) -> None:
-        """Cut off what was written and not decided."""
+        """Cut off what was written and not decided. Files that are not there are made, for a journal that begins."""
         for name in (NodeDirectory.new, NodeDirectory.new_meta, NodeDirectory.new_undecided):
-            with (directory / name).open("r+b") as file:
+            with os_errors(directory / name, "cannot be written"), (directory / name).open("ab") as file:
                 file.truncate(getattr(self, _SIZES[name]))
                 fsync_file(file)
 
@@ -187,5 +175,27 @@ def read_journal(directory: Path) -> Journal | None:
     with suppress(FileNotFoundError), own_file(path, "is not the journal of an intake"):
         value = unsealed(path.read_bytes())
         value["plan"] = [(folder, node) for folder, node in value["plan"]]
+        value["report"] = IntakeReport.from_mapping(value["report"])
         return Journal(**value)
     return None
+
+
+def open_journal(queue: Queue, waiting: Sequence[Pair]) -> Journal:
+    """The journal of the intake under way, or a new one, with its files as it says. `waiting`: sources to be planned.
+
+    Raises QueueError where files are damaged, StorageError naming a source that is gone, and half taken in.
+    """
+    directory, journal, offered = queue.directory, read_journal(queue.directory), {*waiting, UNDECIDED}
+    if begins := journal is None:
+        journal = Journal([UNDECIDED] if queue.files.undecided.exists() else [], sums=dict.fromkeys(_SIZES, 0))
+    for name, problem in () if begins else journal.damaged_files(directory):
+        raise queue.error(f"`{name}` {problem}")
+    journal.cut(directory)
+    if journal.line and (half := journal.plan[journal.at]) not in offered:
+        name = "/".join(half)
+        raise StorageError(f"{directory}: half of {name} was taken in, and it is not there now; put it back")
+    if journal.replan(offered, waiting) or begins:
+        journal.write(directory)
+    if begins:
+        reached("intake.planned")
+    return journal

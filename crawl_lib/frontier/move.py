@@ -76,7 +76,15 @@ def move_id(kind: str, *facts: object) -> str:
     return f"{kind}-{sha1(json.dumps(facts, sort_keys=True).encode()).hexdigest()}"
 
 
-def plan_move(queue: Queue, change: Change) -> Move:
+def change_queue(queue: Queue, change: Change) -> None:
+    """Work out a move, make it durable, and carry it out. Raises QueueError, StorageError; finished when run again."""
+    move = _plan(queue, change)
+    write_durable(queue.files.move, move.to_bytes())
+    reached("queue.move.written")
+    _carry_out(queue, move)
+
+
+def _plan(queue: Queue, change: Change) -> Move:
     """Work out a move; nothing happens yet, but for an empty file that an empty queue needs."""
     files = len(change.state.totals)
     state, gone = (State(), files) if change.replaces else change.state.after(change.consumed)
@@ -145,13 +153,6 @@ def queue_step(queue: Queue, name: str, target: str | None = None) -> Step | Non
     return None if inode is None else Step(name, inode, target)
 
 
-def carry_out_move(queue: Queue, move: Move) -> None:
-    """Make a move durable, and carry it out."""
-    write_durable(queue.files.move, move.to_bytes())
-    reached("queue.move.written")
-    _carry_out(queue, move)
-
-
 def finish_open_move(queue: Queue) -> bool:
     """Carry out the move that a killed task left, if there is one; True if there was.
 
@@ -206,7 +207,10 @@ def _carry_out(queue: Queue, move: Move) -> None:
     write_durable(queue.files.state, move.state.encode())
     reached("queue.move.state")
     if move.counts_hosts:
-        _count_hosts(queue, move)
+        HostCounts(queue.directory).add(move.move_id, lambda: read_counts(queue.files.new_hosts))
+        reached("queue.move.hosts")
+        delete_durable(queue.files.new_hosts)
+        reached("queue.move.hosts_deleted")
     write_durable(queue.files.record, sealed_json(move.record))
     reached("queue.move.record")
     delete_durable(queue.files.move)
@@ -223,14 +227,6 @@ def _do(queue: Queue, step: Step) -> None:
         path.replace(queue.directory / step.target)
     elif _inode(queue, step.target) != step.inode:
         raise queue.error(f"the open move renames `{step.name}` to `{step.target}`, and that file is not there")
-
-
-def _count_hosts(queue: Queue, move: Move) -> None:
-    path = queue.files.new_hosts
-    HostCounts(queue.directory).add(move.move_id, lambda: read_counts(path))
-    reached("queue.move.hosts")
-    delete_durable(path)
-    reached("queue.move.hosts_deleted")
 
 
 def is_there(queue: Queue, step: Step) -> bool:

@@ -12,7 +12,7 @@ from crawl_lib.durable import delete_durable, fsync_dir, fsync_file, reached, re
 from crawl_lib.errors import DamagedFileError, QueueError, os_errors
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.fairness import Run, Shares, choose, next_due, positions_of, runs_of
-from crawl_lib.frontier.move import Change, carry_out_move, finish_open_move, plan_move
+from crawl_lib.frontier.move import Change, change_queue, finish_open_move
 from crawl_lib.frontier.outlinks import decode_meta, encode_meta
 from crawl_lib.frontier.queue import Queue, State
 from crawl_lib.records import QueuedUrl, TakenUrl
@@ -317,7 +317,7 @@ def advance(queue: Queue, take: Take, leftover: Iterable[QueuedUrl] = (), again:
         deletes=[NodeDirectory.handed_on, NodeDirectory.scope_added],
         offsets=queue.offsets_after(state, looked_at),
     )
-    carry_out_move(queue, plan_move(queue, change))
+    change_queue(queue, change)
 
 
 def _lines(urls: Iterable[QueuedUrl]) -> Iterator[tuple[bytes, bytes]]:

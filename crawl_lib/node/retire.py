@@ -39,14 +39,13 @@ from crawl_lib.frontier import (
     Source,
     State,
     TakenIn,
-    carry_out_move,
+    change_queue,
     finish_open_move,
     is_listed,
     join_line,
     key_of_line,
     open_take,
     pending_report,
-    plan_move,
     read_handed_on,
     read_move,
     read_scope_added,
@@ -179,7 +178,7 @@ def _empty_queue(queue: Queue, name: str) -> None:
         replaces=True,
         deletes=[NodeDirectory.handed_on, NodeDirectory.scope_added, NodeDirectory.undecided],
     )
-    carry_out_move(queue, plan_move(queue, change))
+    change_queue(queue, change)
 
 
 def drop_decision(task: NodeTask) -> None:
@@ -344,4 +343,4 @@ def _note_taken_in(queue: Queue, settled: Settled) -> None:
     queue.create()
     record = replace(queue.record(), taken_in=settled.taken_in)
     change = Change(move_id=_move_id(settled), state=queue.state(), record=record, ours=True)
-    carry_out_move(queue, plan_move(queue, change))
+    change_queue(queue, change)

@@ -20,10 +20,9 @@ from crawl_lib.frontier import (
     Take,
     TakeHeader,
     advance,
-    carry_out_move,
+    change_queue,
     make_take,
     open_take,
-    plan_move,
     write_lines,
 )
 from crawl_lib.frontier.fairness import choose, interleaved, positions_of, runs_of
@@ -61,7 +60,7 @@ def make_queue(directory: Path, urls: list[str]) -> Queue:
     change = Change(
         "filled", queue.state(), queue.record(), ours=True, appended=("new", write_lines(queue, "new", lines))
     )
-    carry_out_move(queue, plan_move(queue, change))
+    change_queue(queue, change)
     return queue
 
 

@@ -87,7 +87,7 @@ def test_a_used_up_queue_is_an_empty_queue_again(queue: Queue) -> None:
 def test_an_empty_queue_that_is_replaced_by_nothing_keeps_its_file(queue: Queue) -> None:
     """As when a node is retired that holds nothing."""
     change = move.Change("retire-x", queue.state(), queue.record(), ours=True, replaces=True)
-    move.carry_out_move(queue, move.plan_move(queue, change))
+    move.change_queue(queue, change)
     assert queue.state() == State()
 
 

@@ -31,7 +31,7 @@ from crawl_lib.frontier import (
     Record,
     State,
     TakenIn,
-    carry_out_move,
+    change_queue,
     count_lines,
     decode_meta,
     digest_of,
@@ -43,7 +43,6 @@ from crawl_lib.frontier import (
     lines_until,
     note_lost,
     open_take,
-    plan_move,
     position,
     read_journal,
     read_lost,
@@ -146,7 +145,7 @@ class _Repair:
             deletes=self.deletes,
             renames=self.renames,
         )
-        carry_out_move(queue, plan_move(queue, change))
+        change_queue(queue, change)
         report.state = queue.state()
         report.done.append(f"state: {count} URLs wait")
         self._reposition_take()
