@@ -110,7 +110,7 @@ class Acts:
     def node_away(self) -> bool | None:
         """A node cannot work, and the others go on."""
         it, node = self.it, self._some_node()
-        if node is None or len(it.nodes) < 2:
+        if node is None or len(it.nodes) < 2 or self._nodes_change():
             return False
         away = it.home / f"away-{node}"
         shutil.move(it.queue(node), away)
@@ -125,6 +125,13 @@ class Acts:
             it.mapping["crawl"] = {}
             it.write()
         return None
+
+    def _nodes_change(self) -> bool:
+        """Whether the next crawl has other nodes, or another routing, than the newest: then all have to settle first."""
+        folders = self.it.folders()
+        newest = json.loads((folders[-1] / "iteration.json").read_bytes()) if folders else {"nodes": [], "routing": ""}
+        now = sorted(self.it.nodes), self.it.mapping["frontier"]["routing"]
+        return (sorted(newest["nodes"]), newest["routing"]) != now
 
     def by_hand(self) -> bool | None:
         """Lines are put into a queue, one of them no URL; one that waits elsewhere may be twice in a batch.
