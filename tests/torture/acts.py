@@ -127,7 +127,7 @@ class Acts:
         return None
 
     def _nodes_change(self) -> bool:
-        """Whether the next crawl has other nodes, or another routing, than the newest: then all have to settle first."""
+        """Whether the next crawl has other nodes, or another routing, than the newest: all have to settle first."""
         folders = self.it.folders()
         newest = json.loads((folders[-1] / "iteration.json").read_bytes()) if folders else {"nodes": [], "routing": ""}
         now = sorted(self.it.nodes), self.it.mapping["frontier"]["routing"]
