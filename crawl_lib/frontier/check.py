@@ -90,7 +90,7 @@ class _Check:
             return
         for finding in queue.problems(state, record):
             self._add(*finding)
-        for number in queue.own_files(record):
+        for number in queue.own_files(record, state):
             data, meta = queue.files.data(number), queue.files.meta(number)
             self._tell(meta.name)
             if meta.exists() and (lines := count_lines(meta)) != (count := count_lines(data)):
@@ -112,7 +112,8 @@ class _Check:
         """What Krake wrote is what its record says; an open move has some of it under another name yet."""
         queue = self.queue
         begun = {step.target: step for group in move.groups for step in group} if move else {}
-        own = {str(number) for number in queue.own_files(record)}
+        state = queue.unchecked_state() if move is None and queue.files.state.exists() else None
+        own = {str(number) for number in queue.own_files(record, state)}
         for name, digest in record.digests().items():
             step = begun.get(name)
             stem, _, meta = name.partition(".")

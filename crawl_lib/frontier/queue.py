@@ -12,7 +12,7 @@ from crawl_lib.durable import write_durable
 from crawl_lib.errors import QueueError, os_error
 from crawl_lib.frontier.directory import META, NodeDirectory
 from crawl_lib.frontier.outlinks import BARE_META, decode_meta
-from crawl_lib.frontier.record import Record, TakenIn, read_record
+from crawl_lib.frontier.record import Record, TakenIn, digest_of, read_record
 from crawl_lib.records import QueuedUrl
 
 _COUNT_BYTES = 1 << 20
@@ -173,13 +173,18 @@ class Queue:
         """URLs that wait."""
         return self.state().length
 
-    def own_files(self, record: Record) -> frozenset[int]:
+    def own_files(self, record: Record, state: State | None = None) -> frozenset[int]:
         """Numbers of the data files that are Krake's, with their meta: those that have the size that it wrote.
 
-        People who replace a data file leave its old meta lying there.
+        People who replace a data file leave its old meta lying there. Theirs may have the same size, such as one that
+        was sorted: with a `state` that is people's the digest has to be that of what was written, too.
         """
         paths = [(number, self.files.data(number), size) for number, size in enumerate(record.sizes)]
-        return frozenset(number for number, path, size in paths if path.exists() and path.stat().st_size == size)
+        own = frozenset(number for number, path, size in paths if path.exists() and path.stat().st_size == size)
+        if state is None or record.state_sha1 in {"", state.sha1()}:
+            return own
+        known = record.digests()
+        return frozenset(n for n in own if known.get(str(n)) in {None, digest_of(self.files.data(n))})
 
     def own_digests(self, record: Record) -> dict[str, str]:
         """Digest of each of them and of its meta, by name, "" where it is not known."""
@@ -221,7 +226,7 @@ class Queue:
         """
         left, start = state.length if count is None else min(count, state.length), state.processed
         record = self.record()
-        offsets, own = self.offsets(state, record), self.own_files(record)
+        offsets, own = self.offsets(state, record), self.own_files(record, state)
         for number, total in enumerate(state.totals):
             share = min(left, total - start)
             if share:

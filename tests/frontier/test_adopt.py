@@ -19,6 +19,7 @@ from crawl_lib.frontier import (
     read_handed_on,
     read_scope_added,
 )
+from crawl_lib.frontier.check import check_queue
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
 from crawl_lib.urls import Owners, host_of
@@ -121,6 +122,19 @@ def test_the_old_meta_of_a_file_that_people_replaced_is_not_its_own(tmp_path: Pa
     hand_made(queue.directory, urls)
     take_in(queue, Keys())
     assert [(item.url, item.depth) for item in queue.read()] == [(url, 0) for url in urls]
+
+
+def test_the_old_meta_of_a_file_that_people_sorted_is_not_its_own(tmp_path: Path) -> None:
+    """It has the size that it had before."""
+    queue = Queue(tmp_path / "n")
+    queue.directory.mkdir()
+    take_in(queue, Keys(), source("1", "x", [QueuedUrl(url, depth=7) for url in (C, B, A)]))
+    advance(queue, make_take(queue, head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1)))
+    close_take(queue.directory)
+    hand_made(queue.directory, sorted([A, B, C]))
+    assert check_queue(queue.directory, "n") == []
+    take_in(queue, Keys())
+    assert [(item.url, item.depth) for item in queue.read()] == [(A, 0), (B, 0), (C, 0)]
 
 
 def test_meta_stays_where_only_the_state_was_changed_or_repaired(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from crawl_lib.frontier import Queue, Shares, Take, TakeHeader, advance, close_t
 from crawl_lib.frontier.fairness import positions_of
 from crawl_lib.frontier.queue import count_lines, parse_state
 from crawl_lib.repair.queue.queue import repair_queue
-from tests.frontier.helpers import Keys, hand_made, run_in_child, source, take_in, to_be_adopted
+from tests.frontier.helpers import Keys, hand_made, run_in_child, source, take_in
 
 WAITS_S = (0, 1, 50)
 MOVES = ("written", "step", "step:2", "step:4", "state", "record", "done")
@@ -117,11 +117,10 @@ class QueueMachine(RuleBasedStateMachine):
         for path in self.queue.directory.iterdir():
             if path.name.isdecimal():
                 path.unlink()
-        hand_made(self.queue.directory, ["http://gone.test/", *self.model[:cut]], self.model[cut:], processed=1)
+        self.model[:0] = self._fresh(1)
+        hand_made(self.queue.directory, self.model[: cut + 1], self.model[cut + 1 :])
         self.tries.clear()
         self.dues.clear()
-        if (self.queue.directory / "state.krake").exists():
-            to_be_adopted(self.queue.directory)
 
     @invariant()
     def files_are_as_the_format_says(self) -> None:
