@@ -2,7 +2,8 @@
 
 A decision is durable before its effects: (1) the file `<crawl>/forgotten/.open-<name>` lists the keys; (2) the counts
 of `urls.max_pages_per_host` are lowered on the nodes of this machine, once by the decision's name; (3) the keys are
-deleted on every key server; (4) the file takes its name. Killed after (1), the next `krake forget` goes on with it.
+deleted on every key server; (4) the file takes its name. Killed after (1), the next `krake forget` goes on with it,
+but for keys that are known again since.
 Pages stay in their segments. They are fetched again when their URLs are injected or found.
 """
 
@@ -10,7 +11,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, compress
 from typing import Any
 
@@ -210,8 +211,20 @@ def finish_open(stores: Stores, store: ShardedKeyStore) -> int:
     forgotten = Forgotten(stores.crawl)
     unfinished = [decision for decision in forgotten.decisions if decision.is_open]
     for decision in unfinished:
-        _carry_out(stores, store, forgotten.folder, decision)
+        left = decision.keys[~is_among(decision.keys, _known_again(stores, decision))]
+        _carry_out(stores, store, forgotten.folder, replace(decision, keys=left))
     return len(unfinished)
+
+
+def _known_again(stores: Stores, decision: Forget) -> Keys:
+    """Keys of a decision that are known again by right, since a killed command may have deleted them before: of URLs
+    that were found since, and wait, or were captured."""
+    known = bytearray().join(_waiting(stores, decision.keys))
+    for segment in stores.until_stopped(stores.crawl.segments()):
+        for batch in SegmentReader(stores.storage, segment.path).pages(["key", "time"], with_dropped=True):
+            times_us = batch.column("time").cast(pa.int64()).to_numpy()
+            known += b"".join(compress(batch.column("key").to_pylist(), times_us > decision.time_us))  # type: ignore[arg-type]
+    return key_array(known)
 
 
 def _batches(keys: Keys) -> Iterator[list[bytes]]:

@@ -196,6 +196,36 @@ def test_killed_after_any_step_the_next_one_finishes_it_once(
     assert "clean" in krake.ok("fsck").out
 
 
+@pytest.mark.parametrize("iterations", [0, 2])
+def test_what_was_found_again_since_a_killed_command_deleted_its_key_stays_known(
+    copy: Callable[..., Krake], web: Serving, monkeypatch: pytest.MonkeyPatch, iterations: int
+) -> None:
+    """It waits in a queue, or was fetched: without its key it would be queued once more by the next link to it."""
+    krake = copy()
+    [url] = [url for url in web.seeds if host_of(url) == host_of(web.seeds[0])]
+
+    def reached(name: str) -> None:
+        if name == "repair.forget.deleted":
+            raise Died
+
+    monkeypatch.setattr(sys.modules[finish_open.__module__], "reached", reached)
+    stores = stores_of(krake)
+    with stores.keys() as store:
+        with pytest.raises(Died):
+            forget(stores, store, Pages(urls=[url]))
+        monkeypatch.undo()
+        assert known(krake, [url]) == set()
+        krake.ok("inject", url, "--run-id", "again")
+        krake.ok("settle")
+        if iterations:
+            krake.ok("crawl", "--run-id", "more", "--iterations", str(iterations))
+            assert Result(load_config(str(krake.file))).visited()[url] == 2
+        assert known(krake, [url]) == {url}
+        assert finish_open(stores, store) == 1
+    assert known(krake, [url]) == {url}
+    assert "clean" in krake.ok("fsck").out
+
+
 @given(
     rows=st.lists(
         st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.sampled_from(["x.example", "y.example"]), TIMES),

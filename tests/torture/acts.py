@@ -85,6 +85,10 @@ class Acts:
         rng = self.it.rng
         words = ("crawl", "--run-id", self.it.run_id(), "--iterations", str(rng.choice((1, 1, 2))))
         words += ("--batch-size", str(rng.randint(2, 14)))
+        self._after_changes(*words)
+
+    def _after_changes(self, *words: str) -> None:
+        """A command that may say what has to come first since the list of nodes was changed; that is done then."""
         done = self.it.krake(*words, refused=f"{NOT_SETTLED}|is not in servers: put it back")
         if done.code and not self.it.is_between:
             if left := re.search(r"`krake nodes retire (\S+)`", done.err):
@@ -96,7 +100,7 @@ class Acts:
         self.it.krake("settle")
 
     def inject(self) -> None:
-        self.it.krake("inject", "\n".join(self.it.rng.sample(self.truth, 3)), "--run-id", self.it.run_id())
+        self._after_changes("inject", "\n".join(self.it.rng.sample(self.truth, 3)), "--run-id", self.it.run_id())
 
     def limit(self) -> None:
         """`crawl.max_pages` for a while."""
