@@ -33,6 +33,7 @@ class Acts:
     def __init__(self, crawl: Operated, web: SynthWeb, truth: set[str], archives: list[str]) -> None:
         self.it, self.web, self.truth, self.archives = crawl, web, sorted(truth), archives
         self.lost: set[str] = set()
+        self.by_hand_urls: set[str] = set()
         self.copies: dict[str, Path] = {}
         self.key_copy: Path | None = None
         self.dumps: list[Path] = []
@@ -147,6 +148,7 @@ class Acts:
         if any((queue / name).exists() for name in ("move", "take", "intake")) or not (queue / "state").exists():
             return False
         urls = it.rng.sample(self.truth, it.rng.randint(1, 5))
+        self.by_hand_urls.update(urls)
         it.allow(urls)()
         it.usual = "row_repeated"
         processed, *totals = map(int, (queue / "state").read_text().split())
@@ -412,6 +414,8 @@ class Acts:
         if it.krake(*words, refused="before the others have settled").code and not it.is_between:
             it.krake("settle")  # a repair that came between two tries took a mark away
             it.krake(*words)
+        if how == "--lost" and self.by_hand_urls:
+            it.follow(f"key_without_url|{it.usual}")  # what people put into that queue, no one has sent to it
         return None
 
     def add(self) -> bool | None:
