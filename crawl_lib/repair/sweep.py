@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from crawl_lib.crawldb import aside_lists
 from crawl_lib.crawldir import (
     DAMAGED_PREFIX,
+    DROPPED_FILE,
     IMPORT_NODE,
     LISTS_FOLDER,
     SEEDS_FOLDER,
@@ -115,6 +116,8 @@ def check_leftovers(stores: Stores, nodes: Collection[str]) -> list[Finding]:
     crawl, storage, findings = stores.crawl, stores.storage, []
     starts = tuple(hidden_prefix(one.run_id, one.iteration) for one in readable_iterations(stores))
     folders = [crawl.path, *map(crawl.at, crawl.names())]
+    dropped = [name for name in crawl.folders() if storage.exists(crawl.at(name, DROPPED_FILE))]
+    folders += [crawl.at(name, node) for name in dropped for node in crawl.folder(name).segments()]
     folders.append(stores.config.export.directory.strip("/"))
     folders += [ExportFolder(stores, name).path for name in list_exports(stores)]
     findings += [_leftover(path, problem) for path, problem in check_text_leftovers(stores)]

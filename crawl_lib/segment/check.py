@@ -132,7 +132,7 @@ class _Check:
                 self._dropped(name)
             elif name.endswith((WARC_SUFFIX, ".parquet")) or name in {OUTLINKS_NAME, INDEX_NAME}:
                 self._add("file_unknown", name, "the manifest does not list it, and should")
-            else:
+            elif not name.startswith("."):  # else an attempt to write a file left it, and a sweep deletes it
                 more: dict[str, Any] = {"repair": "no stage reads it: delete it", "severity": Severity.WARNING}
                 self._add("file_unknown", name, "the manifest does not list it", **more)
 

@@ -22,6 +22,7 @@ from tests.cli.conftest import Krake
 from tests.forked import run_forked
 from tests.repair.crawled import flip
 from tests.repair.killed import run_killed
+from tests.repair.test_damages import found, visited
 
 UPLOADED = "segment.publish.uploaded"
 """Killed here, the hidden folder of a take holds some of its files."""
@@ -131,6 +132,22 @@ def test_what_killed_attempts_left_beside_what_stands_is_swept(copy: Callable[..
     krake.ok("sweep")
     assert not made.exists()
     assert other.exists(), "nothing is in its place: an attempt may be at work on it"
+
+
+def test_what_a_killed_drop_left_in_a_segment_is_swept(copy: Callable[..., Krake]) -> None:
+    """SIGKILL between its writing and its renaming; the drop was run again."""
+    krake = copy()
+    page = next(iter(visited(krake)))
+    krake.ok("segment", "drop", page, "--yes")
+    listed = next(krake.directory.glob("dfs/crawl/1*/node-a/dropped-*"))
+    left = listed.with_name(f".{listed.name}.{'0123456789abcdef' * 2}")
+    left.write_bytes(b"")
+    before, where = found(krake), str(left.relative_to(krake.directory / "dfs"))
+    assert [one["name"] for one in krake("fsck", "--json").json["findings"] if one["where"] == where] == ["leftover"]
+    krake.ok("sweep")
+    assert not left.exists()
+    assert listed.exists()
+    assert found(krake) == {name: count for name, count in before.items() if name != "leftover"}
 
 
 def begin_and_die(config: Config) -> None:
