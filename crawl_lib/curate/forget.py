@@ -223,6 +223,7 @@ def _known_again(stores: Stores, decision: Forget) -> Keys:
     for segment in stores.until_stopped(stores.crawl.segments()):
         for batch in SegmentReader(stores.storage, segment.path).pages(["key", "time"], with_dropped=True):
             times_us = batch.column("time").cast(pa.int64()).to_numpy()
+            stores.report(checking=segment.path, done=len(known) // KEY_BYTES, unit="pages")
             known += b"".join(compress(batch.column("key").to_pylist(), times_us > decision.time_us))  # type: ignore[arg-type]
     return key_array(known)
 

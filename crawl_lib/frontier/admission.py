@@ -24,13 +24,11 @@ _FIRST_OF_HOST = 100
 class Admission:
     """The counts of an intake under way: those of before, and of the URLs in `new`, whose part of them is noted again.
 
-    `directory`, `counts`: the node's. `max_pages_per_host`: None: no limit. `traps`: None: no rules.
+    `directory`: the node's. `max_pages_per_host`: None: no limit. `traps`: None: no rules.
     """
 
-    def __init__(
-        self, directory: Path, counts: HostCounts, max_pages_per_host: int | None, traps: Traps | None
-    ) -> None:
-        self._counts = counts
+    def __init__(self, directory: Path, max_pages_per_host: int | None, traps: Traps | None) -> None:
+        self._counts = HostCounts(directory)
         self._max_of_host, self._traps = max_pages_per_host, traps
         self._known: dict[bytes, list[Groups]] | None = None
         self._counts.begin()

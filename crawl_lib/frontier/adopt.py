@@ -78,7 +78,7 @@ def adopt(queue: Queue, keys: "ShardedKeyStore", owners: Owners | None, *, max_l
     reached("adopt.files_written")
     ours = (sha1(line).digest() for line in file_lines(queue.files.adopted))
     for some in some_lines(chain(ours, map(key_of_line, file_lines(queue.files.adopted_handed_on))), _INSERT_KEYS):
-        report.missed = dict(Counter(report.missed) + Counter(keys.insert(some)))
+        report.add_missed(keys.insert(some))
     reached("adopt.inserted")
     record = queue.record()
     size = queue.files.adopted.stat().st_size

@@ -112,7 +112,7 @@ def intake(
     if not (waiting or queue.files.journal.exists() or queue.files.undecided.exists()):
         return
     journal = open_journal(queue, list(waiting))
-    admission = Admission(queue.directory, HostCounts(queue.directory), rules.max_pages_per_host, rules.traps)
+    admission = Admission(queue.directory, rules.max_pages_per_host, rules.traps)
     run = _Intake(queue, waiting, keys, rules, journal, admission, _PastCheck(queue, keys, record.again))
     run.resume()
     with closing(run.chunks()) as chunks:
@@ -216,7 +216,7 @@ class _Intake:
         report.past_check += len(past)
         self._keep_undecided(undecided)
         kept, rejected = self.admission.choose(accepted)
-        report.rejected = _sum(report.rejected, rejected)
+        report.rejected = dict(Counter(report.rejected) + rejected)
         return kept
 
     def _claim(self, lines: list[bytes]) -> list[bytes]:
@@ -231,7 +231,7 @@ class _Intake:
         reached("intake.claim.journalled")
         claim = self.keys.claim([key for key, line in keyed.items() if HANDED_ON_MARK not in line])
         reached("intake.claimed")
-        self.report.missed = _sum(self.report.missed, claim.missed)
+        self.report.add_missed(claim.missed)
         self.report.known += len(claim.theirs)
         self.report.unsure += len(claim.unsure - claim.unreached)
         self._keep_undecided([line for key, line in keyed.items() if key in claim.unreached])
@@ -266,7 +266,7 @@ class _Intake:
 
     def _insert_keys(self, keys: list[bytes]) -> None:
         if keys:
-            self.report.missed = _sum(self.report.missed, self.keys.insert(keys))
+            self.report.add_missed(self.keys.insert(keys))
         reached("intake.chunk.inserted")
 
     def finish(self, complete_folders: Collection[str]) -> None:
@@ -297,10 +297,6 @@ class _Intake:
             counts_hosts=True,
         )
         change_queue(queue, change)
-
-
-def _sum(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    return dict(Counter(counts) + Counter(more))
 
 
 class _PastCheck:

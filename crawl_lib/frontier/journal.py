@@ -1,7 +1,7 @@
 """An intake under way: its report, and the journal that says how far it got and what its files hold."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -70,6 +70,10 @@ class IntakeReport:
     def added_to(self, record: Record) -> Record:
         """The record with these counts among those that the next segment reports."""
         return replace(record, pending=IntakeReport.from_mapping(record.pending).plus(self).to_mapping())
+
+    def add_missed(self, missed: Mapping[str, int]) -> None:
+        """Count keys that a server should hold and did not get."""
+        self.missed = dict(Counter(self.missed) + Counter(missed))
 
 
 Pair = tuple[str, str]
@@ -187,6 +191,8 @@ def open_journal(queue: Queue, waiting: Sequence[Pair]) -> Journal:
     """
     directory, journal, offered = queue.directory, read_journal(queue.directory), {*waiting, UNDECIDED}
     if begins := journal is None:
+        if queue.files.new.exists() and queue.files.new.stat().st_size:
+            raise queue.error(f"`{NodeDirectory.new}` has URLs of an intake, and `{NodeDirectory.journal}` is gone")
         journal = Journal([UNDECIDED] if queue.files.undecided.exists() else [], sums=dict.fromkeys(_SIZES, 0))
     for name, problem in () if begins else journal.damaged_files(directory):
         raise queue.error(f"`{name}` {problem}")

@@ -77,7 +77,10 @@ def move_id(kind: str, *facts: object) -> str:
 
 
 def change_queue(queue: Queue, change: Change) -> None:
-    """Work out a move, make it durable, and carry it out. Raises QueueError, StorageError; finished when run again."""
+    """Work out a move, make it durable, and carry it out; `finish_open_move` goes on after a kill.
+
+    Raises QueueError, StorageError.
+    """
     move = _plan(queue, change)
     write_durable(queue.files.move, move.to_bytes())
     reached("queue.move.written")

@@ -37,6 +37,14 @@ class Died(BaseException):
     """Stands for the death of the process."""
 
 
+def die_after(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reached(name: str) -> None:
+        if name == f"repair.forget.{step}":
+            raise Died
+
+    monkeypatch.setattr(sys.modules[finish_open.__module__], "reached", reached)
+
+
 def visited(krake: Krake) -> list[str]:
     return sorted(Result(load_config(str(krake.file))).visited())
 
@@ -177,11 +185,7 @@ def test_killed_after_any_step_the_next_one_finishes_it_once(
     of_host = [url for url in crawled if host_of(url) == host]
     before = counts(krake)[host]
 
-    def reached(name: str) -> None:
-        if name == f"repair.forget.{step}":
-            raise Died
-
-    monkeypatch.setattr(sys.modules[finish_open.__module__], "reached", reached)
+    die_after(step, monkeypatch)
     stores = stores_of(krake)
     with stores.keys() as store:
         with pytest.raises(Died):
@@ -202,13 +206,9 @@ def test_what_was_found_again_since_a_killed_command_deleted_its_key_stays_known
 ) -> None:
     """It waits in a queue, or was fetched: without its key it would be queued once more by the next link to it."""
     krake = copy()
-    [url] = [url for url in web.seeds if host_of(url) == host_of(web.seeds[0])]
+    url = web.seeds[0]
 
-    def reached(name: str) -> None:
-        if name == "repair.forget.deleted":
-            raise Died
-
-    monkeypatch.setattr(sys.modules[finish_open.__module__], "reached", reached)
+    die_after("deleted", monkeypatch)
     stores = stores_of(krake)
     with stores.keys() as store:
         with pytest.raises(Died):

@@ -270,6 +270,20 @@ def test_wrong_bytes_in_a_file_of_an_open_intake_are_named(queue: Queue, name: s
     assert set(urls_of(queue)) == {A, B, C, D}
 
 
+def test_a_journal_that_is_gone_is_named_before_what_it_spoke_of_is_overwritten(queue: Queue) -> None:
+    """The keys of these URLs are known: read again, they would be dropped."""
+    keys = Keys()
+    with pytest.raises(StoppedError):
+        take_in(queue, keys, source("1", "n1", [A, B, C, D]), chunk_lines=3, stop=lambda: True)
+    queue.files.journal.unlink()
+    with pytest.raises(QueueError, match=r"`intake` is gone; run `krake fsck --repair`"):
+        take_in(queue, keys, source("1", "n1", [A, B, C, D]))
+    assert [one.name for one in check_queue(queue.directory, "n1")] == ["intake_missing"]
+    repair_queue(queue)
+    take_in(queue, keys, source("1", "n1", [A, B, C, D]))
+    assert set(urls_of(queue)) == {A, B, C, D}
+
+
 def test_wrong_bytes_in_candidates_that_were_claimed_are_named(queue: Queue) -> None:
     class Dying(Keys):
         def claim(self, keys):

@@ -118,7 +118,10 @@ class QueueMachine(RuleBasedStateMachine):
             if path.name.isdecimal():
                 path.unlink()
         self.model[:0] = self._fresh(1)
-        hand_made(self.queue.directory, self.model[: cut + 1], self.model[cut + 1 :])
+        # With `state.krake` one that does not begin with 0 is damage.
+        gone = [] if self.queue.files.record.exists() else ["http://gone.test/"]
+        first = [*gone, *self.model[: cut + 1]]
+        hand_made(self.queue.directory, first, self.model[cut + 1 :], processed=len(gone))
         self.tries.clear()
         self.dues.clear()
 

@@ -340,8 +340,8 @@ class _Course:
                 self.trial.wrong.append(f"then {' '.join(words)} fails: {done.err[-300:]}")
                 return
         after = known(self.krake)
-        lost = self.ground.whole(self.scene).known - after - self._not_found_yet()
-        if lost := {url for url in lost if key_of(url).hex() not in self._dropped()}:
+        lost, dropped = self.ground.whole(self.scene).known - after - self._not_found_yet(), self._dropped()
+        if lost := {url for url in lost if key_of(url).hex() not in dropped}:
             self.trial.wrong.append(f"lost: {len(lost)}: {sorted(lost)[:3]}")
         if not named and (strange := after - self.ground.truth):
             self.trial.wrong.append(f"not of this web: {sorted(strange)[:3]}")
