@@ -4,25 +4,49 @@ Words are runs of letters and digits in lower case. Those longer than 2 are coun
 multiple of a hundredth of the highest (at least 2; 1 where no word is there twice), so that a word more or less changes
 nothing, and rare words count not at all in a long text. The signature is the MD5 of `word count` lines, the most
 frequent first. https://github.com/apache/nutch, TextProfileSignature, with its defaults.
+
+Chinese, Japanese, Thai, Lao, Khmer and Burmese put no spaces between words. A run of their letters becomes its pairs of
+neighbours (bigrams), and each bigram counts. Nutch takes such a run for one word.
 """
 
 import re
 from collections import Counter
 from collections.abc import Mapping
 from hashlib import md5
+from itertools import pairwise
 
 LONGER_THAN = 2
+_SPACELESS = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e"  # Thai
+    "\u0e81-\u0ece\u0edc-\u0edf"  # Lao
+    "\u1000-\u103f\u1050-\u108f\ua9e0-\ua9ef\uaa60-\uaa7f"  # Burmese
+    "\u1780-\u17d3"  # Khmer
+    "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # Hiragana, Katakana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"  # Han
+)
+"""The letters of scripts without spaces, with their marks (Unicode's Scripts.txt)."""
 _WORD = re.compile(r"[^\W_]+")
+_WORD_OR_RUN = re.compile(rf"[{_SPACELESS}]+|[^\W_{_SPACELESS}]+")
+_IS_SPACELESS = re.compile(f"[{_SPACELESS}]")
 
 
 def count_words(text: str) -> Counter[str]:
-    """How often each word is in a text."""
-    return Counter(word.lower() for word in _WORD.findall(text))
+    """Count each word of a text, in lower case, and each bigram of scripts without spaces."""
+    if text.isascii() or not _IS_SPACELESS.search(text):
+        return Counter(word.lower() for word in _WORD.findall(text))
+    found: Counter[str] = Counter()
+    for run in _WORD_OR_RUN.findall(text):
+        found.update(_bigrams(run) if _IS_SPACELESS.match(run) else [run.lower()])
+    return found
+
+
+def _bigrams(run: str) -> list[str]:
+    return [one + other for one, other in pairwise(run)] or [run]
 
 
 def text_profile(words: Mapping[str, int]) -> bytes | None:
     """The signature of a text with these words; None if none of them counts."""
-    counted = {word: count for word, count in words.items() if len(word) > LONGER_THAN}
+    counted = {word: n for word, n in words.items() if len(word) > LONGER_THAN or _IS_SPACELESS.match(word)}
     if not counted:
         return None
     highest = max(counted.values())

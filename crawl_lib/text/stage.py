@@ -26,7 +26,7 @@ from crawl_lib.stores import Stores
 from crawl_lib.text.children import Child, Limits, answers
 
 GROUP_ROWS = 2_000
-REVISION = 1
+REVISION = 2
 """Of what is made of what resiliparse finds: raised where equal pages may get other rows."""
 AGAIN = "; move it away, and run this again: it is made of the segment's WARC files"
 KILLED = "no text: the process that read it died, or passed its limits"

@@ -51,7 +51,34 @@ def test_a_text_without_words_that_count_has_no_profile(text: str) -> None:
     assert profile(text) is None
 
 
-WORDS = st.text(st.sampled_from("abcxyzäß19日本 ._-'"), max_size=8)
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("東京タワー", ["東京", "京タ", "タワ", "ワー"]),
+        ("字", ["字"]),
+        ("東京とTokyo 2026", ["東京", "京と", "tokyo", "2026"]),
+        ("漢字、かな", ["漢字", "かな"]),
+        ("ภาษาไทย", ["ภา", "าษ", "ษา", "าไ", "ไท", "ทย"]),
+        ("𠀀𠀁𠀂", ["𠀀𠀁", "𠀁𠀂"]),
+        ("한국어 말", ["한국어", "말"]),  # Korean has spaces
+        ("Русский text", ["русский", "text"]),
+    ],
+)
+def test_scripts_without_spaces_are_cut_into_bigrams(text: str, words: list[str]) -> None:
+    assert count_words(text) == dict.fromkeys(words, 1)
+
+
+def test_bigrams_count_in_the_profile_though_they_are_short() -> None:
+    lines = "\n".join(sorted(["東京 1", "京タ 1", "タワ 1", "ワー 1"]))
+    assert profile("東京タワー ab") == md5(lines.encode()).digest()
+
+
+def test_one_character_more_or_less_changes_nothing_in_a_long_chinese_text() -> None:
+    text = "東京タワー。" * 200
+    assert profile(text + "新") == profile(text)
+
+
+WORDS = st.text(st.sampled_from("abcxyzäß19д 𐐨._-'"), max_size=8)
 TEXTS = st.lists(WORDS, max_size=60).map(" ".join)
 
 
