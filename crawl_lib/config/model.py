@@ -313,6 +313,7 @@ class DuplicatesConfig:
     among: str = option("none", choices=("none", "host", "domain"))
     near: bool = option(False)
     cosine: float = option(0.9, minimum=0.5, maximum=1)
+    weights: str = option("idf", choices=("idf", "counts"))
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,15 @@
-"""Near duplicates: pages whose words, counted, have a cosine of at least `duplicates.cosine`, in groups.
+"""Near duplicates: pages whose weighted words have a cosine of at least `duplicates.cosine`, in groups.
 
-Candidates have a band of their MinHash signatures in common (A. Z. Broder: On the resemblance and containment of
-documents, 1997): `BANDS` of `ROWS` values, so two pages that share 7 of 10 words are found with a chance of 0.99, and
-such that share 1 of 5 are compared with one of 0.003. Each pair is compared exactly. Of a band that many pages share
-each is compared with the next `NEXT` by key, so that the work grows with the pages only. Pages with the very same words
-are one for all of this.
+The count of a word is multiplied by the word's smoothed idf among the pages of the host: a template, whose words nearly
+all pages have, does not decide. A pair of two hosts takes the mean of both idfs. Hosts with fewer than `LEAST_PAGES`
+pages have bare counts, and with `duplicates.weights: counts` all hosts have.
+
+Candidates share a band of bits. A bit tells on which side of a random hyperplane a page lies. Two pages with a cosine
+of 0.9 share one of 60 bands of 20 bits with a chance of 0.94; the chance grows with the cosine. Each pair is compared
+exactly. In a band that many pages share each page is compared with the next `NEXT` by key, so that the work grows with
+the pages only. Pages with the very same words are one for all of this.
 """
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,21 +17,37 @@ from hashlib import sha256
 from importlib.metadata import version
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from rensa import RMinHash
 
+from crawl_lib.config import DuplicatesConfig
 from crawl_lib.duplicates.texts import Captures, Row
+from crawl_lib.duplicates.vectors import (
+    BAND_BITS,
+    BANDS,
+    COUNTS,
+    LONE,
+    PLAIN_WEIGHT,
+    VECTORS,
+    Pair,
+    Products,
+    Vector,
+    vectors_of,
+    word_counts,
+)
+from crawl_lib.engine import Engine
 from crawl_lib.stores import Stores
 from crawl_lib.versions import GROUP_ROWS, Family, Version, Versions, Work, columns, write_version
 
-BANDS, ROWS, NEXT = 42, 6, 50
+NEXT = 50
+LEAST_PAGES = 20
+"""The pages that a host needs for its words to have weights."""
+_NO_HOST = 1 << 31
 PAIR_ROWS = 1_000
 """Pairs that are read at once, with the words of both."""
-REVISION, _SEED = 1, 42
-"""The first is raised where equal inputs may give other rows."""
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+WORD_ROWS = 1 << 16
+REVISION = 2
+"""Raised where equal inputs may give other rows."""
 DUPLICATES_SCHEMA = columns("key key!, url text!, group_key key!, cosine number!, nearest key!")
 """Pages that have a near duplicate. `group_key`: the smallest key of the group; `nearest`: the page of the group that
 is most like it (of equal ones the smallest key), and `cosine` how much."""
@@ -40,7 +58,6 @@ DUPLICATES = Family(
     remedy="move its folder away, and run `krake duplicates near`",
 )
 """A manifest has `now` (POSIX seconds), `cosine`, `pages` (that were compared), `groups`, and `of`, a digest."""
-_VECTORS = columns("key bytes, url text, words bytes, same bytes, squares int64, bands text")
 _FOUND = columns("key key, group_key key, cosine number, nearest key")
 
 
@@ -50,9 +67,9 @@ def find_near(stores: Stores, *, now: datetime) -> Version:
     Raises InputError where there is nothing to read, DamagedFileError, StorageError, NoRoomError, StoppedError,
     ConfigError.
     """
-    versions, least = Versions(stores, DUPLICATES), stores.config.duplicates.cosine
-    limits = f"{least} {BANDS} {ROWS} {NEXT} {stores.config.text.max_chars}"
-    made_by = f"rensa {version('rensa')} resiliparse {version('resiliparse')} {REVISION} {limits}"
+    versions, config = Versions(stores, DUPLICATES), stores.config.duplicates
+    limits = f"{config.cosine} {config.weights} {BANDS} {BAND_BITS} {NEXT} {LEAST_PAGES} {stores.config.text.max_chars}"
+    made_by = f"resiliparse {version('resiliparse')} {REVISION} {limits}"
     while True:
         newest, number = versions.newest(), versions.next_number()
         with Work.of(versions, number) as work:
@@ -60,61 +77,63 @@ def find_near(stores: Stores, *, now: datetime) -> Version:
             of = sha256(f"{captures.digest()} {made_by}".encode()).hexdigest()
             if newest is not None and newest.manifest["of"] == of:
                 return newest
-            facts: dict[str, Any] = {"now": int(now.timestamp()), "of": of, "cosine": least}
-            if made := write_version(versions, number, _rows(captures, least, facts), facts):
+            facts: dict[str, Any] = {"now": int(now.timestamp()), "of": of, "cosine": config.cosine}
+            if made := write_version(versions, number, _rows(captures, config, facts), facts):
                 return made
 
 
-def _rows(captures: Captures, least: float, facts: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-    """The rows of a version in order of keys; how many there are of what is noted in `facts`."""
+def _rows(captures: Captures, config: DuplicatesConfig, facts: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    """Make the rows of a version in order of keys, and note in `facts` how many pages and groups there are."""
     engine = captures.work.engine
-    captures.work.keep("vectors", _VECTORS, _vectors(captures.read("terms")))
+    _keep_vectors(captures, has_weights=config.weights == "idf")
     engine.values("places", pa.table({"band": pa.array(range(BANDS), pa.int32())}))
     engine.values("next_ones", pa.table({"places": pa.array([NEXT], pa.int32())}))
     engine.view("same", "duplicates/same")
     engine.view("bands", "duplicates/bands")
     groups = Groups()
-    for batch in engine.stream("duplicates/pairs", PAIR_ROWS, "duplicates.pairs"):
-        for one, other, *vectors in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            if (near := cosine(*vectors)) >= least:
-                groups.join(one, other, near)
+    captures.work.keep("lone", LONE, _lone_words(engine, config.cosine, groups))
+    for one, other, *products in _tuples(engine.stream("duplicates/lone", PAIR_ROWS, "duplicates.lone")):
+        if (near := Products(*products).cosine) >= config.cosine:
+            groups.join(one, other, near)
     engine.values("found", pa.Table.from_pylist(groups.rows(), _FOUND))
+    engine.view("captured", captures.query)
     facts |= {"pages": engine.value("duplicates/count"), "groups": 0}
     for batch in engine.stream("duplicates/groups", GROUP_ROWS, "duplicates.groups"):
         facts["groups"] += pc.equal(batch.column("key"), batch.column("group_key")).true_count
         yield batch
 
 
-def _vectors(batches: Iterable[list[Row]]) -> Iterator[pa.Table]:
-    """What is compared of each page: its words, and the bands of its signature."""
+def _keep_vectors(captures: Captures, *, has_weights: bool) -> None:
+    """Make the table `vectors`, a row for each page with words, and those of weights."""
+    work, least = captures.work, LEAST_PAGES if has_weights else _NO_HOST
+    work.keep("counts", COUNTS, map(word_counts, captures.read("terms")))
+    limits = {"least": pa.array([least], pa.int64()), "plain": pa.array([PLAIN_WEIGHT], pa.int32())}
+    work.engine.values("limits", pa.table(limits))
+    work.engine.keep("hosts", "duplicates/hosts", "duplicates.hosts")
+    work.engine.keep("weights", "duplicates/weights", "duplicates.weights")
+    words = work.engine.stream("duplicates/weighted", WORD_ROWS, "duplicates.words")
+    work.keep("vectors", VECTORS, vectors_of(words))
+
+
+def _lone_words(engine: Engine, least: float, groups: "Groups") -> Iterator[pa.Table]:
+    """Compare the candidates. Yields the rows of `LONE` of those pairs whose cosine depends on them."""
+    for batch in engine.stream("duplicates/pairs", PAIR_ROWS, "duplicates.pairs"):
+        doubtful = []
+        for row in _tuples([batch]):
+            pair = Pair(Vector.unpacked(*row[:5]), Vector.unpacked(*row[5:]))
+            if (near := pair.products.cosine) < least:
+                continue
+            if pair.is_exact:
+                groups.join(pair.one.key, pair.other.key, near)
+            else:
+                doubtful.append(pair.lone_words())
+        if doubtful:
+            yield pa.concat_tables(doubtful)
+
+
+def _tuples(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
     for batch in batches:
-        pages = [row for row in batch if row["terms"]]
-        for row, bands in zip(pages, bands_of([[word for word, _ in row["terms"]] for row in pages]), strict=True):
-            row["words"] = "\n".join(f"{word} {count}" for word, count in row["terms"]).encode()
-            row["same"], row["bands"] = sha256(row["words"]).digest(), bands
-            row["squares"] = sum(count * count for _, count in row["terms"])
-        yield pa.Table.from_pylist(pages, _VECTORS)
-
-
-def bands_of(word_sets: list[list[str]]) -> list[str]:
-    """The bands of the MinHash signatures of sets of words, as 16 hex digits each."""
-    if not word_sets:
-        return []
-    rows = RMinHash.digest_matrix_from_token_sets(word_sets, BANDS * ROWS, _SEED).to_rows()
-    values = np.array(rows, np.uint64).reshape(len(word_sets), BANDS, ROWS)
-    mixed = np.zeros((len(word_sets), BANDS), np.uint64)
-    for row in range(ROWS):
-        mixed = (mixed ^ values[:, :, row]) * _MIX
-        mixed ^= mixed >> np.uint64(29)
-    return [line.astype(">u8").tobytes().hex() for line in mixed]
-
-
-def cosine(one: bytes, other: bytes, one_squares: int, other_squares: int) -> float:
-    """The cosine of two vectors of word counts, as `_vectors` writes them, with the sums of their squares."""
-    parts = [words.decode().split() for words in (one, other)]
-    counts, others = (dict(zip(words[::2], map(int, words[1::2]), strict=True)) for words in parts)
-    dot = sum(count * others.get(word, 0) for word, count in counts.items())
-    return dot / math.sqrt(one_squares * other_squares)
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 @dataclass

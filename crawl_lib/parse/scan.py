@@ -43,6 +43,8 @@ def load(path: Path = LIBRARY) -> ctypes.CDLL:
     array = ctypes.c_void_p
     library.krake_sums.argtypes = (array, size, array, ctypes.c_int64, array, array)
     library.krake_sums.restype = None
+    library.krake_planes.argtypes = (array, size, array, array, array)
+    library.krake_planes.restype = None
     return library
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha1
@@ -71,6 +70,48 @@ def make_web(seed: int, *, mirrors: int = 20, pairs: int = 200, templates: int =
     return web
 
 
+def make_sites(seed: int) -> Texts:
+    """Make hosts of 5 to 200 pages with a template each, and copies of their pages on the same and on other hosts."""
+    rng, texts = random.Random(seed), Texts()
+    sizes = [200, 150, 80, 40, 15, 5]
+    for host, size in enumerate(sizes):
+        template = text_of(rng, 150)
+        for page in range(size):
+            body = text_of(rng, rng.randint(60, 400))
+            texts[f"http://h{host}.example/{page}"] = lines(template + body)
+            if rng.random() < 0.3:
+                copy = edited(rng, body, 1 + int(len(body) * rng.uniform(0, 0.25)))
+                texts[f"http://h{host}.example/copy-{page}"] = lines(template + copy)
+            if rng.random() < 0.3:
+                copy = edited(rng, body, 1 + int(len(body) * rng.uniform(0, 0.1)))
+                texts[f"http://h{rng.randrange(len(sizes))}.example/of-{host}-{page}"] = lines(copy)
+    return texts
+
+
+@dataclass
+class Table:
+    """`pairs` of URLs, and for each of them whether its pages are copies."""
+
+    texts: Texts = field(default_factory=dict)
+    pairs: list[tuple[str, str]] = field(default_factory=list)
+    are_copies: list[bool] = field(default_factory=list)
+
+
+def make_table(seed: int) -> Table:
+    """Make 400 pairs of pages of 20 hosts: 200 edited copies, and 200 with the same boilerplate and other contents."""
+    rng, table = random.Random(seed), Table()
+    boilerplates = [text_of(rng, 300) for _ in range(20)]
+    for number in range(400):
+        one, other = (f"http://shop{number % 20}.example/{number}/{name}" for name in "ab")
+        boilerplate = boilerplates[number % 20]
+        is_copy, body = number < 200, text_of(rng, 60)
+        table.texts[one] = lines(boilerplate + body)
+        table.texts[other] = lines(boilerplate + (edited(rng, body, 2) if is_copy else text_of(rng, 60)))
+        table.pairs.append((one, other))
+        table.are_copies.append(is_copy)
+    return table
+
+
 def leave(stores: Stores, texts: Texts, folder: int = FOLDER) -> Crawl:
     """A segment of such pages, with its table of texts; its `digest` of a page is of the text."""
     crawl = Crawl(stores)
@@ -94,7 +135,3 @@ def row_of(url: str, text: str, at: int) -> dict[str, Any]:
         "signature": text_profile(words) or sha1(text.encode()).digest(),
         "error": None,
     }
-
-
-def counts(web: Web) -> dict[str, Counter[str]]:
-    return {url: count_words(text) for url, text in web.texts.items()}
