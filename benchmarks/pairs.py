@@ -19,7 +19,7 @@ from benchmarks.crawl import served
 from benchmarks.report import Row, ahead
 
 PROJECT = Path(__file__).resolve().parents[1]
-PAIRS = 7
+PAIRS = 15
 _CRAWL = """
 import json, sys
 from pathlib import Path
