@@ -1,12 +1,11 @@
 """When a URL whose failure passes is tried again, and its host asked again: by the retry table, and as hosts ask."""
 
-from contextlib import suppress
 from math import ceil
 
 from crawl_lib.config import RetryConfig
 from crawl_lib.fetch.classify import row_of_answer
 from crawl_lib.fetch.retry import RETRIES
-from crawl_lib.parse import parse_head
+from crawl_lib.parse import http_date, parse_head
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
 
@@ -14,6 +13,8 @@ GROWTH = 6.0
 """How many times longer each wait is than the one before: ten minutes, an hour, six hours, then a day."""
 GROWS = 10
 """How often a wait grows at most: it is some centuries then."""
+_MOST_DIGITS = 9
+_MOST_NUMBERS = 9
 
 
 def retry_at(fetched: Fetched, retries: int, config: RetryConfig, host_until: float = 0.0) -> int | None:
@@ -45,12 +46,19 @@ def costs_a_retry(outcome: Outcome, attempts: int) -> bool:
 
 
 def retry_after_s(head: bytes, now: float) -> float:
-    """Seconds that a Retry-After header asks for, as a number or a date (RFC 9110, 10.2.3); 0 if there is none."""
-    text = (parse_head(head).get("retry-after") or "").strip()
-    if text.isascii() and text.isdigit() and len(text) < 9:
-        return float(text)
-    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - few answers have a date there
+    """Return the seconds that Retry-After fields ask for (RFC 9110, 10.2.3), 0 without one.
 
-    with suppress(ValueError, TypeError, OverflowError):
-        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
-    return 0.0
+    Each field has a number or a date. Of several fields, or of numbers with commas between them, the longest wait
+    counts: the host is asked too late rather than too early. `now`: POSIX seconds.
+    """
+    values = parse_head(head).all("retry-after")
+    return max(
+        (_asked_s(text, now) for value in values for text in (value, *value.split(",", _MOST_NUMBERS))), default=0.0
+    )
+
+
+def _asked_s(text: str, now: float) -> float:
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return float(text) if len(text) < _MOST_DIGITS else 0.0
+    return max(0.0, (http_date(text, now) or 0.0) - now)

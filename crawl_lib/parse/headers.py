@@ -3,13 +3,18 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 _STATUS = re.compile(r"HTTP/\d+(?:\.\d+)?[ \t]+(\d{3})(?!\d)", re.IGNORECASE)
 _FOLD = re.compile(r"(?:\r?\n[ \t]+)+")
 # A media type, RFC 9110, 8.3.1: two tokens.
 _MIME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+/[!#$%&'*+.^_`|~0-9a-z-]+")
-_CHARSET = re.compile(r";\s*charset\s*=\s*(?:\"([^\"]*)\"?|'([^']*)'?|([^\s;\"']+))", re.IGNORECASE)
+# The values of a list, split at commas outside quotes; a quote without an end lasts to the end of the text.
+_VALUE = re.compile(r'(?:[^,"]++|"(?:[^"\\]++|\\.)*+"?)++', re.DOTALL)
+# A parameter: its name, and a value in quotes or without.
+_PARAMETER = re.compile(r';[\s]*([^;=]*+)(?:=(?:"((?:[^"\\]++|\\.)*+)[^;]*+|([^;]*+)))?+', re.DOTALL | re.ASCII)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_USUAL_CHARS = 128
 _NOFOLLOW = frozenset({"nofollow", "none"})
 # Directives that hold a colon themselves, so that they are not taken for the name of a crawler.
 _WITH_VALUE = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
@@ -25,12 +30,14 @@ class Headers:
     fields: tuple[tuple[str, str], ...]
 
     def get(self, name: str) -> str | None:
-        """Return the first value of a field (any case), None if there is none."""
-        name = name.lower()
+        """Return a field's first value that is not empty (any case); "" or None if there is no such value."""
+        name, found = name.lower(), None
         for field, value in self.fields:
             if field == name:
-                return value
-        return None
+                if value:
+                    return value
+                found = value
+        return found
 
     def all(self, name: str) -> list[str]:
         """Return all values of a field (any case), in order."""
@@ -41,13 +48,10 @@ class Headers:
     def content_type(self) -> tuple[str | None, str | None]:
         """The media type in lower case, without parameters, and the charset parameter; None where there is none.
 
-        Of several Content-Type fields the last one that holds a type counts, as in the Fetch Standard.
+        Several fields count as one list, whose last valid type counts.
         """
-        for value in reversed(self.all("content-type")):
-            mime, charset = parse_content_type(value)
-            if mime is not None:
-                return mime, charset
-        return None, None
+        value = ", ".join(self.all("content-type"))
+        return _usual_content_type(value) if len(value) <= _USUAL_CHARS else parse_content_type(value)
 
 
 def parse_head(head: bytes) -> Headers:
@@ -68,11 +72,33 @@ def parse_head(head: bytes) -> Headers:
 
 
 def parse_content_type(value: str) -> tuple[str | None, str | None]:
-    """Split a Content-Type value into media type (lower case) and charset; None where one is missing or unusable."""
-    mime = _MIME.fullmatch(value.partition(";")[0].strip().lower())
-    charset = _CHARSET.search(value)
-    name = next((group for group in charset.groups() if group), None) if charset else None
-    return (mime[0] if mime else None), (name.strip() or None if name else None)
+    """Return the media type (lower case) and the charset of a Content-Type; None where one is missing.
+
+    A list, which a server or a proxy may have joined with commas, is read as browsers read it: the last valid type
+    counts, and keeps the charset of an equal type before it. Source: "extract a MIME type",
+    https://fetch.spec.whatwg.org/#concept-header-extract-mime-type
+    """
+    mime = charset = None
+    for found in _VALUE.finditer(value):
+        new = _MIME.fullmatch(found[0].partition(";")[0].strip().lower())
+        if new is None or new[0] == "*/*":
+            continue
+        own = _charset_parameter(found[0])
+        charset = own if own is not None or new[0] != mime else charset
+        mime = new[0]
+    return mime, charset or None
+
+
+_usual_content_type = lru_cache(maxsize=256)(parse_content_type)
+
+
+def _charset_parameter(value: str) -> str | None:
+    """Return the first charset parameter that has a value (https://mimesniff.spec.whatwg.org/#parsing-a-mime-type)."""
+    for found in _PARAMETER.finditer(value):
+        name, quoted, plain = found.groups()
+        if name.strip().lower() == "charset" and (quoted is not None or (plain or "").strip()):
+            return (plain if quoted is None else _ESCAPED.sub(r"\1", quoted)).strip(" \t'\"")
+    return None
 
 
 def says_nofollow(directives: str) -> bool:

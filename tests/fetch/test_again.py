@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from email.utils import format_datetime
 
@@ -9,7 +10,7 @@ import pytest
 
 from crawl_lib.config import RetryConfig
 from crawl_lib.fetch import costs_a_retry
-from crawl_lib.fetch.again import back_off_s, retry_at
+from crawl_lib.fetch.again import back_off_s, retry_after_s, retry_at
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
 
@@ -91,3 +92,29 @@ def test_with_no_retries_every_failure_is_final() -> None:
 )
 def test_retry_after_counts_as_a_number_and_as_a_date(text: str, seconds: float) -> None:
     assert wait_s(failed(Outcome.SERVER_ERROR, status=503, retry_after=text)) == seconds
+
+
+ZONES = ("UTC", "Asia/Tokyo", "America/Los_Angeles")
+LATER = datetime.fromtimestamp(BEGUN + 7000, UTC)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("form", ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"])
+def test_a_date_means_the_same_on_machines_of_each_zone(form: str, zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RFC 9110, 5.6.7: the form of asctime names no zone, and is in UTC."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert retry_after_s(b"HTTP/1.1 503\r\nRetry-After: %b\r\n\r\n" % LATER.strftime(form).encode(), BEGUN) == 7000
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("values", "seconds"),
+    [(["60", "7000"], 7000), (["7000", "60"], 7000), (["60, 7000"], 7000), (["soon", "7000"], 7000), (["", "x"], 0)],
+)
+def test_the_longest_wait_of_several_counts(values: list[str], seconds: int) -> None:
+    head = "".join(f"Retry-After: {value}\r\n" for value in values)
+    assert retry_after_s(f"HTTP/1.1 503 Busy\r\n{head}\r\n".encode(), BEGUN) == seconds

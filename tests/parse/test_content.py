@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import time
 import zlib
 
 import brotli
@@ -116,6 +117,78 @@ def test_a_body_without_the_coding_that_is_named_stays_as_it_is() -> None:
         b"<html>", False, "zstd: unknown coding"
     )
     assert decoded(head(Transfer_Encoding="chunked"), b"<html>", max_bytes=MAX).data == b"<html>"
+
+
+PAGES = {
+    "html": b"<title>Target</title><a href=/x>x</a>",
+    "json": b'{"a": [1, 2, 3]}',
+    "long": b"; {all work} and no play\r\n" * 2000,
+    "utf-16": "\ufeffall work and no play".encode("utf-16-le"),
+    "shift_jis": "日本語のページ\n".encode("shift_jis") * 40,
+    "mark": "\ufeff日本語".encode(),
+    "png": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\1\0",
+}
+
+
+@pytest.mark.parametrize(
+    "named", ["gzip", "x-gzip", "deflate", "br", "gzip, br", "br, gzip", "deflate, br", "br, deflate"]
+)
+@pytest.mark.parametrize("page", PAGES)
+def test_a_coding_that_was_not_applied_leaves_the_bytes_as_they_are(named: str, page: str) -> None:
+    content = decoded(head(Content_Encoding=named), PAGES[page], max_bytes=MAX)
+    assert (content.data, content.truncated, content.broken) == (PAGES[page], False, False)
+    assert "the body is not compressed" in content.error
+
+
+@pytest.mark.parametrize(
+    ("named", "applied"),
+    [("deflate", "gzip"), ("br", "gzip"), ("gzip", "deflate"), ("br", "deflate"), ("deflate", "DEFLATE")],
+)
+@pytest.mark.parametrize("page", PAGES)
+def test_another_coding_than_the_one_named_is_undone(named: str, applied: str, page: str) -> None:
+    body = CODERS[applied](PAGES[page])
+    assert decoded(head(Content_Encoding=named), body, max_bytes=MAX) == Content(PAGES[page], False, "")
+
+
+@pytest.mark.parametrize("applied", ["gzip", "deflate", "DEFLATE", "br"])
+@pytest.mark.parametrize("other", ["gzip", "deflate", "br", "gzip, gzip"])
+@pytest.mark.parametrize("page", PAGES)
+def test_of_several_codings_those_are_undone_that_were_applied(applied: str, other: str, page: str) -> None:
+    named = applied.lower()
+    body = CODERS[applied](PAGES[page])
+    for codings in (f"{named}, {other}", f"{other}, {named}"):
+        content = decoded(head(Content_Encoding=codings), body, max_bytes=MAX)
+        assert (content.data, content.broken) == (PAGES[page], False), codings
+    again = decoded(head(Content_Encoding=f"{named}\r\nContent-Encoding: {other}"), body, max_bytes=MAX)
+    assert again.data == PAGES[page]
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "DEFLATE", "br"])
+def test_a_damaged_coding_leaves_its_mark(coding: str) -> None:
+    body = CODERS[coding](random.Random(3).randbytes(5000).hex().encode())
+    content = decoded(head(Content_Encoding=coding), body[:2000], max_bytes=MAX)
+    assert content.broken
+    assert len(content.data) > 1000
+    assert not decoded(head(Content_Encoding=coding), body, max_bytes=MAX).broken
+
+
+@pytest.mark.parametrize("applied", ["gzip", "deflate", "DEFLATE", "br"])
+@pytest.mark.parametrize("named", ["deflate", "br, deflate", "deflate, br, gzip"])
+def test_a_bomb_with_another_name_is_cut_at_the_limit(applied: str, named: str) -> None:
+    content = decoded(head(Content_Encoding=named), CODERS[applied](bytes(5 << 20)), max_bytes=1000)
+    assert len(content.data) <= 1000
+
+
+@pytest.mark.parametrize("named", ["deflate", "br", "br, deflate", "deflate, br, deflate, br, deflate"])
+def test_what_was_not_compressed_costs_linear_time(named: str) -> None:
+    def cost_s(count: int) -> float:
+        body = random.Random(4).randbytes(count)
+        began = time.process_time()
+        decoded(head(Content_Encoding=named), body, max_bytes=MAX)
+        return time.process_time() - began
+
+    small, large = (sorted(cost_s(count) for _ in range(5))[2] for count in (200_000, 800_000))
+    assert large < 8 * small + 0.02
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,51 @@
+"""HTTP dates: the three forms of RFC 9110, 5.6.7, all in UTC, and the zones that some servers write."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+_DATE = re.compile(
+    r"(?:[a-z]{3,9}(?:,[ ]*|[ ]+))?"
+    r"(?:(?P<day>\d{1,2})[ -](?P<month>[a-z]{3})[ -](?P<year>\d{4}|\d{2})"
+    r"|(?P<asc_month>[a-z]{3})[ ]+(?P<asc_day>\d{1,2}))"
+    r"[ ]+(?P<hour>\d{1,2}):(?P<minute>\d{2}):(?P<second>\d{2})"
+    r"(?:[ ]+(?P<asc_year>\d{4}))?[ ]*(?:GMT|UTC?|Z|(?P<sign>[+-])(?P<hours>\d{2})(?P<minutes>\d{2}))?",
+    re.IGNORECASE | re.ASCII,
+)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_YEARS_AHEAD = 50
+
+
+def http_date(text: str, now: float) -> float | None:
+    """Return the POSIX seconds of an HTTP date; None if `text` is no date.
+
+    `now`: POSIX seconds, for dates whose year has two digits. Such a date lies at most 50 years ahead (RFC 9110,
+    5.6.7). A date without a zone is in UTC; a numeric zone is respected. A leap second counts as the second before.
+    """
+    found = _DATE.fullmatch(text.strip())
+    if found is None:
+        return None
+    part = found.groupdict()
+    year, month = part["year"] or part["asc_year"], (part["month"] or part["asc_month"]).lower()
+    if year is None or (part["year"] and part["asc_year"]) or month not in _MONTHS:
+        return None
+    clock = int(part["hour"]), int(part["minute"]), min(int(part["second"]), 59 + (part["second"] > "60"))
+    day = _MONTHS.index(month) + 1, int(part["day"] or part["asc_day"]), *clock
+    shift = timedelta(hours=int(part["hours"] or 0), minutes=int(part["minutes"] or 0))
+    try:
+        at = _whole_year(year, now, day)
+        return (at + shift if part["sign"] == "-" else at - shift).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _whole_year(year: str, now: float, rest: tuple[int, ...]) -> datetime:
+    """Return the date, with its century if `year` has two digits. `rest`: from the month to the second."""
+    if len(year) == 4:
+        return datetime(int(year), *rest, tzinfo=UTC)  # type: ignore[misc, arg-type]
+    today = datetime.fromtimestamp(now, UTC)
+    latest = today.year + _YEARS_AHEAD
+    number = latest - (latest - int(year)) % 100
+    at = datetime(number, *rest, tzinfo=UTC)  # type: ignore[misc, arg-type]
+    if number == latest and at.timetuple()[1:6] > today.timetuple()[1:6]:
+        return datetime(number - 100, *rest, tzinfo=UTC)  # type: ignore[misc, arg-type]
+    return at
