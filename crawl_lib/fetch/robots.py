@@ -4,7 +4,8 @@ What an answer means: 2xx: its rules; 3xx: followed, at most five hops, then as 
 rules, all is allowed. 5xx, 429, or an answer that broke off: nothing is allowed, and URLs end as `robots_unreachable`.
 No answer at all: nothing is allowed either, and URLs end as what failed (`connect_failed`, `timeout`...), since it is
 their own host that failed. Where rules from before are known they stay in force instead (2.4), but a host that is busy
-(429, 503) is left alone. The body is cut at `fetch.max_robots_bytes` (2.5).
+(429, 503) is left alone. The body is cut at `fetch.max_robots_bytes` (2.5), and
+a line that the limit, or damage of a coding, cuts off does not count.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from crawl_lib.errors import UrlError
 from crawl_lib.fetch.hosts import Host, Hosts, Job, Site, port_error, row_of_host
 from crawl_lib.fetch.hoststore import RobotsRow
 from crawl_lib.fetch.robotstxt import Rules
-from crawl_lib.parse import decode_content, parse_head
+from crawl_lib.parse import parse_head, robots_text
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
 from crawl_lib.urls import authority_of, refused_port, resolve
@@ -56,7 +57,8 @@ def row_of(authority: str, fetched: Fetched, hops: int, now: float, config: Fetc
     verdict, error = _verdict(fetched, hops)
     body, ttl_s = b"", config.robots_ttl_s
     if verdict is Verdict.RULES:
-        body = decode_content(parse_head(fetched.head), fetched.body, max_bytes=config.max_robots_bytes).data
+        is_cut = fetched.truncated is not None
+        body = robots_text(fetched.head, fetched.body, is_cut=is_cut, max_bytes=config.max_robots_bytes)
     elif verdict is not Verdict.ALLOW:
         ttl_s = min(ttl_s, UNREACHABLE_TTL_S)
     return RobotsRow(authority, verdict.value, body, error, now, now + max(ttl_s, MIN_TTL_S))

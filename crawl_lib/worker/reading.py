@@ -25,10 +25,10 @@ from crawl_lib.parse import (
     decode_content,
     detect_mime,
     may_be_sitemap,
-    parse_head,
     parse_html,
     parse_sitemap,
     robots_sitemaps,
+    robots_text,
 )
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
@@ -120,7 +120,8 @@ class Reader:
         """The sitemaps that an answer for robots.txt names, if the config says so."""
         if fetched.outcome is not Outcome.OK or not self._parse.sitemaps:
             return []
-        return robots_sitemaps(decode_content(parse_head(fetched.head), fetched.body, max_bytes=self._max_robots).data)
+        is_cut = fetched.truncated is not None
+        return robots_sitemaps(robots_text(fetched.head, fetched.body, is_cut=is_cut, max_bytes=self._max_robots))
 
 
 def barred(reading: Reading) -> Reading:

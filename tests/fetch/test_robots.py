@@ -1,13 +1,14 @@
 """robots.txt by RFC 9309, 2.3: what its answers and failures mean, and how long they hold."""
 
 import gzip
+import zlib
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from crawl_lib.fetch import HostRow, HostStore, RobotsRow
-from crawl_lib.fetch.robots import MAX_RULES_BYTES, UNREACHABLE_TTL_S, Verdict, rules_of_row
+from crawl_lib.fetch.robots import MAX_RULES_BYTES, UNREACHABLE_TTL_S, Verdict, row_of, rules_of_row
 from crawl_lib.fetch.robotstxt import Rules
 from crawl_lib.states import Outcome
 from tests.fetch.driver import CONFIG, FakeCarrier, NoAddressError, answer, run, run_virtual
@@ -47,6 +48,79 @@ def test_what_a_status_means(tmp_path, status, body, outcome):
     carrier = FakeCarrier(lambda url, _: answer(status, body=body) if url.endswith("/robots.txt") else answer())
     found = run_virtual(tmp_path, ["http://a.test/x"], OBEY, carrier)
     assert found.outcomes() == [outcome.value]
+
+
+LIMIT = OBEY.max_robots_bytes
+RULE = b"Disallow: /private/folder/\n"
+
+
+def long_robots(rule: bytes, kept: int) -> bytes:
+    """A robots.txt whose limit lies `kept` bytes into its last line."""
+    start = b"User-agent: *\nDisallow: /secret/\n"
+    return start + b"#" * (LIMIT - kept - len(start) - 1) + b"\n" + rule
+
+
+def denied(body, headers=b""):
+    """Which of three paths the rules of an answer forbid. The answer is as the transport gives it: cut at the limit."""
+    fetched, _ = answer(headers=headers, body=body[:LIMIT])
+    fetched = replace(fetched, truncated="length" if len(body) > LIMIT else None)
+    rules = rules_of_row(row_of("http://a.test", fetched, 0, 0.0, OBEY), "krake")
+    return [path for path in ("x", "secret/x", "private/folder/x") if not rules.allows(f"http://a.test/{path}")]
+
+
+SECRET, ALL, NOTHING = ["secret/x"], ["secret/x", "private/folder/x"], []
+
+
+@pytest.mark.parametrize("kept", range(0, len(RULE) + 1, 3))
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_a_line_that_the_limit_cuts_is_dropped(kept, end):
+    """RFC 9309, 2.5. `Disallow: /private/folder/` would become `Disallow: /`."""
+    body = long_robots(RULE, kept).replace(b"\n", end) + b"Disallow: /\n"
+    is_whole = len(body) - len(b"Disallow: /\n") <= LIMIT
+    assert denied(body) == (ALL if is_whole else SECRET)
+
+
+def test_a_last_line_without_an_end_counts_where_nothing_was_cut():
+    body = long_robots(b"Disallow: /private/folder/", len(b"Disallow: /private/folder/"))
+    assert len(body) == LIMIT
+    assert denied(body) == ALL
+    assert denied(body + b"x") == SECRET
+
+
+@pytest.mark.parametrize("name", ["gzip", "deflate"])
+def test_a_line_that_damage_or_the_limit_of_the_content_cuts_is_dropped(name):
+    code = {"gzip": gzip.compress, "deflate": zlib.compress}[name]
+    headers = b"Content-Encoding: %b\r\n" % name.encode()
+    text = b"User-agent: *\nDisallow: /secret/\n" + b"".join(b"Allow: /%d\n" % n for n in range(9999)) + RULE[:-10]
+    long = long_robots(RULE, 11)
+    assert denied(code(text)[:-30], headers) == SECRET
+    assert denied(code(long), headers) == SECRET
+    stored = zlib.compressobj(0, wbits=31 if name == "gzip" else 15)
+    body = stored.compress(b"User-agent: *\nDisallow: /secret/\nDisallow: /private/") + stored.flush()
+    for kept in range(60, len(body) - 8):
+        assert denied(body[:kept], headers) in (NOTHING, SECRET)
+
+
+def test_chunks_that_break_off_cut_the_last_line():
+    body = b"2c\r\nUser-agent: *\nDisallow: /secret/\nDisallow: /\r\n"
+    assert denied(body, b"Transfer-Encoding: chunked\r\n") == SECRET
+
+
+@pytest.mark.parametrize("named", ["gzip", "deflate", "br", "gzip, br", "zstd"])
+def test_a_coding_that_was_not_applied_leaves_all_lines(named):
+    body = b"User-agent: *\nDisallow: /secret/\nDisallow: /private/"
+    found = denied(body, b"Content-Encoding: %b\r\n" % named.encode())
+    assert found == ALL
+
+
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+def test_utf_16_is_known_by_its_mark(codec):
+    text = "\ufeffUser-agent: *\r\nDisallow: /secret/\r\nDisallow: /private/"
+    assert denied(text.encode(codec)) == ALL
+    long = text[:-8] + "\r\n#" + "x" * LIMIT
+    assert denied(long.encode(codec)) == ["x", *ALL]
+    chinese = "\ufeffUser-agent: *\nDisallow: /secret/\n#" + "\u65e5" * (LIMIT // 2 - 99) + "\nDisallow: /private/"
+    assert denied(chinese.encode(codec)) == SECRET
 
 
 NO_ANSWER = [
