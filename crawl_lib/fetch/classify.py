@@ -14,6 +14,8 @@ Failure = Outcome | Trouble
 """A row of the retry table. An answer, too, falls under one."""
 End = tuple[Failure | None, str]
 """Why we ended a transfer ourselves, and what is said of it. None: it is an answer, cut at its limit."""
+WHOLE: End = None, "whole"
+"""An answer of which nothing is missing: its body ended before the connection did."""
 
 OUTCOME_OF_TROUBLE = {
     Trouble.STALE_CONNECTION: Outcome.CONNECT_FAILED,
@@ -75,10 +77,10 @@ def meaning(
     `outcome_of_status`.
     """
     answer = _TROUBLE_OF_STATUS.get(status) or outcome_of_status(status, head, is_conditional=is_conditional)
-    if end is not None:
+    if end is not None and end is not WHOLE:
         return end[0] or answer, None if end[0] else "length", one_line(end[1])
     is_whole = head.endswith((b"\r\n\r\n", b"\n\n", b"\n\r\n"))
-    if code == 0:
+    if code == 0 or end is WHOLE:
         return (answer, None, "") if is_whole else (Outcome.PROTOCOL_ERROR, None, "the headers do not end")
     error = one_line(f"{message or 'curl failed'} (curl {code})")
     if is_whole and status >= 200:

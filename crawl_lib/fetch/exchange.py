@@ -17,16 +17,18 @@ import pycurl  # type: ignore[import-untyped]
 
 from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.address import AddressFilter
-from crawl_lib.fetch.classify import OUTCOME_OF_TROUBLE, End, Failure, last_block, meaning, mime_allowed
+from crawl_lib.fetch.classify import OUTCOME_OF_TROUBLE, WHOLE, End, Failure, last_block, meaning, mime_allowed
 from crawl_lib.fetch.hosts import Job
+from crawl_lib.fetch.rawanswer import NO_STATUS, RawAnswer
 from crawl_lib.fetch.retry import Trouble
 from crawl_lib.parse import parse_head
 from crawl_lib.records import Earlier, Fetched
 from crawl_lib.states import WITH_RESPONSE, Outcome
 from crawl_lib.version import VERSION
 
-# https://github.com/curl/curl/blob/master/include/curl/curl.h (pycurl has no name for it)
+# https://github.com/curl/curl/blob/master/include/curl/curl.h (pycurl has no names for them)
 _SUPPRESS_CONNECT_HEADERS = 265
+_WEIRD_SERVER_REPLY = 8
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 # Not br, though we could undo it: warcio 1.8.1's `check` ends in an AttributeError on such a body with brotli 1.2.
 ACCEPT_ENCODING = "gzip, deflate"
@@ -149,7 +151,7 @@ class Exchange:
             pycurl.PROTOCOLS: pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS,
             pycurl.HTTP_VERSION: pycurl.CURL_HTTP_VERSION_1_1,
             pycurl.HTTP_TRANSFER_DECODING: 0,
-            pycurl.HTTP09_ALLOWED: 0,
+            pycurl.HTTP09_ALLOWED: 1,  # for `RawAnswer`
             pycurl.FOLLOWLOCATION: 0,
             pycurl.PATH_AS_IS: 1,
             # Empty, not unset: else the environment's proxy and its exceptions would count (libcurl-env(3)).
@@ -180,6 +182,7 @@ class Exchange:
         """Make ready for a request; `done` is for the one that collects it. Raises ValueError without an address."""
         self.job, self.done = job, done
         self.lines.clear()
+        self.raw: RawAnswer | None = None
         self.parts: list[bytes] = []
         self.most = self.room = self.config.max_robots_bytes if job.robots_for else self.config.max_body_bytes
         self.sent = False
@@ -235,6 +238,8 @@ class Exchange:
 
     def on_body(self, data: bytes) -> int:
         """Take a piece of the body; anything but its length ends the transfer."""
+        if not self.lines and self.raw is None:
+            self.raw = RawAnswer()
         if not self.parts and not self._takes_body():
             return -1
         room = self.room
@@ -242,6 +247,8 @@ class Exchange:
             self.left, self.due = self.due - time.monotonic(), self.last
             self.is_paused = True
             return int(pycurl.WRITEFUNC_PAUSE)
+        if self.raw is not None:
+            return len(data) if self._take_raw(self.raw, data) else -1
         if len(data) > room:
             self.parts.append(data[:room])
             self.room = 0
@@ -251,9 +258,33 @@ class Exchange:
         self.room = room - len(data)
         return len(data)
 
+    def _take_raw(self, raw: RawAnswer, data: bytes) -> bool:
+        """Take a piece of an answer that libcurl passes on with its head; returns whether the transfer goes on."""
+        data = raw.take(data)
+        if raw.problem:
+            self.ended = Outcome.PROTOCOL_ERROR, raw.problem
+        elif self._takes_body() and raw.head:
+            self.parts.append(data[: self.room])
+            if len(data) > self.room:
+                self.ended = None, ""
+            elif raw.is_whole:
+                self.ended = WHOLE
+            self.room -= len(self.parts[-1])
+        return self.ended is None
+
     def received(self) -> int:
         """How many bytes of the answer there are, the head's included, as far as its lines are whole."""
-        return sum(map(len, self.lines)) + self.most - self.room
+        return self.head_bytes() + self.most - self.room
+
+    def head_bytes(self) -> int:
+        """How many bytes of heads came, of interim ones too, as far as lines are whole."""
+        return self.raw.head_bytes if self.raw else sum(map(len, self.lines))
+
+    def head(self) -> bytes:
+        """The head of the final answer, as far as it came."""
+        if self.raw is not None:
+            return self.raw.head
+        return last_block(self.lines) if self.lines else b""
 
     def resume(self) -> None:
         """Go on after a pause, which does not count as the transfer's time; all pauses may last as long as that."""
@@ -264,11 +295,11 @@ class Exchange:
         self.on_resumed(self)
 
     def _takes_body(self) -> bool:
-        if sum(map(len, self.lines)) > self.config.max_header_bytes:
+        if self.head_bytes() > self.config.max_header_bytes:
             self.ended = LONG_HEAD
         elif self.mime_types and not self.job.robots_for:
-            head = last_block(self.lines)
-            if head[9:10] == b"2" and not mime_allowed(parse_head(head).content_type[0], self.mime_types):
+            headers = parse_head(self.head())
+            if headers.status // 100 == 2 and not mime_allowed(headers.content_type[0], self.mime_types):
                 self.ended = Outcome.MIME_REFUSED, ""
         return self.ended is None
 
@@ -279,10 +310,10 @@ class Exchange:
             what = "received all of an answer" if self.sent else "connected"
             message = f"not {what} after {duration_s:.1f} s"
         self.close_opened()
-        head = last_block(self.lines) if self.lines else b""
-        if self.ended is None and len(head) > self.config.max_header_bytes:
-            self.ended = LONG_HEAD
-        status = self.handle.getinfo(pycurl.RESPONSE_CODE) if head else 0
+        head = self.head()
+        if self.ended is None:
+            self.ended, code, message = self._end_of_head(head, code, message)
+        status = parse_head(head).status if self.raw else self.handle.getinfo(pycurl.RESPONSE_CODE) if head else 0
         is_conditional = bool(self.conditions)
         failure, truncated, error = meaning(self.ended, code, message, status, head, is_conditional=is_conditional)
         outcome = OUTCOME_OF_TROUBLE[failure] if isinstance(failure, Trouble) else failure
@@ -303,6 +334,17 @@ class Exchange:
         )
         self.parts = []
         return fetched, failure
+
+    def _end_of_head(self, head: bytes, code: int, message: str) -> tuple[End | None, int, str]:
+        """Why the heads that came end the transfer, if they do; and curl's code and message, corrected."""
+        if self.head_bytes() > self.config.max_header_bytes:
+            return LONG_HEAD, code, message
+        if code == _WEIRD_SERVER_REPLY and head[:5] != b"HTTP/" and not self.handle.getinfo(pycurl.NUM_CONNECTS):
+            # libcurl passes on raw only the first answer of a connection. On a new one the next try may be read.
+            return (Trouble.STALE_CONNECTION, f"on a kept connection {NO_STATUS}"), code, message
+        if self.raw is not None and self.raw.is_short and code == 0:
+            return None, pycurl.E_PARTIAL_FILE, "the connection was closed before the body was whole"
+        return None, code, message
 
     def request_head(self) -> bytes:
         """The request head as curl writes it (a test compares it with what a server reads)."""

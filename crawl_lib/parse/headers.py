@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 _STATUS = re.compile(r"HTTP/\d+(?:\.\d+)?[ \t]+(\d{3})(?!\d)", re.IGNORECASE)
+_BEFORE_STATUS = "\r\n \t\xef\xbb\xbf"
 _FOLD = re.compile(r"(?:\r?\n[ \t]+)+")
 # A media type, RFC 9110, 8.3.1: two tokens.
 _MIME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+/[!#$%&'*+.^_`|~0-9a-z-]+")
@@ -58,9 +59,11 @@ def parse_head(head: bytes) -> Headers:
     """Read a head as the server sent it (status line, header lines, latin-1).
 
     Lenient: lines may end in a bare newline, folded lines (RFC 9112, 5.2) are joined, lines without a colon
-    are skipped.
+    are skipped, and so are empty lines and a byte order mark before the status line.
     """
     text = head.decode("latin-1")
+    if not text.startswith("HTTP/"):
+        text = text.lstrip(_BEFORE_STATUS)
     lines = (_FOLD.sub(" ", text) if "\n " in text or "\n\t" in text else text).split("\n")
     match = _STATUS.match(lines[0])
     fields = []
