@@ -21,6 +21,7 @@ from crawl_lib.parse.dates import http_date
 from crawl_lib.parse.headers import Headers, parse_content_type, parse_head, x_robots_nofollow
 from crawl_lib.parse.html import Links, Page, parse_html
 from crawl_lib.parse.mime import HTML_TYPES, detect_mime
+from crawl_lib.parse.refresh import with_refresh
 from crawl_lib.parse.robotsbody import robots_text
 from crawl_lib.parse.scan import SKETCH_BYTES, require_scanner, sketch
 from crawl_lib.parse.scan import load as load_native

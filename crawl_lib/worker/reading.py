@@ -29,6 +29,7 @@ from crawl_lib.parse import (
     parse_sitemap,
     robots_sitemaps,
     robots_text,
+    with_refresh,
 )
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
@@ -113,7 +114,9 @@ class Reader:
         """The page, or the sitemap, that the content is."""
         charset, data = headers.content_type[1], content.data
         if mime in HTML_TYPES:
-            return parse_html(data, url=url, header_charset=charset, config=self._parse, user_agent=self._token)
+            page = parse_html(data, url=url, header_charset=charset, config=self._parse, user_agent=self._token)
+            refresh = headers.get("refresh")
+            return with_refresh(page, refresh, url=url, config=self._parse) if refresh else page
         return parse_sitemap(data, url=url, header_charset=charset, config=self._parse, max_bytes=self._max_bytes)
 
     def sitemaps(self, fetched: Fetched) -> list[str]:

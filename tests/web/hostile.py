@@ -195,6 +195,31 @@ def _endless_interim(talk: Talk) -> bool:
     return False
 
 
+def _endless_continue(talk: Talk) -> bool:
+    while not talk.web.closing.is_set():
+        talk.send(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
+    return False
+
+
+BEFORE_STATUS = {
+    "line": b"\r\n",
+    "lines": b"\r\n\n \r\n",
+    "mark": b"\xef\xbb\xbf",
+    "mark-line": b"\xef\xbb\xbf\r\n",
+}
+
+
+def _before_status(talk: Talk) -> bool:
+    """/before-status/<what comes before the status line>: the connection is kept open."""
+    talk.send(BEFORE_STATUS[talk.args[0]])
+    return talk.reply()
+
+
+def _not_applied(talk: Talk) -> bool:
+    """/not-applied/<coding>: a coding that is named and was not applied."""
+    return talk.reply(headers=b"Content-Type: text/html\r\nContent-Encoding: %b\r\n" % talk.args[0].encode())
+
+
 SPACED_HEAD = (
     b"HTTP/1.1 200   Very  OK\r\nX-OdD:no-space\r\nCONTENT-type :  text/html  \r\nContent-Length:   11\r\n\r\n"
 )
@@ -245,6 +270,7 @@ def _stale(talk: Talk) -> bool:
 HABITS: dict[str, Callable[[Talk], bool]] = {
     "ok": Talk.reply,
     "bare-lf": _bare_lf,
+    "before-status": _before_status,
     "body": _body,
     "bomb": _bomb,
     "broken-chunk": _broken_chunk,
@@ -254,6 +280,7 @@ HABITS: dict[str, Callable[[Talk], bool]] = {
     "drip-head": _drip_head,
     "endless-body": _endless_body,
     "endless-chunk": _endless_chunk,
+    "endless-continue": _endless_continue,
     "endless-interim": _endless_interim,
     "flaky": _flaky,
     "folded": _folded,
@@ -268,6 +295,7 @@ HABITS: dict[str, Callable[[Talk], bool]] = {
     "interim": _interim,
     "long": _long,
     "negative": _negative,
+    "not-applied": _not_applied,
     "pdf": _pdf,
     "redirect-loop": _redirect_loop,
     "reset": _reset,

@@ -1,0 +1,39 @@
+"""The Refresh field of an answer: a hop to another page, as a meta refresh is."""
+
+import re
+from dataclasses import fields
+from html import escape
+
+from crawl_lib.config import ParseConfig
+from crawl_lib.errors import UrlError
+from crawl_lib.parse.html import Links, Page, parse_html
+from crawl_lib.urls import resolve
+
+_NOT_ASCII = re.compile(r"[\x80-\xff]")
+
+
+def with_refresh(page: Page, field: str, *, url: str, config: ParseConfig) -> Page:
+    """Return the page with the target of its Refresh field as its first link, a `meta` as that of a meta refresh.
+
+    `field`: its value, in which each octet is one character; octets beyond ASCII are escaped as they are. `url`: the
+    page's, which the target is relative to: a base element comes later than the field. The field is read by the parser
+    of the meta (https://html.spec.whatwg.org/#shared-declarative-refresh-steps); the page's nofollow holds for both.
+    """
+    value = escape(_NOT_ASCII.sub(lambda octet: f"%{ord(octet[0]):02X}", field))
+    meta = f'<meta http-equiv="refresh" content="{value}">'.encode("ascii", "ignore")
+    found = parse_html(meta, url=url, header_charset=None, config=config).links
+    if not found:
+        return page
+    if page.base != url:
+        found.hrefs = [_absolute(url, href) for href in found.hrefs]
+    most = config.max_links_per_page
+    columns = [(getattr(found, one.name) + getattr(page.links, one.name))[:most] for one in fields(Links)]
+    cut = len(found) + len(page.links) - len(columns[0])
+    return page._replace(links=Links(*columns), links_cut=page.links_cut + cut)
+
+
+def _absolute(url: str, href: str) -> str:
+    try:
+        return resolve(url, href)
+    except UrlError:
+        return href
