@@ -49,7 +49,7 @@ CASES: dict[str, Case] = {
     "interim": Case("/interim", _OK),
     "spacing": Case("/{spacing|folded|bare-lf}", _OK),
     "before-status": Case("/before-status/{line|lines|mark|mark-line}", _OK),
-    "not-applied": Case("/not-applied/{gzip|deflate|br}", _OK),
+    "not-applied": Case("/not-applied/{gzip|deflate}", _OK),
     "chunked": Case("/chunked", _OK),
     "long": Case("/long", _OK),
     "stale": Case("/stale", _OK),
