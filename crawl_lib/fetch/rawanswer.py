@@ -112,7 +112,7 @@ class _Chunks:
         self._is_trailer = self._is_lost = False
 
     def end_in(self, piece: bytes) -> int | None:
-        """Return where in the next piece the body ends; None if it goes on, or its chunks cannot be read."""
+        """Return where in the next piece the body ends; None if the body goes on, or no chunk can be read."""
         at = 0
         while at < len(piece) and not self._is_lost:
             if self._left:

@@ -1,8 +1,8 @@
 """The text of a robots.txt: which paths one crawler may fetch, by RFC 9309, with the misspellings that Google reads.
 
 Strangers write it, and the loop reads it: reading takes time linear in the text, and a question at most `MAX_WORK`
-steps. A path whose answer would take more counts as disallowed. Rules with stars are compared one after the other where
-that is little work. Where it is much, only those are compared whose rarest few octets the path contains.
+steps. A path whose answer would take more counts as disallowed. A few rules with stars are compared one after the
+other. Many rules have an index, and a rule is compared only if the path contains its rarest few octets.
 
 A group begins with its User-agent lines and ends where one follows a rule; no other line ends it (RFC 9309, 2.2.4).
 Groups of one name are one (2.2.1). A Crawl-delay, which the RFC does not know, holds for the User-agent lines right

@@ -169,7 +169,7 @@ _DECODERS: dict[str, Callable[[bool], Any]] = {
 
 
 class _Members(NamedTuple):
-    """What one pass over all members found: `error`; where a damaged block begins; where the last member ended."""
+    """The end of a pass over all members: `error`; where a damaged block begins; where the last member ended."""
 
     truncated: bool
     error: str

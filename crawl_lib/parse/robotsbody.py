@@ -1,7 +1,7 @@
 """The text of an answer for robots.txt: decoded, in an encoding that contains ASCII, and without a line that was cut.
 
 A line that a limit or a break cut off may mean something else than its author wrote: `Disallow: /private/` becomes
-`Disallow: /`. So a text that has no certain end loses its last line.
+`Disallow: /`. A text without a certain end loses its last line.
 """
 
 from crawl_lib.parse.charset import to_utf8
