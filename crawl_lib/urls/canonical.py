@@ -4,17 +4,22 @@ It is the serialisation of the WHATWG URL Standard (https://url.spec.whatwg.org/
 after which
 
 * credentials and fragment are removed,
-* escapes of unreserved characters (RFC 3986, 2.3: ALPHA DIGIT - . _ ~) are decoded,
+* escapes of unreserved characters (RFC 3986, 2.3: ALPHA DIGIT - . _ ~) are decoded, until none is left,
 * other escapes are written in upper case, and a `%` that begins no escape is left alone,
 * dots at the end of the host are removed,
 * an empty `?` is removed; the order of the query is kept.
 
-Decoding may lay bare a new escape (`%%32e` -> `%2e`) or a dot segment, and a host without its dots may be an address
-(`0x7f.1..`), so the steps are repeated until the text no longer changes: the form is idempotent, and parsing it again
-changes nothing. A step that asks for a repetition has made the text shorter, so the end is certain.
+The form is idempotent: parsing it again changes nothing. Decoding may reveal a new escape (`%%32e` -> `%2e`) or a dot
+segment. Both are resolved in rounds, as if a text were parsed, decoded once, and parsed again until nothing changes;
+the key of every page depends on these rounds. `_decode` finds the round of each character in one pass, so the time is
+linear in the text.
+
+A stranger writes these texts, so two limits hold before any work begins: `RAW_CHARS_FACTOR` for the whole text, and
+`MAX_LABEL_CHARS` for a label of an international host, whose ASCII form takes quadratic time (RFC 3492).
 """
 
 import re
+from typing import NamedTuple
 
 import ada_url
 
@@ -22,9 +27,30 @@ from crawl_lib.errors import UrlError
 from crawl_lib.urls.rejections import Rejection
 
 DEFAULT_MAX_LENGTH_CHARS = 2000
+RAW_CHARS_FACTOR = 8
+"""A raw text may have this many times the characters of the longest canonical form, without its fragment."""
+MAX_LABEL_CHARS = 255
+"""A label of a host may have this many characters if it is not ASCII; an escape counts as one. DNS has room for 63."""
 
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_UNRESERVED_ESCAPE = re.compile("%(?:3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa]|2[DEde]|5[Ff]|7[Ee])")
+_UNRESERVED_OF = {
+    digits: character for character in _UNRESERVED for digits in (f"{ord(character):02x}", f"{ord(character):02X}")
+}
+"""The unreserved characters by the two digits of their escapes."""
+_AUTHORITY = re.compile(r"(?:https?:[/\\]*|[/\\]{2,})([^/\\?#]*)", re.IGNORECASE)
+_NON_ASCII = re.compile("[^\0-\x7f]|%[89A-Fa-f]")
+_DOT = re.compile("[.\u3002\uff0e\uff61]|%2[Ee]")
+_IGNORED = str.maketrans("", "", "\t\n\r")
+_C0_AND_SPACE = "".join(map(chr, range(33)))
+
+
+class _Segment(NamedTuple):
+    """A text without escapes of unreserved characters. `round`: the pass of decoding in which it got its last one."""
+
+    text: str
+    round: int
 
 
 def canonicalize(url: str, *, max_length_chars: int = DEFAULT_MAX_LENGTH_CHARS) -> str:
@@ -32,7 +58,7 @@ def canonicalize(url: str, *, max_length_chars: int = DEFAULT_MAX_LENGTH_CHARS) 
 
     Raises UrlError whose `reason` is a `Rejection` (invalid, scheme, too_long); the caller counts it.
     """
-    return canonical_of(_serialise(url, url), url, max_length_chars)
+    return canonical_of(_serialise(_limited(url, max_length_chars), url), url, max_length_chars)
 
 
 def resolve(base: str, href: str, *, max_length_chars: int = DEFAULT_MAX_LENGTH_CHARS) -> str:
@@ -40,11 +66,32 @@ def resolve(base: str, href: str, *, max_length_chars: int = DEFAULT_MAX_LENGTH_
 
     Raises UrlError as `canonicalize` does. `LinkResolver` gives the same answers, faster.
     """
+    text = _limited(href, max_length_chars)
     try:
-        serialised = ada_url.join_url(base, href)
+        serialised = ada_url.join_url(base, text)
     except ValueError:
         raise UrlError(Rejection.INVALID, href) from None
     return canonical_of(serialised, href, max_length_chars)
+
+
+def _limited(text: str, max_length_chars: int) -> str:
+    """Return a text that may be parsed: of one that is long, without its fragment. Raises UrlError: too_long."""
+    longest = RAW_CHARS_FACTOR * max_length_chars
+    if len(text) > longest:
+        cut = text.find("#", 0, longest + 1)
+        if cut < 0:
+            raise UrlError(Rejection.TOO_LONG, text)
+        text = text[: cut + 1]  # with the mark: a space before it is part of the path
+    if len(text) > MAX_LABEL_CHARS and _NON_ASCII.search(text) and _has_long_label(text):
+        raise UrlError(Rejection.TOO_LONG, text)
+    return text
+
+
+def _has_long_label(text: str) -> bool:
+    """Say whether the host in a text has a label that is not ASCII and too long to be written in ASCII."""
+    match = _AUTHORITY.match(text.translate(_IGNORED).lstrip(_C0_AND_SPACE))
+    labels = _DOT.split(match[1].rpartition("@")[2]) if match else []
+    return any(len(label) - 2 * label.count("%") > MAX_LABEL_CHARS and _NON_ASCII.search(label) for label in labels)
 
 
 def canonical_of(serialised: str, given: str, max_length_chars: int) -> str:
@@ -54,9 +101,20 @@ def canonical_of(serialised: str, given: str, max_length_chars: int) -> str:
     """
     if not serialised.startswith(("http://", "https://")):
         raise UrlError(Rejection.SCHEME, given)
-    url, settled = _tidy(serialised, given)
-    while not settled:
-        url, settled = _tidy(_serialise(url, given), given)
+    url = serialised
+    cut = url.find("#")
+    if cut >= 0:
+        url = url[:cut]
+    if url[-1] == "?" and url.index("?") == len(url) - 1:
+        url = url[:-1]
+    # A serialised http URL has a path, so a slash ends the authority; "@" and dots inside of it are the rare case.
+    end = url.index("/", 8)
+    if "@" in url or url[end - 1] == "." or ".:" in url:
+        authority = _tidy_authority(url[:end], given)
+        if len(authority) < end:  # a host without its dots may be an address, such as `0x7f.1..`
+            url = _serialise(authority + "/", given)[:-1] + url[end:]
+    if "%" in url:
+        url = _without_unreserved_escapes(url)
     if len(url) > max_length_chars:
         raise UrlError(Rejection.TOO_LONG, given)
     return url
@@ -67,27 +125,6 @@ def _serialise(url: str, given: str) -> str:
         return ada_url.normalize_url(url)
     except ValueError:
         raise UrlError(Rejection.INVALID, given) from None
-
-
-def _tidy(url: str, given: str) -> tuple[str, bool]:
-    """Apply our steps to a serialised URL; False with it when the result has to be parsed again."""
-    cut = url.find("#")
-    if cut >= 0:
-        url = url[:cut]
-    if url[-1] == "?" and url.index("?") == len(url) - 1:
-        url = url[:-1]
-    settled = True
-    # A serialised http URL has a path, so a slash ends the authority; "@" and dots inside of it are the rare case.
-    end = url.index("/", 8)
-    if "@" in url or url[end - 1] == "." or ".:" in url:
-        authority = _tidy_authority(url[:end], given)
-        settled = len(authority) == end
-        url = authority + url[end:]
-    if "%" in url:
-        decoded = _ESCAPE.sub(_replace_escape, url)
-        settled = settled and len(decoded) == len(url)
-        url = decoded
-    return url, settled
 
 
 def _tidy_authority(authority: str, given: str) -> str:
@@ -103,7 +140,63 @@ def _tidy_authority(authority: str, given: str) -> str:
     return f"{scheme}://{host}{colon}{port}"
 
 
+def _without_unreserved_escapes(url: str) -> str:
+    decoded = _ESCAPE.sub(_replace_escape, url)
+    if len(decoded) == len(url):
+        return decoded
+    if _UNRESERVED_ESCAPE.search(decoded) is None:  # no new dot segment either: the parser has read `%2e` as a dot
+        return _ESCAPE.sub(_replace_escape, decoded)  # `%%33e` was `%3e`, which is written `%3E`
+    end = url.index("/", 8)
+    path, mark, query = url[end + 1 :].partition("?")
+    path = _without_dot_segments([_decode(segment) for segment in path.split("/")])
+    return _ESCAPE.sub(_replace_escape, f"{url[:end]}/{path}{mark}{_decode(query).text}")
+
+
 def _replace_escape(match: re.Match[str]) -> str:
     escape = match[0]
     character = chr(int(escape[1:], 16))
     return character if character in _UNRESERVED else escape.upper()
+
+
+def _decode(text: str) -> _Segment:
+    """Decode escapes of unreserved characters, also those that decoding reveals, in one pass with a stack."""
+    if "%" not in text:
+        return _Segment(text, 0)
+    characters, rounds = ["", ""], [0, 0]
+    for character in text:
+        characters.append(character)
+        rounds.append(0)
+        while characters[-3] == "%" and (plain := _UNRESERVED_OF.get(characters[-2] + characters[-1])):
+            last = 1 + max(rounds[-3:])
+            del characters[-2:], rounds[-2:]
+            characters[-1], rounds[-1] = plain, last
+    return _Segment("".join(characters), max(rounds))
+
+
+def _without_dot_segments(segments: list[_Segment]) -> str:
+    """Resolve the dot segments that decoding revealed (https://url.spec.whatwg.org/#path-state), round by round.
+
+    In a round `..` removes the segment before it that is left, so a later round sees what earlier ones left.
+    """
+    texts = [segment.text for segment in segments]
+    last = len(texts) - 1
+    before, after = list(range(-1, last)), list(range(1, last + 2))
+    left = [True] * len(texts)
+
+    def remove(place: int) -> None:
+        left[place] = False
+        if before[place] >= 0:
+            after[before[place]] = after[place]
+        before[after[place]] = before[place]
+
+    dots = [place for place, text in enumerate(texts) if text in {".", ".."}]
+    for place in sorted(dots, key=lambda place: segments[place].round):
+        if not left[place]:
+            continue
+        if texts[place] == ".." and before[place] >= 0:
+            remove(before[place])
+        if place < last:
+            remove(place)
+        else:
+            texts[place] = ""
+    return "/".join(text for text, stays in zip(texts, left, strict=True) if stays)

@@ -6,7 +6,7 @@ from hashlib import sha1
 from typing import NamedTuple
 
 from crawl_lib.errors import UrlError
-from crawl_lib.urls.canonical import DEFAULT_MAX_LENGTH_CHARS, resolve
+from crawl_lib.urls.canonical import DEFAULT_MAX_LENGTH_CHARS, RAW_CHARS_FACTOR, resolve
 from crawl_lib.urls.names import host_of
 from crawl_lib.urls.rejections import Rejection
 
@@ -62,6 +62,7 @@ class LinkResolver:
         canonical URL becomes; None: it stays."""
         self._normalize = normalize
         self._max_length_chars = max_length_chars
+        self._longest_raw_chars = RAW_CHARS_FACTOR * max_length_chars
         self._generation_size = max(1, max_remembered // 2)
         self._young: dict[str, dict[str, Target]] = {}
         self._old: dict[str, dict[str, Target]] = {}
@@ -115,11 +116,15 @@ class LinkResolver:
 
     def _find(self, text: str) -> tuple[Target, bool]:
         """Resolve a href without its fragment; True with it if the answer holds for every page of the directory."""
-        plain = self._plain(text)
+        plain = self._plain(text) if len(text) <= self._longest_raw_chars else None
         lasting = len(text) <= _MAX_REMEMBERED_CHARS
         if plain is not None:
             return plain, lasting
-        if text.startswith(_NEVER_FETCHED) and text.partition(":")[2][:1].isalnum():
+        if (
+            len(text) <= self._longest_raw_chars
+            and text.startswith(_NEVER_FETCHED)
+            and text.partition(":")[2][:1].isalnum()
+        ):
             # With `//` behind the colon it has a host, and may be invalid.
             return _REJECTED[Rejection.SCHEME], lasting
         stripped = text.strip(_C0_AND_SPACE)
