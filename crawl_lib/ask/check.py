@@ -97,5 +97,5 @@ def _facts(fetched: Fetched) -> dict[str, Any]:
         "mime_declared": headers.content_type[0],
         "body_bytes": len(fetched.body),
         "truncated": fetched.truncated,
-        "location": headers.get("location"),
+        "location": headers.location,
     }

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from crawl_lib.errors import UrlError, os_errors
 from crawl_lib.keys import ShardedKeyStore
+from crawl_lib.parse import escape_octets
 from crawl_lib.records import Fetched
 from crawl_lib.repair import fetched_of, is_robots
 from crawl_lib.segment import Damage, WarcRecord, read_archive
@@ -146,7 +147,8 @@ def page_of(response: WarcRecord, request: WarcRecord | None, file: "FileReport"
         if request is not None and not request.block.startswith(b"GET "):
             reason = "not_get"
         else:
-            url = canonicalize(url)
+            octets = url.encode("utf-8", "surrogateescape")
+            url = canonicalize(escape_octets(octets.decode("latin-1")))
             if digest_is_right(response):
                 fetched = fetched_of(response, url)
             else:

@@ -60,7 +60,7 @@ def outcome_of_status(status: int, head: bytes, *, is_conditional: bool = False)
     if 200 <= status <= 299:
         return Outcome.OK
     if 300 <= status <= 399:
-        return Outcome.REDIRECT if parse_head(head).get("location") else Outcome.UNEXPECTED_STATUS
+        return Outcome.REDIRECT if parse_head(head).location else Outcome.UNEXPECTED_STATUS
     if status in (404, 410):
         return Outcome.GONE
     if 400 <= status <= 499:

@@ -174,6 +174,6 @@ def _target(job: Job, fetched: Fetched) -> str | None:
     if job.hops >= MAX_REDIRECTS:
         return None
     try:
-        return resolve(job.url, parse_head(fetched.head).get("location") or "")
+        return resolve(job.url, parse_head(fetched.head).location or "")
     except UrlError:
         return None

@@ -18,7 +18,7 @@ from its WARC record after a crash.
 from crawl_lib.parse.charset import charset_of, to_utf8
 from crawl_lib.parse.content import Content, decode_content
 from crawl_lib.parse.dates import http_date
-from crawl_lib.parse.headers import Headers, parse_content_type, parse_head, x_robots_nofollow
+from crawl_lib.parse.headers import Headers, escape_octets, parse_content_type, parse_head, x_robots_nofollow
 from crawl_lib.parse.html import Links, Page, parse_html
 from crawl_lib.parse.mime import HTML_TYPES, detect_mime
 from crawl_lib.parse.refresh import with_refresh

@@ -16,6 +16,9 @@ _VALUE = re.compile(r'(?:[^,"]++|"(?:[^"\\]++|\\.)*+"?)++', re.DOTALL)
 _PARAMETER = re.compile(r';[\s]*([^;=]*+)(?:=(?:"((?:[^"\\]++|\\.)*+)[^;]*+|([^;]*+)))?+', re.DOTALL | re.ASCII)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _USUAL_CHARS = 128
+_HTTP_SPACE = " \t\r\n"
+"""What is no part of a value (https://fetch.spec.whatwg.org/#concept-header-value-normalize)."""
+_NOT_ASCII = re.compile("[\x80-\xff]")
 _NOFOLLOW = frozenset({"nofollow", "none"})
 # Directives that hold a colon themselves, so that they are not taken for the name of a crawler.
 _WITH_VALUE = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
@@ -45,6 +48,12 @@ class Headers:
         name = name.lower()
         return [value for field, value in self.fields if field == name]
 
+    @property
+    def location(self) -> str | None:
+        """The reference in the first Location field, in ASCII (`escape_octets`); None if there is no such field."""
+        value = self.get("location")
+        return None if value is None else escape_octets(value)
+
     @cached_property
     def content_type(self) -> tuple[str | None, str | None]:
         """The media type in lower case, without parameters, and the charset parameter; None where there is none.
@@ -70,8 +79,17 @@ def parse_head(head: bytes) -> Headers:
     for line in lines[1:]:
         name, colon, value = line.partition(":")
         if colon:
-            fields.append((name.strip().lower(), value.strip()))
+            fields.append((name.strip(_HTTP_SPACE).lower(), value.strip(_HTTP_SPACE)))
     return Headers(int(match[1]) if match else 0, tuple(fields))
+
+
+def escape_octets(value: str) -> str:
+    """Return a URL of a field with its octets from 0x80 on escaped, one by one: `/caf\\xe9` is `/caf%E9`.
+
+    `value`: as `parse_head` gives it (latin-1). Browsers send path and query so; a host's escapes are read as UTF-8
+    (https://url.spec.whatwg.org/#concept-host-parser). Use it for every field that holds a URL.
+    """
+    return _NOT_ASCII.sub(lambda octet: f"%{ord(octet[0]):02X}", value)
 
 
 def parse_content_type(value: str) -> tuple[str | None, str | None]:

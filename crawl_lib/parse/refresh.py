@@ -1,15 +1,13 @@
 """The Refresh field of an answer: a hop to another page, as a meta refresh is."""
 
-import re
 from dataclasses import fields
 from html import escape
 
 from crawl_lib.config import ParseConfig
 from crawl_lib.errors import UrlError
+from crawl_lib.parse.headers import escape_octets
 from crawl_lib.parse.html import Links, Page, parse_html
 from crawl_lib.urls import resolve
-
-_NOT_ASCII = re.compile(r"[\x80-\xff]")
 
 
 def with_refresh(page: Page, field: str, *, url: str, config: ParseConfig) -> Page:
@@ -19,7 +17,7 @@ def with_refresh(page: Page, field: str, *, url: str, config: ParseConfig) -> Pa
     page's, which the target is relative to: a base element comes later than the field. The field is read by the parser
     of the meta (https://html.spec.whatwg.org/#shared-declarative-refresh-steps); the page's nofollow holds for both.
     """
-    value = escape(_NOT_ASCII.sub(lambda octet: f"%{ord(octet[0]):02X}", field))
+    value = escape(escape_octets(field))
     meta = f'<meta http-equiv="refresh" content="{value}">'.encode("ascii", "ignore")
     found = parse_html(meta, url=url, header_charset=None, config=config).links
     if not found:

@@ -190,7 +190,7 @@ class PageHandler:
         taken, fetched, _ = handled
         mime_declared, charset = headers.content_type
         redirect_url = None
-        if fetched.outcome is Outcome.REDIRECT and (location := headers.get("location")) is not None:
+        if fetched.outcome is Outcome.REDIRECT and (location := headers.location) is not None:
             redirect_url = self._discovery.redirect(taken, fetched.url, location)
         payload_digest: bytes | None = fetched.body_sha1()
         if payload_digest == reading.digest or fetched.revisits is not None:

@@ -116,6 +116,17 @@ def test_links_of_imported_pages_enter_the_crawl_by_its_filters(config: Config, 
     assert [(entry["folder"], entry["complete"], entry["missing"]) for entry in status] == [(report.folder, True, [])]
 
 
+def test_octets_of_imported_heads_are_octets(config: Config, tmp_path: Path) -> None:
+    """In an address of an archive, and in a Location of a record."""
+    url = "http://old.example/caf"
+    one = record("response", f"{url}\u00e9", b"HTTP/1.1 302 Found\r\nLocation: /caf\xc3\xa9/\xe9\r\n\r\n")
+    two = record("response", f"{url}X", b"HTTP/1.1 200 OK\r\n\r\nx").replace(b"/cafX", b"/caf\xe9")
+    report = only(bring(config, write(tmp_path / "x.warc.gz", archive([one, two]))))
+    assert (report.pages, report.rejected) == (2, {})
+    found = {row["url"]: row["redirect_url"] for row in rows(the_segment(config))}
+    assert found == {f"{url}%C3%A9": f"{url}%C3%A9/%E9", f"{url}%E9": None}
+
+
 @pytest.mark.parametrize("status", ["429 Too Many Requests", "503 Service Unavailable"])
 def test_an_imported_failure_that_passes_is_not_final(status: str, config: Config, tmp_path: Path) -> None:
     """Its record is kept; the page has yet to be crawled, and may be imported from another archive."""

@@ -254,6 +254,26 @@ def test_two_hosts_whose_robots_lead_to_each_other_end(tmp_path):
     assert found.outcomes() == ["ok", "ok"]
 
 
+@pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        (b"/r\xc3\xa9gles.txt", "http://a.test/r%C3%A9gles.txt"),
+        (b"/r\xe9gles", "http://a.test/r%E9gles"),
+        (b"/voil\xc3\xa0", "http://a.test/voil%C3%A0"),
+        (b"?\xff", "http://a.test/robots.txt?%FF"),
+        (b"//b\xc3\xbccher.test/robots.txt", "http://xn--bcher-kva.test/robots.txt"),
+    ],
+)
+def test_a_redirect_of_robots_to_octets_is_followed_as_they_are(tmp_path, location, target):
+    """Read as latin-1, `/r\xc3\xa9gles.txt` led to a missing page, and what the rules forbid was fetched."""
+    pages = {"http://a.test/robots.txt": answer(302, b"Location: " + location + b"\r\n")}
+    pages[target] = answer(body=b"user-agent: *\ndisallow: /no")
+    carrier = FakeCarrier(lambda url, _: pages.get(url) or answer(404 if "o" in url.partition("test/")[2] else 200))
+    found = run_virtual(tmp_path, ["http://a.test/no", "http://a.test/x"], OBEY, carrier)
+    assert sorted(found.outcomes()) == ["ok", "robots_denied"]
+    assert target in [sent.url for sent in carrier.sent]
+
+
 @pytest.mark.parametrize("location", [b"ftp://a.test/robots.txt", b"http://[", b"mailto:x"])
 def test_a_redirect_to_nowhere_is_no_robots(tmp_path, location):
     carrier = FakeCarrier(

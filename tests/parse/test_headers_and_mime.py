@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crawl_lib.errors import UrlError
 from crawl_lib.parse import detect_mime, parse_content_type, parse_head, x_robots_nofollow
+from crawl_lib.urls import resolve
 
 
 def test_a_head() -> None:
@@ -30,6 +32,38 @@ def test_a_line_folded_often_costs_its_bytes() -> None:
     head = parse_head(b"HTTP/1.1 200 OK\r\nX: a\r\n \r\n" + b" x\n" * 400_000)
     assert time.process_time() - start < 1.5
     assert head.get("x") == "a" + " x" * 400_000
+
+
+LOCATIONS = [
+    (b"/caf\xc3\xa9", "/caf%C3%A9"),
+    (b"/caf\xe9", "/caf%E9"),
+    (b"/voil\xc3\xa0", "/voil%C3%A0"),
+    (b"\t/\xa0x\x85 ", "/%A0x%85"),
+    (b"/s?q=\xd8\xa7&r=\xff#\xe9", "/s?q=%D8%A7&r=%FF"),
+    (b"/%e9\xe9\xed\xa0\x80", "/%E9%E9%ED%A0%80"),
+    (b"//b\xc3\xbccher.invalid/\xfc", "http://xn--bcher-kva.invalid/%FC"),
+    (b"HTTP://\xe4\xbe\x8b.invalid:8080", "http://xn--fsq.invalid:8080/"),
+    (b"https:\\\\b\xc3\xbccher\xe3\x80\x82invalid", "https://xn--bcher-kva.invalid/"),
+    (b"http://u\xe9:p\xe9@a.invalid/", "http://a.invalid/"),
+]
+
+
+@pytest.mark.parametrize(("octets", "expected"), LOCATIONS)
+def test_octets_of_a_location_are_octets(octets: bytes, expected: str) -> None:
+    location = parse_head(b"HTTP/1.1 302 Found\r\nLocation: " + octets + b"\r\n\r\n").location
+    assert location is not None
+    assert location.isascii()
+    assert resolve("http://a.example/x/", location) == (
+        f"http://a.example{expected}" if expected[0] == "/" else expected
+    )
+
+
+@pytest.mark.parametrize("octets", [b"http://b\xfccher.invalid/", b"http://a\xc3.invalid/", b"http://[\xc3\xa9]/"])
+def test_a_host_that_is_not_utf8_is_invalid(octets: bytes) -> None:
+    location = parse_head(b"HTTP/1.1 302 Found\r\nLocation: " + octets + b"\r\n\r\n").location
+    assert location is not None
+    with pytest.raises(UrlError, match="invalid"):
+        resolve("http://a.example/", location)
 
 
 @pytest.mark.parametrize(
