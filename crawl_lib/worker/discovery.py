@@ -151,13 +151,14 @@ class Discovery:
         found = (target.url, taken.key, depth, redirects, "")
         self._writer.part.outlinks.add(self._owner_index(target.host), taken.position + 1, index, found)
 
-    def sitemaps(self, url: str, hrefs: Sequence[str]) -> None:
+    def sitemaps(self, url: str, hrefs: Sequence[str], start: int = 0) -> None:
         """Hand on the sitemaps that the robots.txt at a URL names, as if a seed linked to them; behind all links.
 
-        Those that are accepted are rows of `links` too, since a CrawlDb learns of them there.
+        Those that are accepted are rows of `links` too, since a CrawlDb learns of them there. `start`: the place in the
+        robots.txt of the first of them, where they come a part at a time.
         """
         source, named = key_of(url), list[tuple[bytes, str, str]]()
-        for index, target in enumerate(self._resolver.resolve_many(url, hrefs)):
+        for index, target in enumerate(self._resolver.resolve_many(url, hrefs), start):
             if target.rejection is None:
                 accepted, rule = self._filter.verdict(target.url, target.host, 1)
             else:

@@ -5,62 +5,94 @@ with others; `drain` takes over at any point, and waits.
 """
 
 import asyncio
+import os
+import time
+import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from crawl_lib.durable import reached
-from crawl_lib.errors import StoppedError, os_errors
+from crawl_lib.errors import KrakeError, StoppedError, os_errors
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment import Position
 from crawl_lib.worker.aside import Aside
 from crawl_lib.worker.reading import UNREADABLE, Pieces, Reading, barred
 
 MOST_TRIES = 2
+TURN_S = 0.02
+"""After so long a turn begins no further step."""
 Handled = tuple[TakenUrl, Fetched, Position]
 """A URL, what its fetch ended in, and where its records are."""
+Steps = Generator[None, None, None]
+"""Work that holds the loop for a moment only from one step to the next."""
 
 
 class ReadingNotes:
-    """Which large pages are being read: noted in the spool before, so that one that kills its reader is known by it.
+    """Notes in the spool of pages that are being worked on, so that a page that kills its process is known.
 
-    A file of lines next to the parts of one worker: `+<batch position>` before a page is read, `-<batch position>` when
-    that has ended well. It must outlive a process, not a power loss, so nothing is synced. A page whose reading was
-    begun `MOST_TRIES` times without an end is not read again: by this attempt, nor by one that makes the same rows
-    again. `path` need not exist. Raises StorageError naming it.
+    A large page is noted while it is read, every page while its links are resolved, and so are redirects and the
+    sitemaps of a robots.txt. The file has lines and lies next to the parts of one worker: `+<name>` before the work,
+    `-<name>` after it has ended well; the name is the batch position, or the URL of a robots.txt. The file must outlive
+    a process, not a power loss, so nothing is synced. A page whose work was begun `MOST_TRIES` times without an end is
+    not worked on again, by this attempt or by one that makes the same rows again. `path` need not exist. Raises
+    StorageError naming it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._descriptor: int | None = None
+        self._closer: Callable[[], object] = lambda: None
         self._begun: Counter[str] = Counter()
         with os_errors(path, "cannot be read"):
             text = path.read_text(encoding="ascii", errors="replace") if path.exists() else ""
         for line in text.split("\n")[:-1]:
             self._count(line)
 
-    def is_barred(self, position: int) -> bool:
-        """Whether the page of this batch position is not to be read any more."""
-        return self._begun[str(position)] >= MOST_TRIES
+    def is_barred(self, name: int | str) -> bool:
+        """Say whether the page of this name is not to be worked on any more."""
+        return bool(self._begun) and self._begun[str(name)] >= MOST_TRIES
 
-    def begin(self, position: int) -> None:
-        """Reading this page begins."""
-        self._write(f"+{position}")
-        reached("page.noted")
+    @contextmanager
+    def over(self, name: int | str) -> Iterator[None]:
+        """Note a page for the time of a `with` block. An error of the disk, or a stop, is not the page's fault."""
+        self.begin(name)
+        try:
+            yield
+        except (KrakeError, OSError, GeneratorExit):
+            self.end(name)
+            raise
+        self.end(name)
 
-    def end(self, position: int) -> None:
-        """It has ended well."""
-        self._write(f"-{position}")
+    def begin(self, name: int | str) -> None:
+        """Note that work on this page begins."""
+        self._write(f"+{name}")
+
+    def end(self, name: int | str) -> None:
+        """Note that the work has ended well: it counts as not begun. Earlier work without an end still counts."""
+        self._write(f"-{name}")
+
+    def close(self) -> None:
+        """Close the file. The next note opens it again."""
+        self._closer()
+        self._descriptor = None
 
     def _write(self, line: str) -> None:
-        with os_errors(self._path, "cannot be written"), self._path.open("ab", buffering=0) as file:
-            file.write(line.encode() + b"\n")
+        with os_errors(self._path, "cannot be written"):
+            if self._descriptor is None:
+                self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+                self._closer = weakref.finalize(self, os.close, self._descriptor)
+            os.write(self._descriptor, line.encode() + b"\n")
         self._count(line)
 
     def _count(self, line: str) -> None:
-        if line.startswith("+"):  # what follows is no position in a line that a full disk cut
+        if line.startswith("+"):  # in a line that a full disk cut, what follows is no name
             self._begun[line[1:]] += 1
+        elif self._begun[line[1:]] > 1:
+            self._begun[line[1:]] -= 1
         else:
-            self._begun.pop(line[1:], None)
+            del self._begun[line[1:]]
 
 
 class LargePages:
@@ -72,7 +104,7 @@ class LargePages:
     """
 
     def __init__(
-        self, aside: Aside | None, notes: ReadingNotes, write: Callable[[Handled, Reading, Pieces], Iterator[None]]
+        self, aside: Aside | None, notes: ReadingNotes, write: Callable[[Handled, Reading, Pieces], Steps]
     ) -> None:
         self._aside = aside
         self._notes = notes
@@ -80,7 +112,7 @@ class LargePages:
         self._waiting: deque[Handled] = deque()
         self._read: tuple[Handled, bool] | None = None
         """The answer that is being read aside, and whether its links are."""
-        self._steps: deque[Iterator[None]] = deque()
+        self._steps: deque[Steps] = deque()
         """Of rows that are being written."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self.failed: BaseException | None = None
@@ -112,8 +144,8 @@ class LargePages:
         self._ask()
         self._go_on()
 
-    def add(self, steps: Iterator[None]) -> None:
-        """Go through steps, one a turn of the loop."""
+    def add(self, steps: Steps) -> None:
+        """Go through steps, some in each turn of the loop."""
         self._steps.append(steps)
         self._go_on()
 
@@ -132,6 +164,9 @@ class LargePages:
         if self._read is not None and self._read[1]:
             self._notes.end(self._read[0][0].position)
         self._read = None
+        for steps in self._steps:
+            steps.close()
+        self._steps.clear()
 
     def _go_on(self) -> None:
         if self._loop is None:
@@ -153,8 +188,13 @@ class LargePages:
             self.failed = self.failed or error
 
     def _step(self) -> None:
-        if next(self._steps[0], self) is self:
-            self._steps.popleft()
+        """Go through steps for about `TURN_S`, at least through one."""
+        end_s = time.monotonic() + TURN_S
+        while self._steps:
+            if next(self._steps[0], self) is self:
+                self._steps.popleft()
+            if time.monotonic() >= end_s:
+                return
 
     def _ask(self) -> None:
         """Begin with the next answer, if none is being read."""
@@ -164,6 +204,7 @@ class LargePages:
             links = not self._notes.is_barred(taken.position)
             if links:
                 self._notes.begin(taken.position)
+                reached("page.noted")
             self._read = handled, links
             self._aside.ask(fetched, position, links=links)
 

@@ -10,12 +10,14 @@ of an open part are made again from its records.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from crawl_lib.config import Config
+from crawl_lib.durable import reached
 from crawl_lib.parse import Headers, Page, parse_head, require_scanner, x_robots_nofollow
 from crawl_lib.records import Fetched, TakenUrl, metadata_with_list
 from crawl_lib.scoring import load_plugins, note
@@ -24,9 +26,20 @@ from crawl_lib.states import WITH_RESPONSE, Outcome
 from crawl_lib.urls import Rejection, UrlFilter, host_of, target_of_error
 from crawl_lib.worker.aside import Aside
 from crawl_lib.worker.discovery import Discovery
-from crawl_lib.worker.large import Handled, LargePages, ReadingNotes
+from crawl_lib.worker.large import Handled, LargePages, ReadingNotes, Steps
 from crawl_lib.worker.patterns import SIMILAR, Patterns
-from crawl_lib.worker.reading import NOTED_BYTES, SLICE_LINKS, UNREAD, Pieces, Reader, Reading, barred, slices
+from crawl_lib.worker.reading import (
+    NOTED_BYTES,
+    SLICE_CHARS,
+    SLICE_LINKS,
+    UNREAD,
+    Pieces,
+    Reader,
+    Reading,
+    barred,
+    places,
+    slices,
+)
 
 MOST_FETCHES = 64
 MOST_BYTES = 4 << 20
@@ -80,7 +93,17 @@ class PageHandler:
 
     def robots(self, fetched: Fetched) -> None:
         """Hand on the sitemaps that an answer for robots.txt names. Its record is written."""
-        self._discovery.sitemaps(fetched.url, self._reader.sitemaps(fetched))
+        hrefs = self._reader.sitemaps(fetched)
+        if self._notes.is_barred(fetched.url):
+            self._writer.part.counts.rejections[Rejection.PAGE_LIMIT] += len(hrefs)
+        elif hrefs:
+            self.large.add(self._sitemap_steps(fetched.url, hrefs))
+
+    def _sitemap_steps(self, url: str, hrefs: Sequence[str]) -> Steps:
+        with self._notes.over(url):
+            for part in places(hrefs):
+                self._discovery.sitemaps(url, hrefs[part], part.start)
+                yield
 
     def is_empty(self) -> bool:
         """Whether all rows are written, after some more work on those that wait."""
@@ -92,6 +115,7 @@ class PageHandler:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         self.handle_all(waiting)
         self.large.drain()
+        self._notes.close()
         self.patterns.save()
         self._note_errors()
 
@@ -120,30 +144,34 @@ class PageHandler:
                 found.append((fetch[0], page, nofollow))
                 links += len(page.links)
                 if links > _MOST_LINKS:
-                    self._links(found)
+                    self._links(found, end_s)
                     links = 0
             if time.monotonic() > end_s:
                 break
-        self._links(found)
+        self._links(found, end_s)
         if done:
             self._note_errors()
         return done
 
-    def _links(self, found: list[tuple[TakenUrl, Page, bool]]) -> None:
+    def _links(self, found: list[tuple[TakenUrl, Page, bool]], end_s: float) -> None:
+        """Write the links of pages: of long ones, and of all after `end_s`, by steps."""
         for taken, page, nofollow in found:
-            if len(page.links) > SLICE_LINKS:
+            hrefs = page.links.hrefs
+            if len(hrefs) > SLICE_LINKS or sum(map(len, hrefs)) > SLICE_CHARS or time.monotonic() > end_s:
                 self.large.add(self._link_steps(taken, slices(page), nofollow))
             else:
-                self._discovery.links(taken, page, nofollow)
+                with self._notes.over(taken.position):
+                    self._discovery.links(taken, page, nofollow)
         found.clear()
 
-    def _link_steps(self, taken: TakenUrl, pieces: Pieces, nofollow: bool) -> Iterator[None]:
-        for start, piece in pieces:
-            self._discovery.links(taken, piece, nofollow, start)
-            yield
+    def _link_steps(self, taken: TakenUrl, pieces: Pieces, nofollow: bool) -> Steps:
+        with self._notes.over(taken.position):
+            for start, piece in pieces:
+                self._discovery.links(taken, piece, nofollow, start)
+                yield
 
-    def _write(self, handled: Handled, reading: Reading, pieces: Pieces) -> Iterator[None]:
-        """The rows of an answer that was read aside, by steps."""
+    def _write(self, handled: Handled, reading: Reading, pieces: Pieces) -> Steps:
+        """Write the rows of an answer that was read aside, by steps."""
         first = next(pieces, None)
         reading = reading._replace(page=first[1] if first else None)
         nofollow = self._row(handled, parse_head(handled[1].head), reading)
@@ -164,17 +192,17 @@ class PageHandler:
             return None, False
         reading = self._reader.facts(headers, fetched, content)
         self.patterns.note(taken, fetched, reading.mime, content.data)
-        if self._reader.is_page(fetched.outcome, reading.mime, content.data):
-            is_noted = len(content.data) > NOTED_BYTES
-            if is_noted and self._notes.is_barred(taken.position):
-                reading = barred(reading)
-            else:
-                if is_noted:
-                    self._notes.begin(taken.position)
-                reading = reading._replace(page=self._reader.page(headers, fetched.url, content, reading.mime))
-                if is_noted:
-                    self._notes.end(taken.position)
+        if self._notes.is_barred(taken.position):
+            reading = barred(reading)
+        elif self._reader.is_page(fetched.outcome, reading.mime, content.data):
+            read = partial(self._reader.page, headers, fetched.url, content, reading.mime)
+            reading = reading._replace(page=self._noted(taken, read) if len(content.data) > NOTED_BYTES else read())
         return reading.page, self._row((taken, fetched, position), headers, reading)
+
+    def _noted(self, taken: TakenUrl, read: Callable[[], Page]) -> Page:
+        with self._notes.over(taken.position):
+            reached("page.noted")
+            return read()
 
     def _without_response(self, taken: TakenUrl, fetched: Fetched, position: Position) -> None:
         self.patterns.note(taken, fetched, None, b"")
@@ -189,9 +217,10 @@ class PageHandler:
         """Write the row of an answer; returns whether it says nofollow."""
         taken, fetched, _ = handled
         mime_declared, charset = headers.content_type
-        redirect_url = None
-        if fetched.outcome is Outcome.REDIRECT and (location := headers.location) is not None:
-            redirect_url = self._discovery.redirect(taken, fetched.url, location)
+        redirect_url, is_barred = None, self._notes.is_barred(taken.position)
+        if fetched.outcome is Outcome.REDIRECT and (location := headers.location) and not is_barred:
+            with self._notes.over(taken.position):
+                redirect_url = self._discovery.redirect(taken, fetched.url, location)
         payload_digest: bytes | None = fetched.body_sha1()
         if payload_digest == reading.digest or fetched.revisits is not None:
             payload_digest = None

@@ -7,7 +7,7 @@ charset), and what is coded and has a body of more or decodes to more, is read b
 the links of every page are written by slices.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from hashlib import sha1
 from typing import NamedTuple
@@ -39,6 +39,8 @@ LEGACY_IN_PLACE_BYTES = 256 << 10
 NOTED_BYTES = 256 << 10
 """Content of more is noted in the spool before it is read as a page: see `large.ReadingNotes`."""
 SLICE_LINKS = 4096
+SLICE_CHARS = 1 << 18
+"""A slice of links has about so many characters of hrefs, however few links that are."""
 BARRED = "no links were read: the process that read them died, or passed its limits, as often as it was tried"
 
 
@@ -132,8 +134,19 @@ def barred(reading: Reading) -> Reading:
     return reading._replace(error=BARRED if reading.error is None else f"{reading.error}; {BARRED}", page=None)
 
 
+def places(hrefs: Sequence[str]) -> Iterator[slice]:
+    """Divide hrefs into slices of bounded number and size; give one, which is empty, if there are none."""
+    start = chars = 0
+    for place, href in enumerate(hrefs):
+        if place - start >= SLICE_LINKS or chars >= SLICE_CHARS:
+            yield slice(start, place)
+            start, chars = place, 0
+        chars += len(href)
+    yield slice(start, len(hrefs))
+
+
 def slices(page: Page) -> Pieces:
-    """The page with a part of its links at a time, and the place of the first of them; once if it has none."""
-    for start in range(0, max(1, len(page.links)), SLICE_LINKS):
-        columns = [getattr(page.links, field.name)[start : start + SLICE_LINKS] for field in fields(Links)]
-        yield start, page._replace(links=Links(*columns), links_cut=0 if start else page.links_cut)
+    """Give the page with a part of its links at a time, and the place of the first of them; once if it has none."""
+    for part in places(page.links.hrefs):
+        columns = [getattr(page.links, field.name)[part] for field in fields(Links)]
+        yield part.start, page._replace(links=Links(*columns), links_cut=0 if part.start else page.links_cut)

@@ -259,7 +259,7 @@ def draw(seed: int) -> Shape:
 
 
 def ratio(work: Callable[[int], Callable[[], object]], size: int, *, tries: int = 6, least_s: float = 0.001) -> float:
-    """Return how many times the CPU time is that twice the size takes; the least of some tries.
+    """Return how many times the CPU time is that twice the size takes; the least of some tries, ever longer ones.
 
     `work`: makes what is measured, of a size. `least_s`: what is shorter is repeated.
     """
@@ -267,7 +267,7 @@ def ratio(work: Callable[[int], Callable[[], object]], size: int, *, tries: int 
     repeat = max(1, int(least_s / (_cpu_s(small, 1) + 1e-6)))
     found = float("inf")
     for attempt in range(tries):
-        pairs = [(_cpu_s(small, repeat), _cpu_s(large, repeat)) for _ in range(3 + 4 * attempt)]
+        pairs = [(_cpu_s(small, repeat), _cpu_s(large, repeat)) for _ in range(1 + 3 * attempt)]
         times = [statistics.median(column) for column in zip(*pairs, strict=True)]
         found = min(found, times[1] / times[0])
         if found <= MOST_RATIO:
