@@ -39,6 +39,8 @@ _UNRESERVED_OF = {
     digits: character for character in _UNRESERVED for digits in (f"{ord(character):02x}", f"{ord(character):02X}")
 }
 """The unreserved characters by the two digits of their escapes."""
+_TOKEN = re.compile(f"(?!{_UNRESERVED_ESCAPE.pattern})%[0-9A-Fa-f]{{2}}|[%0-9A-Fa-f]|[^%0-9A-Fa-f]+")
+"""An escape that stays, a character that may become part of an escape, or others."""
 _AUTHORITY = re.compile(r"(?:https?:[/\\]*|[/\\]{2,})([^/\\?#]*)", re.IGNORECASE)
 _NON_ASCII = re.compile("[^\0-\x7f]|%[89A-Fa-f]")
 _DOT = re.compile("[.\u3002\uff0e\uff61]|%2[Ee]")
@@ -162,15 +164,15 @@ def _decode(text: str) -> _Segment:
     """Decode escapes of unreserved characters, also those that decoding reveals, in one pass with a stack."""
     if "%" not in text:
         return _Segment(text, 0)
-    characters, rounds = ["", ""], [0, 0]
-    for character in text:
-        characters.append(character)
+    tokens, rounds = ["", ""], [0, 0]
+    for token in _TOKEN.findall(text):
+        tokens.append(token)
         rounds.append(0)
-        while characters[-3] == "%" and (plain := _UNRESERVED_OF.get(characters[-2] + characters[-1])):
+        while tokens[-3] == "%" and (plain := _UNRESERVED_OF.get(tokens[-2] + tokens[-1])):
             last = 1 + max(rounds[-3:])
-            del characters[-2:], rounds[-2:]
-            characters[-1], rounds[-1] = plain, last
-    return _Segment("".join(characters), max(rounds))
+            del tokens[-2:], rounds[-2:]
+            tokens[-1], rounds[-1] = plain, last
+    return _Segment("".join(tokens), max(rounds))
 
 
 def _without_dot_segments(segments: list[_Segment]) -> str:

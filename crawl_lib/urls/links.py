@@ -72,7 +72,7 @@ class LinkResolver:
     def resolve_many(self, base: str, hrefs: Iterable[str]) -> list[Target]:
         """Return for each of `hrefs`, in order, where it leads from a page whose base URL (canonical) is `base`."""
         self._enter(base)
-        directory = self._directories[0]
+        directory = base[: self._ends[0]]
         young = self._young.get(directory)
         if young is None:
             young = self._young[directory] = {}
@@ -102,15 +102,15 @@ class LinkResolver:
         return targets
 
     def _enter(self, base: str) -> None:
-        """Make ready for the links of one page: the directories above it, from the nearest to the root."""
+        """Make ready for the links of one page: where the directories above it end, from the nearest to the root."""
         self._base = base
         path_end = base.find("?")
         slash = base.rfind("/", 0, path_end if path_end >= 0 else len(base))
         root = base.index("/", 8)
-        self._directories = [base[: slash + 1]]
+        self._ends = [slash + 1]
         while slash > root:
             slash = base.rfind("/", 0, slash)
-            self._directories.append(base[: slash + 1])
+            self._ends.append(slash + 1)
         self._origin = base[:root]
         self._host = host_of(base)
 
@@ -143,8 +143,8 @@ class LinkResolver:
         match = None if first == "?" else _PLAIN_RELATIVE(text)
         if match:
             above, rest = match.groups()
-            level = min(len(above) // 3, len(self._directories) - 1)
-            return self._target(self._directories[level] + rest, self._host)
+            level = min(len(above) // 3, len(self._ends) - 1)
+            return self._target(self._base[: self._ends[level]] + rest, self._host)
         match = _PLAIN_ABSOLUTE(text)
         if match:
             return self._target(text if len(text) > match.end(1) else text + "/", match[2])

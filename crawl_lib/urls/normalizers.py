@@ -64,9 +64,11 @@ def _hosts(rules: RuleText) -> Normalizer:
             case _:
                 rules.wrong(number, f"{line!r} is not a host and the one that it becomes")
 
+    most_labels = max((name.count(".") for name in targets if name.startswith("*.")), default=0)
+
     def renamed(url: str) -> str:
         host = host_of(url)
-        labels = host.split(".")
+        labels = host.rsplit(".", most_labels)  # more labels than the longest domain of a rule decide nothing
         names = [host, *("*." + ".".join(labels[at:]) for at in range(len(labels) - 2, 0, -1))]
         target = next((targets[name] for name in names if name in targets), host)
         start = url.index("//") + 2

@@ -14,7 +14,7 @@ class Rejection(StrEnum):
     SCHEME = "scheme"
     """A URL whose scheme is neither http nor https."""
     TOO_LONG = "too_long"
-    """Its canonical form has more than `urls.max_length_chars` characters."""
+    """Its canonical form has more than `urls.max_length_chars` characters, or its text is far longer."""
     PORT = "port"
     """Its port is one that browsers refuse (https://fetch.spec.whatwg.org/#port-blocking), such as 25."""
     ELEMENT = "element"

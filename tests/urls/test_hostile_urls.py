@@ -7,8 +7,11 @@ from random import Random
 
 import pytest
 
+from crawl_lib.config import StepConfig
 from crawl_lib.errors import UrlError
 from crawl_lib.urls import LinkResolver, Rejection, canonicalize, resolve
+from crawl_lib.urls.normalizers import NORMALIZERS
+from crawl_lib.urls.rulefiles import RuleText
 from tests.urls import hostile_checks
 from tests.urls.hostile_checks import answer
 from tests.web.hostile_urls import HOSTS, MOST_RATIO, PATHS, draw, ratio
@@ -105,3 +108,23 @@ def test_eight_times_the_length_is_read_without_its_fragment() -> None:
             for way in ("resolve", "links"):
                 assert WAYS[way](given, 2000) == ("http://a.example/x" if is_read else "refused: too_long")
     assert resolve("http://a.example/", "x #" + "y" * 50_000) == "http://a.example/x%20"
+
+
+def test_a_base_of_many_folders_is_entered_in_linear_time() -> None:
+    def work(size: int) -> Callable[[], object]:
+        base = "http://a.example/" + "a/" * size
+        return lambda: LinkResolver(1 << 20).resolve_many(base, ["x", "../y"])
+
+    assert ratio(work, 5000) <= MOST_RATIO
+
+
+def test_aliases_of_a_host_with_many_labels_are_looked_up_in_linear_time() -> None:
+    rules = RuleText(StepConfig("hosts", rules="*.a.example b.example\n*.y.a.example c.example"), "urls.normalizers")
+    renamed = NORMALIZERS["hosts"](rules)
+    assert renamed("http://x.y.a.example/z") == "http://b.example/z"
+
+    def work(size: int) -> Callable[[], object]:
+        url = f"http://{'a.' * size}test/"
+        return lambda: renamed(url)
+
+    assert ratio(work, 5000) <= MOST_RATIO

@@ -258,16 +258,23 @@ def draw(seed: int) -> Shape:
     return Shape(f"seed {seed}: {large} of {names}", large, makers, rng.choice(_STARTS), rng.choice(_ENDS))
 
 
-def ratio(work: Callable[[int], Callable[[], object]], size: int, *, tries: int = 6, least_s: float = 0.001) -> float:
-    """Return how many times the CPU time is that twice the size takes; the least of some tries, ever longer ones.
+def ratio(work: Callable[[int], Callable[[], object]], size: int) -> float:
+    """Return how many times the CPU time is that twice the size takes.
 
-    `work`: makes what is measured, of a size. `least_s`: what is shorter is repeated.
+    `work`: makes what is measured, of a size. If the time grows too much, the next doubling decides: a longer text may
+    be the first to have a rare feature, which makes one step of the time and no curve.
     """
-    small, large = work(size), work(2 * size)
-    repeat = max(1, int(least_s / (_cpu_s(small, 1) + 1e-6)))
+    found = _ratio(work(size), work(2 * size))
+    return found if found <= MOST_RATIO else min(found, _ratio(work(2 * size), work(4 * size)))
+
+
+def _ratio(small: Callable[[], object], large: Callable[[], object], *, tries: int = 9) -> float:
+    """Return the least of some tries, each of which measures more often."""
+    repeat = max(1, int(0.001 / (_cpu_s(small, 1) + 1e-6)))
     found = float("inf")
     for attempt in range(tries):
-        pairs = [(_cpu_s(small, repeat), _cpu_s(large, repeat)) for _ in range(1 + 3 * attempt)]
+        times_each = repeat * (1 + attempt)
+        pairs = [(_cpu_s(small, times_each), _cpu_s(large, times_each)) for _ in range(1 + 3 * attempt)]
         times = [statistics.median(column) for column in zip(*pairs, strict=True)]
         found = min(found, times[1] / times[0])
         if found <= MOST_RATIO:
