@@ -17,7 +17,7 @@ _PARAMETER = re.compile(r';[\s]*([^;=]*+)(?:=(?:"((?:[^"\\]++|\\.)*+)[^;]*+|([^;
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _USUAL_CHARS = 128
 _HTTP_SPACE = " \t\r\n"
-"""What is no part of a value (https://fetch.spec.whatwg.org/#concept-header-value-normalize)."""
+"""White space around a value (https://fetch.spec.whatwg.org/#concept-header-value-normalize)."""
 _NOT_ASCII = re.compile("[\x80-\xff]")
 _NOFOLLOW = frozenset({"nofollow", "none"})
 # Directives that hold a colon themselves, so that they are not taken for the name of a crawler.

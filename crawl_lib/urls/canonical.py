@@ -49,7 +49,7 @@ _C0_AND_SPACE = "".join(map(chr, range(33)))
 
 
 class _Segment(NamedTuple):
-    """A text without escapes of unreserved characters. `round`: the pass of decoding in which it got its last one."""
+    """A text without escapes of unreserved characters. `round`: the pass that decoded its last character."""
 
     text: str
     round: int
@@ -178,7 +178,7 @@ def _decode(text: str) -> _Segment:
 def _without_dot_segments(segments: list[_Segment]) -> str:
     """Resolve the dot segments that decoding revealed (https://url.spec.whatwg.org/#path-state), round by round.
 
-    In a round `..` removes the segment before it that is left, so a later round sees what earlier ones left.
+    In a round `..` removes the last remaining segment before it; a later round begins with the remaining segments.
     """
     texts = [segment.text for segment in segments]
     last = len(texts) - 1
