@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha1
-from typing import Any
+from typing import Any, NamedTuple
 
 from crawl_lib.states import Outcome
 
@@ -123,6 +123,14 @@ class TakenUrl:
     queued: QueuedUrl
 
 
+class Payload(NamedTuple):
+    """A payload. `sha1`: 20 bytes. `is_whole`: whether no coding was damaged or cut off. `data`: None once dropped."""
+
+    sha1: bytes
+    is_whole: bool
+    data: bytes | None
+
+
 @dataclass(slots=True)
 class Fetched:
     """What one URL's fetch ended in, as the transport saw it.
@@ -133,7 +141,7 @@ class Fetched:
     (`length`, `time`, `disconnect`). `error`: one line for people, "" if none. `attempts`: tries, 0 if none was sent.
     `retry_at`: POSIX seconds after which a failure that passes is tried again; None: this is final.
     `revisits`: the full capture that has the body, where the page is as it was then; None: this is a full one. It is
-    set when the record is written.
+    set when the record is written. `payload`: the body without its transfer coding (`segment.payload_of`).
     """
 
     url: str
@@ -150,16 +158,10 @@ class Fetched:
     error: str = ""
     retry_at: int | None = None
     revisits: Earlier | None = None
-    _body_sha1: bytes = field(default=b"", init=False, repr=False, compare=False)
-
-    def body_sha1(self) -> bytes:
-        """SHA-1 of `body`, 20 bytes. Kept: the record and the row of most pages need the same one (20 us for 21 KB)."""
-        if not self._body_sha1:
-            self._body_sha1 = sha1(self.body, usedforsecurity=False).digest()
-        return self._body_sha1
+    payload: Payload | None = field(default=None, init=False, repr=False, compare=False)
 
     def without_body(self) -> "Fetched":
-        """The same without the bytes of the body, whose digest it still knows."""
-        digest, bare = self.body_sha1(), replace(self, body=b"")
-        bare._body_sha1 = digest
+        """Return the same without the bytes of the body; what is known of the payload stays known."""
+        bare = replace(self, body=b"")
+        bare.payload = self.payload and self.payload._replace(data=None)
         return bare

@@ -1,8 +1,9 @@
 """`krake segment compact`: a segment's files without the pages that were dropped.
 
-WARC files are copied group by group, without those of dropped pages; rows, index lines and counts follow, with the new
-places of the records. What the pages led to stays: `outlinks` as it is, and the keys in a `dropped-` file that the new
-manifest lists, so that the pages stay known. `swap` puts the new segment in place and deletes the old one.
+WARC files are copied group by group, without those of dropped pages. A file keeps its warcinfo record, so the
+`WARC-Warcinfo-ID` of each record still names the warcinfo of its file. Rows, index lines and counts follow, with the
+new places of the records. What the pages led to stays: `outlinks` as it is, and the keys in a `dropped-` file that the
+new manifest lists, so that the pages stay known. `swap` puts the new segment in place and deletes the old one.
 """
 
 import json
@@ -28,9 +29,11 @@ from crawl_lib.segment import (
     INDEX_NAME,
     LINKS_NAME,
     LINKS_SCHEMA,
+    NOT_OWN,
     PAGES_NAME,
     PAGES_SCHEMA,
     Damage,
+    FileId,
     Manifest,
     RunWriter,
     SegmentReader,
@@ -161,9 +164,12 @@ class _Compaction:
         gone = 0
         group: list[Whole] = []
         with self.storage.open_read(f"{self.path}/{name}") as file, (self.out / name).open("wb") as out:
-            for number, item in enumerate(scan(file)):
+            file_id = FileId(self.reader.manifest.warcinfo_ids.get(name, ""))
+            for number, item in enumerate(scan(file, file_id=file_id)):
                 if isinstance(item, Damage):
                     raise DamagedFileError(f"{self.path}/{name}: byte {item.offset}: {item.reason}")
+                if not item.is_own:
+                    raise DamagedFileError(f"{self.path}/{name}: byte {item.record.offset}: {NOT_OWN}")
                 group.append(item)
                 if item.record.type not in {"warcinfo", "metadata"}:
                     continue

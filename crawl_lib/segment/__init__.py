@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from crawl_lib.lazy import loads_later
 from crawl_lib.segment.build import build_segment, built_problem, file_entry
 from crawl_lib.segment.cdxj import cdxj_line, surt
-from crawl_lib.segment.encoder import Position, RecordEncoder, WarcInfo, microseconds, split_head, utc_text
+from crawl_lib.segment.encoder import Position, RecordEncoder, WarcInfo, microseconds, safe_uri, split_head, utc_text
 from crawl_lib.segment.manifest import (
     INDEX_NAME,
     LINKS_NAME,
@@ -40,6 +40,7 @@ from crawl_lib.segment.parts import (
     list_parts,
     part_prefix,
 )
+from crawl_lib.segment.payload import payload_of
 from crawl_lib.segment.publish import (
     Sealer,
     damaged_parts,
@@ -62,7 +63,7 @@ from crawl_lib.segment.tables import (
     read_blocks,
     write_parquet,
 )
-from crawl_lib.segment.warc import Damage, WarcRecord, Whole, read_archive, read_one, scan
+from crawl_lib.segment.warc import NOT_OWN, Damage, FileId, WarcRecord, Whole, read_archive, read_one, scan
 
 if TYPE_CHECKING:
     from crawl_lib.segment.check import check_segment

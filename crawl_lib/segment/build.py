@@ -66,6 +66,7 @@ def build_segment(
         outlinks = _write_lines(parts, out_dir, nodes, handed_on)
         shutil.rmtree(out_dir / SCRATCH_NAME)
         seals = {part: part.sealed() for part in parts}
+        ids = {part.warc.name: part.counts().warcinfo_id for part in parts}
         for path in [*(part.warc for part in parts if seals[part] is None), *more_files]:
             _link_or_copy(path, out_dir / path.name)
         fsync_dir(out_dir)
@@ -78,6 +79,7 @@ def build_segment(
             counts=counts | {"outlinks": sum(part.count for part in outlinks.parts.values())},
             scope_added=scope_added,
             files=sorted(files, key=itemgetter("name")),
+            warcinfo_ids={name: value for name, value in ids.items() if value},
             outlinks=outlinks.to_mapping(),
         )
         write_durable(out_dir / MANIFEST_FILE, manifest.to_bytes())

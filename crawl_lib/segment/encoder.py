@@ -20,6 +20,7 @@ from urllib.parse import quote
 from isal import igzip_lib
 
 from crawl_lib.records import Fetched, TakenUrl
+from crawl_lib.segment.payload import payload_of
 from crawl_lib.states import WITH_RESPONSE, Outcome
 
 FORMAT_VERSION = 1
@@ -136,18 +137,29 @@ def has_certain_end(head: bytes) -> bool:
 
 
 class RecordEncoder:
-    """Makes records. `gzip_level`: 0 (fast) to 3, of isal. `new_id`: gives `<urn:uuid:...>`."""
+    """Makes records. `gzip_level`: 0 (fast) to 3, of isal. `new_id`: gives `<urn:uuid:...>`.
 
-    def __init__(self, gzip_level: int = 2, new_id: Callable[[], str] = new_record_id) -> None:
-        self._level, self._new_id = gzip_level, new_id
+    `file_id`: the record id of the warcinfo record of the file that is written, which each record names; "" for none.
+    No server can know the id, so a record in a body does not pass for one of the file (`warc.FileId`).
+    """
 
-    def warcinfo(self, filename: str, info: WarcInfo, seconds: float) -> bytes:
-        """The record at the head of a file."""
+    def __init__(self, gzip_level: int = 2, new_id: Callable[[], str] = new_record_id, file_id: str = "") -> None:
+        self._level, self._new_id, self.file_id = gzip_level, new_id, file_id
+
+    def warcinfo(self, filename: str, info: WarcInfo, seconds: float, file_id: str = "") -> bytes:
+        """Make the record at the head of a file, and go on with that file.
+
+        `file_id`: of records that the file has already; "": a new id.
+        """
         block = "".join(f"{name}: {escape_field(value)}\r\n" for name, value in info.fields().items() if value).encode()
         lines = (
             f"WARC-Filename: {filename}\r\nWARC-Date: {utc_text(seconds)}\r\nWARC-Block-Digest: {_digest(block)}\r\n"
         )
-        return self._record("warcinfo", self._new_id(), lines, _FIELDS, block)
+        self.file_id = ""  # the record itself names none
+        file_id = file_id or self._new_id()
+        data = self._record("warcinfo", file_id, lines, _FIELDS, block)
+        self.file_id = file_id
+        return data
 
     def group(self, fetched: Fetched, taken: TakenUrl | None) -> Group:
         """All records of a URL; `taken` is None for a robots.txt capture."""
@@ -166,7 +178,7 @@ class RecordEncoder:
             )
             request = self._record("request", self._new_id(), lines, "http; msgtype=request", fetched.request)
         kind, refers, cut, head, body = "response", "", fetched.truncated, fetched.head, fetched.body
-        digest = f"sha1:{_base32(fetched.body_sha1())}" if has_certain_end(fetched.head) else ""
+        digest = f"sha1:{_base32(payload_of(fetched).sha1)}" if has_certain_end(fetched.head) else ""
         if fetched.revisits is not None:
             kind, refers, body = "revisit", _refers(fetched, uri), b""
             cut, head = (None, b"") if fetched.outcome is Outcome.NOT_MODIFIED else ("length", head)
@@ -198,8 +210,9 @@ class RecordEncoder:
         return self._record("metadata", self._new_id(), lines, _FIELDS, block)
 
     def _record(self, kind: str, record_id: str, lines: str, content: str, *block: bytes) -> bytes:
+        file_line = f"WARC-Warcinfo-ID: {self.file_id}\r\n" if self.file_id else ""
         head = (
-            f"WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Record-ID: {record_id}\r\n{lines}"
+            f"WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Record-ID: {record_id}\r\n{file_line}{lines}"
             f"Content-Type: application/{content}\r\nContent-Length: {sum(map(len, block))}\r\n\r\n"
         )
         return igzip_lib.compress(b"".join((head.encode(), *block, END)), self._level, igzip_lib.COMP_GZIP)

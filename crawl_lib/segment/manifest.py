@@ -27,6 +27,7 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
     """The manifest, field by field as in the file. `files`: name, size_bytes and sha256 (hex) of all other files;
+    `warcinfo_ids`: WARC file -> the id that each of its records carries (not files of older versions);
     `outlinks`: owner -> offset, length (bytes), count (URLs); `started`, `finished`: ISO 8601, UTC. `history`: what was
     done by hand with the segment (salvage, compact, import), oldest first: a mapping each, `what` among its names.
 
@@ -59,6 +60,7 @@ class Manifest:
     next_due: int | None = None
     scope_added: list[str] = field(default_factory=list)
     files: list[dict[str, Any]] = field(default_factory=list)
+    warcinfo_ids: dict[str, str] = field(default_factory=dict)
     outlinks: dict[str, dict[str, int]] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
 
@@ -71,7 +73,14 @@ class Manifest:
     def from_bytes(cls, data: bytes, where: str, remedy: str = "") -> Self:
         """Read the file; fields of later versions are ignored. Raises DamagedFileError naming `where`."""
         try:
-            mapping = {"history": [], "queue_after": None, "undecided": None, "next_due": None, **unsealed_if_new(data)}
+            mapping = {
+                "history": [],
+                "warcinfo_ids": {},
+                "queue_after": None,
+                "undecided": None,
+                "next_due": None,
+                **unsealed_if_new(data),
+            }
             manifest = cls(**{name: mapping[name] for name in cls.__dataclass_fields__})
             manifest._require_usable()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -95,6 +104,7 @@ class Manifest:
             raise ValueError(f"not all of these are counts: {numbers}")
         kinds: list[tuple[type, Any]] = [(str, getattr(self, name)) for name in ("folder", "node", "take_id", "run_id")]
         kinds += [(list, self.scope_added), (list, self.history)]
+        kinds += [(dict, self.warcinfo_ids), *((str, value) for value in self.warcinfo_ids.values())]
         for kind, value in kinds:
             if not isinstance(value, kind):
                 raise TypeError(f"{value!r} is no {kind.__name__}")

@@ -42,7 +42,8 @@ class PartCounts:
     """What a part holds, and what its pages led to: summed up in the manifest.
 
     `retried`: rows of URLs that count by another row: of failures that pass, and of what a list asked for; by outcome.
-    `rule_errors`: how often a normaliser or filter raised, by its name.
+    `rule_errors`: how often a normaliser or filter raised, by its name. `warcinfo_id`: the id that all records of the
+    WARC file carry, "" in a file of an older version.
     """
 
     pages: int = 0
@@ -53,6 +54,7 @@ class PartCounts:
     rejections: Counter[str] = field(default_factory=Counter)
     rule_errors: Counter[str] = field(default_factory=Counter)
     scope_hosts: set[str] = field(default_factory=set)
+    warcinfo_id: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Reading a worker's spool again: whole groups out of a WARC file that a kill cut anywhere."""
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha1
@@ -8,11 +9,12 @@ from typing import NamedTuple
 
 from crawl_lib.records import Earlier, Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment.encoder import Position, split_head, unescape_field
-from crawl_lib.segment.warc import WarcRecord, walk
+from crawl_lib.segment.warc import FileId, WarcRecord, walk
 from crawl_lib.states import Outcome
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+_DAY = re.compile("([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
 
 
 class Recovered(NamedTuple):
@@ -26,14 +28,15 @@ class Recovered(NamedTuple):
     end: int
 
 
-def read_groups(path: Path) -> Iterator[Recovered | int]:
-    """The whole groups of a spooled WARC file in file order; first, as a number, the byte where its warcinfo ends.
+def read_groups(path: Path, file_id: FileId | None = None) -> Iterator[Recovered | int]:
+    """Read the whole groups of a spooled WARC file in file order; first, as a number, where its warcinfo ends.
 
-    Ends at the first byte that is no whole group: what follows was in flight when the process died.
+    Ends at the first byte that is no whole group: what follows was in flight when the process died. Ends also at a
+    record that does not carry the id of the file. `file_id` learns that id.
     """
     held: list[WarcRecord] = []
     with path.open("rb") as file:
-        for record in walk(file):
+        for record in walk(file, file_id=file_id):
             end = record.offset + record.length
             if record.type == "warcinfo":
                 yield end
@@ -127,7 +130,14 @@ def warc_fields(block: bytes) -> dict[str, str]:
 
 
 def microseconds_of(date: str) -> int:
-    """POSIX microseconds of a WARC date. Raises ValueError."""
+    """Return POSIX microseconds of a WARC date: a year, month or day (in UTC), or a time with its zone; rounded down.
+
+    Raises ValueError.
+    Source: https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/#warc-date-mandatory
+    """
+    if found := _DAY.fullmatch(date):
+        year, month, day = found.groups()
+        date = f"{year}-{month or '01'}-{day or '01'}T00:00Z"
     moment = datetime.fromisoformat(date)
     if moment.tzinfo is None:
         raise ValueError(f"{date}: has no time zone")

@@ -52,8 +52,8 @@ PAGES_SCHEMA = pa.schema(_PAGE_FIELDS)
 response record, or the metadata record of a URL without response. `metadata`: JSON object of the seed's fields.
 `error`: what failed in the fetch; `parse_error`: what of the content could not be read. `retry_at`: a failure that
 passes, after which the URL is tried again; null: the row is final. `refers_to`: of a visit that found the page as it
-was, the full capture that has its body; null: this is one. `payload_digest`: SHA-1 of the body as it came, where that
-is not `digest`. New columns go to the end."""
+was, the full capture that has its body; null: this is one. `payload_digest`: SHA-1 of the payload (`payload_of`), where
+that is not `digest`. New columns go to the end."""
 LATER_FIELDS = ("error", "parse_error", "retry_at", "refers_to", "payload_digest")
 """Columns of `pages` that older segments lack; they read as null there."""
 

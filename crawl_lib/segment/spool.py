@@ -31,6 +31,7 @@ from crawl_lib.segment.recover import read_groups
 from crawl_lib.segment.revisit import revisited
 from crawl_lib.segment.runs import OutlinkRuns, RunWriter
 from crawl_lib.segment.tables import LinkTable, PageTable
+from crawl_lib.segment.warc import FileId
 
 CDXJ_RUN_LINES = 50_000
 
@@ -208,15 +209,17 @@ class PartWriter:
             return
         self._unfinished.discard_rows()
         part = self._open = OpenPart(self._unfinished, self._config)
-        end = 0
-        for found in read_groups(part.part.warc):
+        end, groups, file_id = 0, 0, FileId()
+        for found in read_groups(part.part.warc, file_id):
             if isinstance(found, int):
                 end = found
                 continue
             part.note(found.taken, found.fetched, found.position, found.digest)
             yield found.taken, found.fetched, found.position
-            end = found.end
+            end, groups = found.end, groups + 1
         part.log.cut(end)
+        # A file of an older version, whose records have no ids, stays without them.
+        self._encoder.file_id = part.counts.warcinfo_id = file_id.value if file_id.is_carried or not groups else ""
         self._unfinished = None
         self._begin_file(part)
         reached("segment.part.recovered")
@@ -266,3 +269,4 @@ class PartWriter:
     def _begin_file(self, part: OpenPart) -> None:
         if part.log.size == 0:
             part.log.append(self._encoder.warcinfo(part.part.warc.name, self._info, self._clock()))
+            part.counts.warcinfo_id = self._encoder.file_id

@@ -5,8 +5,12 @@ be copied; `walk` ends at the first damage. `read_archive` reads WARC 1.0 and 1.
 record, as a whole, or not at all, and ARC; it reads on past damage too.
 
 After damage in a compressed file the next gzip member that opens with `WARC/` is looked for, in a plain one the next
-line that begins so. What a hostile server put into a record that is damaged could pass for one, so callers take nothing
-for true that a record of ours would not say. A record is held in memory whole; `max_record_bytes` bounds it.
+line that begins so. A hostile server can put such members into a body, so `scan` says of each record whether it carries
+the id of its file (`FileId`), which no server can know.
+
+Reading takes time linear in the file's bytes and in those they inflate to, whatever a stranger put into the file:
+`_Effort` limits how often bytes are inflated again where members lie within each other. A record is held in memory
+whole; `max_record_bytes` bounds it.
 """
 
 import gzip
@@ -22,15 +26,27 @@ from crawl_lib.errors import DamagedFileError
 from crawl_lib.records import MAX_RECORD_BYTES
 
 BLOCK_BYTES = 1 << 18
-PROBE_BYTES = 1 << 12
+PROBE_BYTES = 1 << 10
+"""Of a place where a member may begin: enough for its header and the first lines of its record."""
+PROBED_BYTES = 1 << 8
+"""Of the record that a probe inflates: enough for `WARC-Warcinfo-ID`, the fourth line of a record of ours."""
+TIMES_INFLATED = 8
+"""How many bytes are inflated at most, for each byte up to the last one that was looked at."""
 MAX_HEAD_BYTES = 1 << 17
 """Of a record's own head: a URL of ours may have 65,535 characters."""
+MAX_ARC_LINE_BYTES = 1 << 19
+"""Of a record's head in an ARC file."""
+NOT_OWN = "not_of_this_file"
+"""The reason for which a record is not taken that does not carry the id of its file."""
 KEPT_BYTES = 1 << 20
 """How far back a member is looked for where a damaged one was noticed: damage shows some way behind it."""
 _GZIP_ERROR = cast("type[Exception]", isal_zlib.error)
 _GZIP_MAGIC = b"\x1f\x8b\x08"
-_HEAD_END = re.compile(rb"\r?\n\r?\n")
+_OWN_MAGIC = _GZIP_MAGIC + b"\0"
+"""How each member of ours begins: without optional fields, whose flags one bit could set."""
 _NEXT = re.compile(rb"\nWARC/[01]\.")
+_HEAD_END = re.compile(rb"\r?\n\r?\n|" + _NEXT.pattern)
+_EMPTY_LINES = re.compile(rb"[\r\n]*")
 _ARC = b"filedesc:"
 
 
@@ -56,10 +72,11 @@ class WarcRecord(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A record with the bytes of its gzip member."""
+    """A record with the bytes of its gzip member. `is_own`: whether Krake wrote the record, by the id of its file."""
 
     record: WarcRecord
     raw: bytes
+    is_own: bool
 
 
 class Damage(NamedTuple):
@@ -68,6 +85,38 @@ class Damage(NamedTuple):
     offset: int
     end: int
     reason: str
+
+
+class FileId:
+    """The random id that all records of one of Krake's files share: the record id of the file's warcinfo record.
+
+    A server cannot know the id, so a record that carries it is no part of a body. Files of older versions have records
+    without ids. Such records are trusted up to the first damage, but not where another record of the file has an id.
+    """
+
+    def __init__(self, named: str = "") -> None:
+        """`named`: the id by the manifest, "" where the manifest names none."""
+        self.value, self.is_carried, self.is_damaged = named, bool(named), False
+
+    @property
+    def mark(self) -> bytes:
+        """The bytes that each record of the file has in its head; none in a file of an older version."""
+        return self.value.encode("utf-8", "surrogateescape") if self.is_carried else b""
+
+    def owns(self, record: WarcRecord) -> bool:
+        """Tell whether a record is one of this file. Call it in file order."""
+        if record.type == "warcinfo":
+            said = record.headers.get("warc-record-id", "")
+            if record.offset == 0:
+                self.value = self.value or said
+            return said == self.value
+        said = record.headers.get("warc-warcinfo-id", "")
+        if not said:
+            return not (self.is_carried or self.is_damaged)
+        if not (self.value or self.is_damaged):
+            self.value = said
+        self.is_carried = self.is_carried or said == self.value
+        return said == self.value
 
 
 class _Torn(Exception):  # noqa: N818 - not an error of the tree: readers turn it into a `Damage`
@@ -88,25 +137,34 @@ def read_one(data: bytes, offset: int, where: str) -> WarcRecord:
         raise DamagedFileError(f"{where}: no gzip member at byte {offset}: {error}") from None
 
 
-def walk(file: BinaryIO, damage: Counter[str] | None = None) -> Iterator[WarcRecord]:
-    """The records of one of Krake's own files in file order, until its end or the first damage.
+def walk(file: BinaryIO, damage: Counter[str] | None = None, file_id: FileId | None = None) -> Iterator[WarcRecord]:
+    """Read records of one of Krake's own files in file order, until its end or the first damage.
 
-    `damage` counts, by its reason, what the walk ended at.
+    `damage` counts, by its reason, what the walk ended at. `file_id` learns the id of the file.
     """
-    for item in scan(file):
-        if isinstance(item, Damage):
-            if damage is not None:
-                damage[item.reason] += 1
-            return
-        yield item.record
+    for item in scan(file, file_id=file_id):
+        if isinstance(item, Whole) and item.is_own:
+            yield item.record
+            continue
+        if damage is not None:
+            damage[item.reason if isinstance(item, Damage) else NOT_OWN] += 1
+        return
 
 
-def scan(file: BinaryIO, max_record_bytes: int = MAX_RECORD_BYTES) -> Iterator[Whole | Damage]:
-    """All of one of Krake's own files in file order, records and damage."""
-    raw = _Buffer(iter(lambda: file.read(BLOCK_BYTES), b""))
+def scan(
+    file: BinaryIO, max_record_bytes: int = MAX_RECORD_BYTES, file_id: FileId | None = None
+) -> Iterator[Whole | Damage]:
+    """Read all of one of Krake's own files in file order, records and damage.
+
+    Behind damage a file with ids is read on at the next member that carries its id. `file_id`: what is known of it.
+    """
+    raw, effort = _Buffer(iter(lambda: file.read(BLOCK_BYTES), b"")), _Effort()
+    file_id = file_id or FileId()
     while raw.fill(1):
-        start, member, data = raw.offset, _Member(raw), bytearray()
+        start, member, data = raw.offset, _Member(raw, effort), bytearray()
         try:
+            if raw.fill(len(_OWN_MAGIC)) and not raw.data.startswith(_OWN_MAGIC):
+                raise _Torn("bad_gzip")
             for piece in member.pieces():
                 data += piece
                 if len(data) > max_record_bytes:
@@ -117,10 +175,11 @@ def scan(file: BinaryIO, max_record_bytes: int = MAX_RECORD_BYTES) -> Iterator[W
             if data[end:].strip(b"\r\n"):
                 raise _Torn("several_records_in_a_member")
         except _Torn as torn:
-            _skip_to_member(raw)
+            file_id.is_damaged = True
+            _skip_to_member(raw, effort, _OWN_MAGIC, file_id.mark)
             yield Damage(start, raw.offset, torn.reason)
         else:
-            yield Whole(record, raw.take(member.size))
+            yield Whole(record, raw.take(member.size), file_id.owns(record))
 
 
 def read_archive(file: BinaryIO, max_record_bytes: int = MAX_RECORD_BYTES) -> Iterator[WarcRecord | Damage]:
@@ -130,12 +189,12 @@ def read_archive(file: BinaryIO, max_record_bytes: int = MAX_RECORD_BYTES) -> It
     if kind == "arc":
         yield from _read_arc(file, max_record_bytes)
     elif kind == "gzip":
-        raw = _Buffer(iter(lambda: file.read(BLOCK_BYTES), b""))
+        raw, effort = _Buffer(iter(lambda: file.read(BLOCK_BYTES), b"")), _Effort()
         while raw.fill(1):
-            start, member = raw.offset, _Member(raw, KEPT_BYTES)
+            start, member = raw.offset, _Member(raw, effort, KEPT_BYTES)
             yield from _records(member.pieces(), max_record_bytes, member, start)
             if member.torn:
-                _skip_to_member(raw)
+                _skip_to_member(raw, effort)
                 yield Damage(start, raw.offset, member.torn)
             else:
                 raw.take(member.size)
@@ -163,15 +222,26 @@ def _kind(file: BinaryIO) -> str:
     return "gzip" if _GZIP_MAGIC in start else "other" if start else ""
 
 
-def _parsed(
-    data: bytes | bytearray, offset: int, length: int | None = None, max_bytes: int = MAX_RECORD_BYTES
-) -> tuple[WarcRecord, int]:
-    """The record at the beginning of `data`, and where its block ends. Raises _Torn."""
+class _Head(NamedTuple):
+    """The head of a record. `start`, `end`: of its block."""
+
+    headers: dict[str, str]
+    start: int
+    end: int
+
+
+def _head(data: bytes | bytearray, max_bytes: int = MAX_RECORD_BYTES) -> _Head:
+    """Read the head at the beginning of `data`. Raises _Torn, also where the block is not all there.
+
+    The next line that begins as a record does ends a head too: else lines without a head would be read many times.
+    """
     if not data.startswith(b"WARC/"):
         raise _Torn("no_record_head")
-    found = _HEAD_END.search(data)
+    found = _HEAD_END.search(data, 0, MAX_HEAD_BYTES)
     if found is None:
         raise _Torn("no_record_head", len(data) + 1 if len(data) < MAX_HEAD_BYTES else 0)
+    if found[0].startswith(b"\nWARC"):
+        raise _Torn("no_record_head")
     headers: dict[str, str] = {}
     for line in data[: found.start()].decode("utf-8", "surrogateescape").split("\n")[1:]:
         name, colon, value = line.partition(":")
@@ -185,8 +255,19 @@ def _parsed(
     end = found.end() + int(size)
     if end > len(data):
         raise _Torn("record_cut_short", end)
-    block = bytes(data[found.end() : end])
-    return WarcRecord(headers.get("warc-type", ""), headers, block, offset, end if length is None else length), end
+    return _Head(headers, found.end(), end)
+
+
+def _with_block(head: _Head, data: bytes | bytearray, offset: int, length: int) -> WarcRecord:
+    with memoryview(data) as view:
+        block = bytes(view[head.start : head.end])
+    return WarcRecord(head.headers.get("warc-type", ""), head.headers, block, offset, length)
+
+
+def _parsed(data: bytes | bytearray, offset: int, length: int) -> tuple[WarcRecord, int]:
+    """Return the record at the beginning of `data`, and where its block ends. Raises _Torn."""
+    head = _head(data)
+    return _with_block(head, data, offset, length), head.end
 
 
 class _Buffer:
@@ -214,21 +295,44 @@ class _Buffer:
         return data
 
 
-def _skip_to_member(raw: _Buffer) -> None:
-    """Go to the next place after this one where a record may begin, or to the end."""
+class _Effort:
+    """The work of inflating a file, which is limited where members lie within each other.
+
+    `spent`: bytes that were inflated so far, each as often as it was; `seen`: the end of the last byte of these.
+    """
+
+    def __init__(self) -> None:
+        self.spent = self.seen = 0
+
+    def feed(self, size: int, end: int) -> bool:
+        """Count `size` bytes that end at byte `end` of the file; returns whether they may be inflated."""
+        self.spent, self.seen = self.spent + size, max(self.seen, end)
+        return self.spent <= TIMES_INFLATED * self.seen
+
+
+def _skip_to_member(raw: _Buffer, effort: _Effort, magic: bytes = _GZIP_MAGIC, mark: bytes = b"") -> None:
+    """Go to the next place after this one where a record may begin, or to the end.
+
+    `magic`: how a member begins. `mark`: bytes near the beginning of each record. Where too much was inflated already,
+    what was looked at is passed over.
+    """
     at = 1
+    if effort.spent > TIMES_INFLATED * effort.seen:
+        raw.take(min(max(1, effort.seen - raw.offset), len(raw.data)))
+        at = 0
     while True:
-        at = raw.data.find(_GZIP_MAGIC, at)
+        at = raw.data.find(magic, at)
         if at >= 0:
             raw.fill(at + PROBE_BYTES)
             with suppress(_GZIP_ERROR):
                 probe = bytes(raw.data[at : at + PROBE_BYTES])
-                if isal_zlib.decompressobj(31).decompress(probe, 5).startswith(b"WARC/"):
+                found = isal_zlib.decompressobj(31).decompress(probe, PROBED_BYTES)
+                if found.startswith(b"WARC/") and mark in found:
                     raw.take(at)
                     return
             at += 1
         else:
-            raw.take(max(0, len(raw.data) - len(_GZIP_MAGIC) + 1))
+            raw.take(max(0, len(raw.data) - len(magic) + 1))
             at = 0
             if not raw.fill(len(raw.data) + 1):
                 raw.take(len(raw.data))
@@ -239,14 +343,14 @@ class _Member:
     """The gzip member at the beginning of `raw`. After its content it has a `size`, of what it takes of the buffer, or
     is `torn`: a word. `kept`: so many bytes of it stay in the buffer, None: all."""
 
-    def __init__(self, raw: _Buffer, kept: int | None = None) -> None:
-        self._raw, self._kept = raw, kept
+    def __init__(self, raw: _Buffer, effort: _Effort, kept: int | None = None) -> None:
+        self._raw, self._effort, self._kept = raw, effort, kept
         self.size, self.torn = 0, ""
 
     def pieces(self, limit: int = BLOCK_BYTES) -> Iterator[bytes]:
-        """The content, in pieces of at most `limit` bytes."""
+        """Inflate the content, in pieces of at most `limit` bytes."""
         raw, inflate, fed = self._raw, isal_zlib.decompressobj(31), 0
-        pending, piece = b"", b""
+        pending, piece, step = b"", b"", PROBE_BYTES
         while not inflate.eof:
             if not pending and len(piece) < limit:
                 if self._kept is not None and fed > self._kept:
@@ -255,8 +359,13 @@ class _Member:
                 if not raw.fill(fed + 1):
                     self.torn = "member_cut_short"
                     return
-                pending = bytes(raw.data[fed : fed + BLOCK_BYTES])
+                # Small members cost no copies of large blocks: a step is not longer than what went before.
+                pending = bytes(raw.data[fed : fed + step])
+                step = min(2 * step, BLOCK_BYTES)
                 fed += len(pending)
+                if not self._effort.feed(len(pending), raw.offset + fed):
+                    self.torn = "too_many_members_within_each_other"
+                    return
             try:
                 piece = inflate.decompress(pending, limit)
             except _GZIP_ERROR:
@@ -265,6 +374,7 @@ class _Member:
             pending = inflate.unconsumed_tail
             yield piece
         self.size = fed - len(inflate.unused_data)
+        self._effort.spent -= len(inflate.unused_data)
 
 
 def _records(
@@ -277,7 +387,8 @@ def _records(
     """
     buffer = _Buffer(pieces)
     while buffer.fill(1):
-        buffer.take(len(buffer.data) - len(buffer.data.lstrip(b"\r\n")))
+        if empty := _EMPTY_LINES.match(buffer.data):
+            buffer.take(empty.end())
         if not buffer.data:
             continue
         at = start if member else buffer.offset
@@ -293,20 +404,21 @@ def _records(
 
 
 def _record(buffer: _Buffer, offset: int, max_bytes: int) -> WarcRecord:
-    """The record at the beginning of the buffer, taken out of it. Raises _Torn."""
+    """Take the record at the beginning of the buffer out of it. Raises _Torn."""
     buffer.fill(5)
     while True:
         try:
-            record, end = _parsed(buffer.data, offset, max_bytes=max_bytes)
+            head = _head(buffer.data, max_bytes)
             break
         except _Torn as torn:
             if not (torn.needs and buffer.fill(torn.needs)):
                 raise
-    buffer.fill(end + 8)
-    after = buffer.data[end : end + 8].lstrip(b"\r\n")
+    buffer.fill(head.end + 8)
+    after = buffer.data[head.end : head.end + 8].lstrip(b"\r\n")
     if after and not b"WARC/".startswith(after[:5]):
         raise _Torn("wrong_length")
-    buffer.take(end)
+    record = _with_block(head, buffer.data, offset, head.end)
+    buffer.take(head.end)
     return record
 
 
@@ -334,6 +446,9 @@ def _read_arc(file: BinaryIO, max_bytes: int) -> Iterator[WarcRecord | Damage]:
     # As one stream, since not all writers compress record by record; offsets are those of the plain file then.
     plain = cast("BinaryIO", gzip.GzipFile(fileobj=file)) if is_gzip else file
     records = ArchiveIterator(plain, no_record_parse=True, arc2warc=True)
+    # A line is put together of many small pieces, which takes time quadratic in its length.
+    read_line = records.reader.readline
+    records.reader.readline = lambda length=MAX_ARC_LINE_BYTES: read_line(min(length, MAX_ARC_LINE_BYTES))
     offset = 0
     while True:
         try:

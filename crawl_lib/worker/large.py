@@ -16,7 +16,7 @@ from pathlib import Path
 from crawl_lib.durable import reached
 from crawl_lib.errors import KrakeError, StoppedError, os_errors
 from crawl_lib.records import Fetched, TakenUrl
-from crawl_lib.segment import Position
+from crawl_lib.segment import Position, payload_of
 from crawl_lib.worker.aside import Aside
 from crawl_lib.worker.reading import UNREADABLE, Pieces, Reading, barred
 
@@ -140,6 +140,7 @@ class LargePages:
 
     def read(self, taken: TakenUrl, fetched: Fetched, position: Position) -> None:
         """Have an answer read aside, and its rows written."""
+        payload_of(fetched)  # found out while the body is there
         self._waiting.append((taken, fetched.without_body(), position))
         self._ask()
         self._go_on()

@@ -21,7 +21,7 @@ from crawl_lib.durable import reached
 from crawl_lib.parse import Headers, Page, parse_head, require_scanner, x_robots_nofollow
 from crawl_lib.records import Fetched, TakenUrl, metadata_with_list
 from crawl_lib.scoring import load_plugins, note
-from crawl_lib.segment import PageRow, PartWriter, Position
+from crawl_lib.segment import PageRow, PartWriter, Position, payload_of
 from crawl_lib.states import WITH_RESPONSE, Outcome
 from crawl_lib.urls import Rejection, UrlFilter, host_of, target_of_error
 from crawl_lib.worker.aside import Aside
@@ -221,7 +221,7 @@ class PageHandler:
         if fetched.outcome is Outcome.REDIRECT and (location := headers.location) and not is_barred:
             with self._notes.over(taken.position):
                 redirect_url = self._discovery.redirect(taken, fetched.url, location)
-        payload_digest: bytes | None = fetched.body_sha1()
+        payload_digest: bytes | None = payload_of(fetched).sha1
         if payload_digest == reading.digest or fetched.revisits is not None:
             payload_digest = None
         of_response = (

@@ -101,7 +101,9 @@ class Reader:
     def facts(self, headers: Headers, fetched: Fetched, content: Content) -> Reading:
         """All but the page."""
         data = content.data
-        digest = fetched.body_sha1() if data is fetched.body else sha1(data, usedforsecurity=False).digest()
+        payload = fetched.payload  # of most pages the content, whose digest the record has needed already
+        is_known = payload is not None and payload.data == data
+        digest = payload.sha1 if payload and is_known else sha1(data, usedforsecurity=False).digest()
         cut = [f"cut at {self._max_bytes} bytes"] if content.truncated else []
         error = "; ".join([*filter(None, [content.error]), *cut]) or None
         return Reading(detect_mime(headers.content_type[0], data), len(data), digest, error, None)

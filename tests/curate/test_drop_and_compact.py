@@ -28,7 +28,18 @@ from crawl_lib.storage import LocalStorage
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import Result, check_cdxj, check_warcs
-from tests.repair.crawled import export_all, exported, flip, largest, problems, rows, stores_of, tree, warc_of
+from tests.repair.crawled import (
+    export_all,
+    exported,
+    flip,
+    largest,
+    problems,
+    require_file_ids,
+    rows,
+    stores_of,
+    tree,
+    warc_of,
+)
 
 
 def some_pages(segment: Path, count: int = 3) -> list[str]:
@@ -274,6 +285,7 @@ def test_compact_takes_dropped_pages_out_of_every_file(crawl: Result) -> None:
     ]
     check_warcs(crawl)
     check_cdxj(crawl)
+    require_file_ids(segment)
     export_all(crawl.config, "compacted")
     assert exported(crawl.config, "compacted") == exported(crawl.config, "dropped")
     assert [path.name for path in segment.parent.iterdir() if path.name.startswith(".")] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from hashlib import sha256
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from warcio.archiveiterator import ArchiveIterator
 
 from crawl_lib import stages
 from crawl_lib.config import Config
@@ -61,6 +63,17 @@ def problems(config: Config, name: SegmentRef) -> list[str]:
     stores = stores_of(config)
     found = check_segment(stores.storage, name.path, full=True)
     return [finding.to_text() for finding in found if finding.severity is Severity.ERROR]
+
+
+def require_file_ids(segment: Path) -> None:
+    """Each record names the warcinfo record of its file, and the manifest names that record too."""
+    said = json.loads((segment / "manifest.json").read_bytes())["warcinfo_ids"]
+    for warc in sorted(segment.glob("*.warc.gz")):
+        with warc.open("rb") as file:
+            first, *rest = ArchiveIterator(file)
+        file_id = first.rec_headers.get_header("WARC-Record-ID")
+        assert (first.rec_type, said[warc.name]) == ("warcinfo", file_id)
+        assert {one.rec_headers.get_header("WARC-Warcinfo-ID") for one in rest} <= {file_id}
 
 
 def export_all(config: Config, label: str) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from tests.repair.crawled import (
     garbage,
     largest,
     problems,
+    require_file_ids,
     rows,
     stores_of,
     tree,
@@ -147,6 +148,7 @@ def test_good_records_come_out_of_a_damaged_warc(harm: str, crawl: Result) -> No
         assert not lost
     check_warcs(crawl)
     check_cdxj(crawl)
+    require_file_ids(segment)
     export_all(crawl.config, "after")
 
 

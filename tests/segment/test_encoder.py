@@ -9,15 +9,12 @@ import re
 import uuid
 from base64 import b32encode
 from collections import Counter
-from contextlib import redirect_stdout
-from types import SimpleNamespace
 
 import pytest
 from fastwarc.warc import ArchiveIterator as FastIterator
 from hypothesis import given
 from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
-from warcio.checker import Checker
 from warcio.recordbuilder import RecordBuilder
 from warcio.warcwriter import WARCWriter
 
@@ -37,7 +34,20 @@ from crawl_lib.segment.encoder import (
 )
 from crawl_lib.segment.recover import microseconds_of, read_groups
 from crawl_lib.states import Outcome
-from tests.segment.helpers import INFO, REQUEST, TIME, answered, failed, fetches, fill, ids, robots, taken, writer
+from tests.segment.helpers import (
+    INFO,
+    REQUEST,
+    TIME,
+    answered,
+    check_with_warcio,
+    failed,
+    fetches,
+    fill,
+    ids,
+    robots,
+    taken,
+    writer,
+)
 
 DATE = "2026-11-18T11:06:40.123456Z"
 
@@ -74,11 +84,10 @@ def test_golden_bytes_of_a_metadata_record():
 def rewritten(record) -> bytes:
     """The record as warcio writes it from the same facts: its own digests, lengths and order."""
     ours = dict(record.rec_headers.headers)
-    given_fields = {
-        name: value
-        for name, value in ours.items()
-        if name not in {"WARC-Payload-Digest", "WARC-Block-Digest", "Content-Type", "Content-Length"}
-    }
+    made = {"WARC-Payload-Digest", "WARC-Block-Digest", "Content-Type", "Content-Length"}
+    if record.http_headers and record.http_headers.get_header("Transfer-Encoding"):
+        made -= {"WARC-Payload-Digest"}  # warcio counts the transfer coding in
+    given_fields = {name: value for name, value in ours.items() if name not in made}
     builder = RecordBuilder(warc_version="1.1")
     block = record.raw_stream.read()
     http = record.http_headers
@@ -128,10 +137,7 @@ def test_warcinfo_says_whose_file_it_is(tmp_path):
 
 def check_with_others(path) -> list[str]:
     """`warcio check` and FastWARC agree that all is well; returns the record types."""
-    said = io.StringIO()
-    with redirect_stdout(said):
-        assert Checker(SimpleNamespace(inputs=[str(path)], verbose=True)).process_all() == 0, said.getvalue()
-    assert "no digest to check" not in said.getvalue()
+    check_with_warcio([path])
     types = []
     with path.open("rb") as file:
         for record in FastIterator(file, parse_http=False):
@@ -139,7 +145,8 @@ def check_with_others(path) -> list[str]:
             assert record.verify_block_digest(), record.record_id
     with path.open("rb") as file:
         for record in FastIterator(file, parse_http=True):
-            if "WARC-Payload-Digest" in record.headers and record.http_headers is not None:
+            is_coded = "Transfer-Encoding" in (record.http_headers or {})
+            if "WARC-Payload-Digest" in record.headers and record.http_headers is not None and not is_coded:
                 assert record.verify_payload_digest(), record.record_id
     return types
 
@@ -237,7 +244,7 @@ def test_request_and_metadata_name_their_response():
 
 
 def test_payload_digest_covers_the_body_as_stored():
-    """Codings included: that is what checkers verify."""
+    """Content codings included: that is what checkers verify."""
     fetched = fetches()[4][1]
     group = RecordEncoder().group(fetched, taken(4))
     assert group.digest == "sha1:" + b32encode(hashlib.sha1(fetched.body).digest()).decode()
@@ -253,6 +260,32 @@ def test_dates_carry_microseconds_and_come_back():
     assert microseconds_of(DATE) == microseconds(TIME)
     assert utc_text(TIME + 1)[:19] == "2026-11-18T11:06:41"
     assert utc_text(0) == "1970-01-01T00:00:00.000000Z"
+
+
+@pytest.mark.parametrize(
+    ("date", "moment"),
+    [
+        ("2023", "2023-01-01T00:00:00"),
+        ("2023-05", "2023-05-01T00:00:00"),
+        ("2023-05-04", "2023-05-04T00:00:00"),
+        ("2023-05-04T03:02Z", "2023-05-04T03:02:00"),
+        ("2023-05-04T03:02:01Z", "2023-05-04T03:02:01"),
+        ("2023-05-04T03:02:01.1Z", "2023-05-04T03:02:01.100000"),
+        ("2023-05-04T03:02:01.123456789Z", "2023-05-04T03:02:01.123456"),
+        ("2023-05-04T05:02:01+02:00", "2023-05-04T03:02:01"),
+        ("2023-05-03T23:32:01.5-03:30", "2023-05-04T03:02:01.500000"),
+    ],
+)
+def test_dates_are_those_of_warc_1_1(date, moment):
+    assert microseconds_of(date) == microseconds_of(f"{moment}+00:00")
+
+
+@pytest.mark.parametrize(
+    "date", ["", "x", "23", "2023-13", "2023-02-30", "2023-5", "2023-05-04T03:02:01", "2023-05-04T25:00Z", "0000"]
+)
+def test_what_is_no_date_is_named(date):
+    with pytest.raises(ValueError, match=r".+"):
+        microseconds_of(date)
 
 
 @given(st.text())

@@ -1,7 +1,13 @@
-"""Good groups of records in the WARC files of a damaged segment, and what is known of the others."""
+"""Good groups of records in the WARC files of a damaged segment, and what is known of the others.
+
+A body may hold whole gzip members with records of other pages, and damage may bare these members. Behind damage a
+record counts if it carries the random id of its file, which no server knows. In files of older versions, which have no
+ids, a group counts if a table names its main record by file, byte and URL. Without damage the WARC is the log.
+"""
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import BinaryIO, NamedTuple
@@ -11,9 +17,11 @@ from crawl_lib.fetch import outcome_of_status
 from crawl_lib.parse import parse_head
 from crawl_lib.records import Fetched, QueuedUrl
 from crawl_lib.segment import (
+    NOT_OWN,
     SEQUENCE,
     WARC_SUFFIX,
     Damage,
+    FileId,
     WarcRecord,
     group_of,
     microseconds_of,
@@ -46,9 +54,14 @@ class Gleaner:
     `pieces`: what may be kept of each file, in file order. `keys`, `positions`: of the pages whose groups are whole.
     `lone`: URLs of responses without a metadata record, by key; `unfetched`: those whose groups are broken, as far as
     they are known. `damage`: places that are not kept, by reason. `info`: fields of the first warcinfo record.
+    `file_ids`: the id that the records of a file carry, by file; at first as the manifest names them. `headless`: files
+    whose own warcinfo record is lost. `is_named`: tells whether a table names a record, by file, byte and URL.
     """
 
     work: Work
+    file_ids: dict[str, str] = field(default_factory=dict)
+    is_named: Callable[[str, WarcRecord], bool] = lambda name, record: False
+    headless: set[str] = field(default_factory=set)
     pieces: dict[str, list[Piece]] = field(default_factory=dict)
     keys: set[bytes] = field(default_factory=set)
     positions: set[int] = field(default_factory=set)
@@ -56,6 +69,7 @@ class Gleaner:
     unfetched: dict[bytes, QueuedUrl] = field(default_factory=dict)
     damage: Counter[str] = field(default_factory=Counter)
     info: dict[str, str] = field(default_factory=dict)
+    _doubtful: set[int] = field(default_factory=set)
 
     def read(self, name: str, file: BinaryIO) -> None:
         """Read one file."""
@@ -65,7 +79,9 @@ class Gleaner:
         pieces: list[Piece] = []
         held: list[WarcRecord] = []
         first: list[WarcRecord] = []
-        for number, item in enumerate(scan(file)):
+        file_id = FileId(self.file_ids.get(name, ""))
+        self._doubtful = set()
+        for number, item in enumerate(scan(file, file_id=file_id)):
             if isinstance(item, Damage):
                 self.damage[item.reason] += 1
                 held = self._broken(pieces, held)
@@ -73,30 +89,59 @@ class Gleaner:
             record = item.record
             if number % 1000 == 0:
                 self.work.report(reading=name, bytes=record.offset)
+            if not (item.is_own or self._proves(name, record, file_id)):
+                self._doubtful.add(record.offset)
             if record.type == "warcinfo":
-                self.info = self.info or warc_fields(record.block)
-                first = first or [record]
-            elif record.type == "metadata":
-                self._group(pieces, held, record)
-                held = []
-            elif record.type != "request" and not record.is_answer:
-                self.damage["foreign_record"] += 1
+                first = first or self._warcinfo(record)
             else:
-                if held and (record.type == "request" or held[-1].is_answer):
-                    self.damage["no_metadata"] += 1
-                    held = self._broken(pieces, held)
-                held.append(record)
+                held = self._add(pieces, held, record)
         self._broken(pieces, held)
+        self.file_ids[name] = file_id.value if file_id.is_carried else ""
+        if not first:
+            self.headless.add(name)
         if pieces:
             self.pieces[name] = [*(Piece(one.offset, one.offset + one.length) for one in first), *pieces]
+
+    def _warcinfo(self, record: WarcRecord) -> list[WarcRecord]:
+        """Read a warcinfo record; returns the record, or none where it is not of this file."""
+        if record.offset in self._doubtful:
+            self.damage[NOT_OWN] += 1
+            return []
+        self.info = self.info or warc_fields(record.block)
+        return [record]
+
+    def _add(self, pieces: list[Piece], held: list[WarcRecord], record: WarcRecord) -> list[WarcRecord]:
+        """Take a record into the group that is `held`; returns what is held now."""
+        if record.type == "metadata":
+            self._group(pieces, held, record)
+            return []
+        if record.type != "request" and not record.is_answer:
+            self.damage["foreign_record"] += 1
+            return held
+        if held and (record.type == "request" or held[-1].is_answer):
+            self.damage["no_metadata"] += 1
+            held = self._broken(pieces, held)
+        return [*held, record]
+
+    def _proves(self, name: str, record: WarcRecord, file_id: FileId) -> bool:
+        """Tell whether a table names a record, and learn the file's id from it."""
+        if record.type == "request" or not self.is_named(name, record):
+            return False
+        file_id.value = file_id.value or record.headers.get("warc-warcinfo-id", "")
+        return file_id.owns(record) or not file_id.is_carried
 
     def _group(self, pieces: list[Piece], held: list[WarcRecord], metadata: WarcRecord) -> None:
         """A metadata record and what is before it: a whole group, or parts of broken ones."""
         response_id = metadata.headers.get("warc-concurrent-to", "")
         ours = [record for record in held if _response_id(record) == response_id]
         self._broken(pieces, [record for record in held if _response_id(record) != response_id])
+        # Only the response knows its random id: what names that id is of the same group.
+        main = next((record for record in ours if record.is_answer), metadata)
+        if main.offset in self._doubtful:
+            self.damage[NOT_OWN] += 1
+            return
         try:
-            if response_id and not any(record.is_answer for record in ours):
+            if response_id and main is metadata:
                 fields = warc_fields(metadata.block)
                 if taken := taken_of(fields, fields.get("krake-url") or metadata.url):
                     self.unfetched.setdefault(taken.key, taken.queued)
@@ -115,6 +160,9 @@ class Gleaner:
 
     def _broken(self, pieces: list[Piece], records: list[WarcRecord]) -> list[WarcRecord]:
         """Note records whose metadata record is lost; returns no record."""
+        doubtful = [record for record in records if record.offset in self._doubtful]
+        self.damage[NOT_OWN] += len(doubtful)
+        records = [record for record in records if record not in doubtful]
         responses = [record for record in records if record.is_answer]
         for record in responses or records:
             with suppress(UrlError):

@@ -32,8 +32,10 @@ from crawl_lib.segment import (
     Manifest,
     SegmentReader,
     WarcInfo,
+    WarcRecord,
     dropped_files,
     read_dropped,
+    safe_uri,
     utc_text,
 )
 from crawl_lib.states import Outcome
@@ -45,6 +47,13 @@ LOST_NAME = "lost.tsv"
 """URLs of pages that were lost, as lines of `outlinks`, handed on past the key check."""
 OUTCOMES = frozenset(Outcome)
 OLD_COLUMNS = ("key", "url", "via_key", "depth", "metadata", "outcome", "attempts", "duration_ms", "retry_at")
+
+PLACE_COLUMNS = ("warc_file", "warc_offset", "url")
+
+
+def _place(warc_file: str, offset: int, url: str) -> bytes:
+    text = f"{warc_file}\n{offset}\n{safe_uri(url)}"
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
 
 
 class Known:
@@ -149,6 +158,24 @@ class Known:
             finished=began,
             counts={},
         )
+
+    @cached_property
+    def places(self) -> frozenset[bytes]:
+        """Digests of the places of records that `pages` or the index names, as far as these can be read."""
+        found: set[bytes] = set()
+        with suppress(KrakeError, OSError, ValueError, KeyError, AttributeError):
+            for batch in SegmentReader(self.storage, self.path).pages(PLACE_COLUMNS, with_dropped=True):
+                found.update(_place(*row.values()) for row in batch.to_pylist())
+        with suppress(KrakeError), self.storage.open_read(f"{self.path}/{INDEX_NAME}") as file:
+            for line in file:
+                with suppress(ValueError, KeyError, IndexError, TypeError):
+                    value = json.loads(line.split(b" ", 2)[2])
+                    found.add(_place(value["filename"], int(value["offset"]), value["url"]))
+        return frozenset(found)
+
+    def names(self, warc_file: str, record: WarcRecord) -> bool:
+        """Tell whether a table names a record, by file, byte and URL."""
+        return _place(warc_file, record.offset, record.url) in self.places
 
     def rows(self) -> Iterator[tuple[QueuedUrl, dict[str, Any]]]:
         """Rows of `pages`, as far as it can be read; then, unless that is all of it, URLs of the index.

@@ -93,7 +93,9 @@ class _Salvage:
     def __init__(self, stores: Stores, name: SegmentRef, report: SalvageReport, clock: Callable[[], float]) -> None:
         self.stores, self.storage, self.name, self.path = stores, stores.storage, name, name.path
         self.report, self.clock = report, clock
-        self.known, self.found = Known(stores, name), Gleaner(stores)
+        self.known = Known(stores, name)
+        manifest = self.known.manifest
+        self.found = Gleaner(stores, dict(manifest.warcinfo_ids) if manifest else {}, self.known.names)
         for entry in self.storage.list(self.path):
             if entry.name.endswith(WARC_SUFFIX):
                 with self.storage.open_read(f"{self.path}/{entry.name}") as file:
@@ -158,7 +160,10 @@ class _Salvage:
 
     def _part(self, spool: Path, name: str, pieces: list[Piece]) -> None:
         """Copy what is kept of one file into the spool, and make the rows of its part."""
+        info, file_id = self.known.info(self.found.info), self.found.file_ids[name]
         with (spool / name).open("wb") as out:
+            if file_id and name in self.found.headless:
+                out.write(RecordEncoder().warcinfo(name, info, self.clock(), file_id))
             for piece in pieces:
                 if piece.key is not None and piece.key not in self.lone:
                     continue
@@ -168,7 +173,7 @@ class _Salvage:
                     out.write(self._metadata(name, piece, self.lone[piece.key]))
         config, nodes = self.stores.config, self.known.nodes
         prefix = SEQUENCE.sub("", name.removesuffix(WARC_SUFFIX))
-        info, own = self.known.info(self.found.info), nodes.index(self.name.node) if self.name.node in nodes else 0
+        own = nodes.index(self.name.node) if self.name.node in nodes else 0
         with PartWriter(spool, prefix, info, config.segment, clock=self.clock) as writer:
             given = (config, nodes, own, self.known.url_filter, writer)
             of_seeds = PageHandler(*given, seeds_widen_scope=self.name.node in config.servers)
@@ -190,7 +195,8 @@ class _Salvage:
             fetched.outcome = Outcome(row["outcome"])
             fetched.attempts, fetched.duration_ms = row["attempts"], row["duration_ms"]
             fetched.retry_at = None if row["retry_at"] is None else int(row["retry_at"].timestamp())
-        return RecordEncoder().metadata(fetched, taken, record.headers["warc-record-id"])
+        encoder = RecordEncoder(file_id=self.found.file_ids[name])
+        return encoder.metadata(fetched, taken, record.headers["warc-record-id"])
 
     def _facts(self) -> Manifest:
         """What the new manifest says."""
@@ -210,6 +216,7 @@ class _Salvage:
                 "dropped": dropped,
             },
             files=[],
+            warcinfo_ids={},
             outlinks={},
             history=[*facts.history, {**done, "damage": dict(found.damage), "lost": lost}],
         )
