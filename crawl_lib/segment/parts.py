@@ -54,7 +54,7 @@ class PartCounts:
     rejections: Counter[str] = field(default_factory=Counter)
     rule_errors: Counter[str] = field(default_factory=Counter)
     scope_hosts: set[str] = field(default_factory=set)
-    warcinfo_id: str = ""
+    warcinfo_id: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
