@@ -9,9 +9,10 @@ from urllib.parse import quote_from_bytes
 
 from crawl_lib.config import ParseConfig
 from crawl_lib.errors import UrlError
-from crawl_lib.parse.charset import CODECS, to_utf8
+from crawl_lib.parse.charset import Charset, charset_of, decoded, said_by_metas
+from crawl_lib.parse.encodings import encode
 from crawl_lib.parse.headers import says_nofollow
-from crawl_lib.parse.scan import scan
+from crawl_lib.parse.scan import CUT, XML, scan
 from crawl_lib.urls import resolve
 
 
@@ -104,18 +105,35 @@ _MAX_DESCRIPTION_CHARS = 2000
 _MAX_ROBOTS_CHARS = 2000
 
 
-def parse_html(data: bytes, *, url: str, header_charset: str | None, config: ParseConfig, user_agent: str = "") -> Page:
+def parse_html(
+    data: bytes,
+    *,
+    url: str,
+    header_charset: str | None,
+    config: ParseConfig,
+    user_agent: str = "",
+    is_xml: bool = False,
+    is_cut: bool = False,
+) -> Page:
     """Read a page. Raises nothing but MemoryError, whatever `data` holds.
 
     `data`: content with its codings undone; `url`: the page's canonical URL; `header_charset`: of its Content-Type;
-    `user_agent`: our token, for metas that bear its name.
+    `user_agent`: our token, for metas that bear its name; `is_xml`: its type is one of XML; `is_cut`: its end is
+    missing, so what is open there (a title, the text of a link) does not count.
 
     Its time and memory are linear in `data`, whatever that is: at most 20 ms of CPU for each MB, 200 ms where a page in
     a legacy charset has a query to escape in each link, and about six times the page's size. It may be called in any
     process and thread, each with pages of its own; the result goes to another process by `Page.to_json`.
     """
-    text, charset = to_utf8(data, header_charset)
-    texts, cut, _ = scan(text, user_agent.lower().encode(), config.max_links_per_page, config.max_anchor_chars)
+    agent, how = user_agent.lower().encode(), is_xml * XML + is_cut * CUT
+    charset = charset_of(data, header_charset, is_xml=is_xml)
+    while True:
+        limits = config.max_links_per_page, config.max_anchor_chars
+        texts, cut, _ = scan(decoded(data, charset), agent, *limits, how)
+        said = None if charset.is_certain else said_by_metas(texts[-2])
+        if said is None or said == charset.name:
+            break
+        charset = Charset(said, 0, True)
     letters, flags = texts[:2]
     title, description, robots, canonical, base_href = (
         value if flag == "1" else None for flag, value in zip(flags, texts[2:_SAID], strict=True)
@@ -123,19 +141,19 @@ def parse_html(data: bytes, *, url: str, header_charset: str | None, config: Par
     # A base that is no http URL is as good as none: nothing below it could be fetched.
     base = (None if base_href is None else _resolved(url, base_href)) or url
     return Page(
-        charset=charset,
+        charset=charset.name,
         title=title and title[:_MAX_TITLE_CHARS],
         description=description and description[:_MAX_DESCRIPTION_CHARS],
         meta_robots=robots and robots[:_MAX_ROBOTS_CHARS],
         canonical_url=None if canonical is None else _resolved(base, canonical),
         base=base,
-        links=_links_of(letters, texts[_SAID:], config.max_anchor_chars, CODECS[charset]),
+        links=_links_of(letters, texts[_SAID:], config.max_anchor_chars, charset.name),
         nofollow=robots is not None and says_nofollow(robots),
         links_cut=cut,
     )
 
 
-def _links_of(letters: str, texts: list[str], max_anchor_chars: int, codec: str) -> Links:
+def _links_of(letters: str, texts: list[str], max_anchor_chars: int, charset: str) -> Links:
     count = len(letters)
     hrefs, anchors, rels = texts[:count], texts[count : 2 * count], texts[2 * count : 3 * count]
     if max(map(len, anchors), default=0) > max_anchor_chars:
@@ -144,8 +162,8 @@ def _links_of(letters: str, texts: list[str], max_anchor_chars: int, codec: str)
     for place in _LINK.finditer(letters):
         rel = rels[place.start()]
         followable[place.start()] = rel != "" and _is_followed(rel)
-    if not codec.startswith("utf-"):
-        hrefs = [href if href.isascii() else _encode_query(href, codec) for href in hrefs]
+    if not charset.startswith("utf-"):
+        hrefs = [href if href.isascii() else _encode_query(href, charset) for href in hrefs]
     nofollow = [False] * count if letters.islower() else list(map(str.isupper, letters))
     return Links(hrefs, anchors, rels, list(map(_NAME.__getitem__, letters)), followable, nofollow)
 
@@ -162,15 +180,23 @@ def _resolved(base: str, href: str) -> str | None:
         return None
 
 
-def _encode_query(href: str, codec: str) -> str:
+def _encode_query(href: str, charset: str) -> str:
     """Escape the query in the page's own charset, as browsers do (https://url.spec.whatwg.org/#query-state)."""
     before, question, rest = href.partition("?")
     query, sharp, fragment = rest.partition("#")
     if not question or query.isascii() or "#" in before:
         return href
-    return f"{before}?{_NON_ASCII.sub(lambda chars: _escape(chars[0], codec), query)}{sharp}{fragment}"
+    return f"{before}?{_NON_ASCII.sub(lambda chars: _escape(chars[0], charset), query)}{sharp}{fragment}"
 
 
-def _escape(chars: str, codec: str) -> str:
-    """What the charset lacks becomes an escaped character reference: browsers do so."""
-    return quote_from_bytes(chars.encode(codec, "xmlcharrefreplace"), safe="")
+def _escape(chars: str, charset: str) -> str:
+    """Escape characters. One that the charset lacks becomes an escaped character reference, as in browsers."""
+    return quote_from_bytes(encode(chars, charset), safe="")
+
+
+def html_to_utf8(data: bytes, header_charset: str | None, *, is_xml: bool = False) -> bytes:
+    """Return a page as UTF-8, in the encoding that `parse_html` reads it with."""
+    charset = charset_of(data, header_charset, is_xml=is_xml)
+    text = decoded(data, charset)
+    said = None if charset.is_certain else said_by_metas(scan(text, b"", 0, 0)[0][-2])
+    return text if said is None or said == charset.name else decoded(data, Charset(said, 0, True))

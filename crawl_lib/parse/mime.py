@@ -2,10 +2,15 @@
 
 import re
 
-HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+from crawl_lib.parse.charset import to_utf8
+
+XHTML = "application/xhtml+xml"
+HTML_TYPES = frozenset({"text/html", XHTML})
 """The types that `parse_html` is meant for."""
 
 _SNIFFED_BYTES = 1445
+_ROOT_BYTES = 1 << 14
+"""How far the first element of XML is looked for."""
 # Types that say nothing about the content (section 7), and what servers send when they do not know.
 _UNKNOWN = frozenset({None, "", "unknown/unknown", "application/unknown", "*/*", "application/octet-stream"})
 
@@ -22,11 +27,18 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"Rar!\x1a\x07", "application/x-rar-compressed"),
     (b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
     (b"OggS\x00", "application/ogg"),
-    (b"ID3", "audio/mpeg"),
+    (b"ID3\x02", "audio/mpeg"),
+    (b"ID3\x03", "audio/mpeg"),
+    (b"ID3\x04", "audio/mpeg"),
     (b"\x1aE\xdf\xa3", "video/webm"),
     (b"wOFF", "font/woff"),
     (b"wOF2", "font/woff2"),
 )
+# Signatures of letters only, which a text may begin with too.
+_WORDS = (b"GIF8", b"wOF", b"RIFF")
+_MARK = b"\xef\xbb\xbf"
+_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"<\x00", b"\x00<")
+_COMMENT = re.compile(rb"[\t\n\f\r ]*<!--")
 _MAGIC = (b"RIFF", *(magic for magic, _ in _SIGNATURES))
 _HTML = re.compile(
     rb"[\t\n\f\r ]*<(?:!--|(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body"
@@ -34,13 +46,25 @@ _HTML = re.compile(
     re.IGNORECASE,
 )
 _XML = re.compile(rb"[\t\n\f\r ]*<\?xml[\t\n\f\r ]")
-_ROOT = re.compile(rb"<(?![?!])(?:[a-z0-9_-]+:)?([a-z0-9_-]+)", re.IGNORECASE)
+# The first element behind comments, declarations and a document type.
+_ROOT = re.compile(
+    rb"(?>\s*+(?:<!--(?s:(?>.*?-->|.*))|<[?!](?:[^<>\[]|\[[^\]]*+\])*+>))*+\s*+"
+    rb"""<([\w-]++:)?([\w-]++)((?:[^<>"']++|"[^"<]*+"|'[^'<]*+'|["'])*+)>""",
+)
 _ROOTS = {
-    b"html": "application/xhtml+xml",
+    b"html": XHTML,
     b"rss": "application/rss+xml",
+    b"RDF": "application/rss+xml",
     b"feed": "application/atom+xml",
     b"svg": "image/svg+xml",
+    b"urlset": "application/xml",
+    b"sitemapindex": "application/xml",
 }
+_LISTS = (b"rss", b"RDF", b"feed", b"urlset", b"sitemapindex")
+_XML_TYPES = frozenset({"application/xml", "text/xml"})
+_XHTML = re.compile(rb"""xmlns\s*+=\s*+["']http://www\.w3\.org/1999/xhtml["']""")
+# A text of nothing but URLs, the last of which may be cut off.
+_URLS = re.compile(rb"\s*+(?:https?://[^\s<>]++\s*+)++", re.IGNORECASE)
 # Bytes that no text holds (section 3, "binary data byte").
 _BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 
@@ -49,15 +73,21 @@ def detect_mime(declared: str | None, data: bytes) -> str:
     """Return the media type of content: what its first bytes show, else what was declared.
 
     `declared`: type of the Content-Type field, lower case, None if there was none; `data`: content, codings undone.
-    A signature (PDF, PNG, JPEG, GIF, zip...) beats a declared text type; HTML, XML and text are looked for only where
-    the declared type says nothing, so that a text about HTML stays text.
+    A signature (PDF, PNG, JPEG, GIF, zip...) beats a declared text type, unless its letters begin a plain text; HTML,
+    XML and text are looked for only where the declared type says nothing, so that a text about HTML stays text. Of XML
+    the first element tells XHTML, and of HTML it tells feeds and sitemaps (section 8).
     """
     start = data[:_SNIFFED_BYTES]
     unknown = declared in _UNKNOWN
     if unknown or (declared or "").startswith(("text/", "image/")) or declared in HTML_TYPES:
         binary = _signature(start)
-        if binary is not None:
+        is_text = not unknown and not (declared or "").startswith("image/")
+        if binary is not None and not (is_text and start.startswith(_WORDS) and _BINARY.search(start) is None):
             return binary
+    if declared in _XML_TYPES:
+        return XHTML if _root_of(data)[1] else declared or ""
+    if declared == "text/html":
+        return _list_type(data) or declared
     if not unknown:
         if declared == "text/plain" and _is_binary(start):
             return "application/octet-stream"
@@ -73,15 +103,40 @@ def _signature(start: bytes) -> str | None:
     return next((mime for magic, mime in _SIGNATURES if start.startswith(magic)), None)
 
 
+def _root_of(data: bytes) -> tuple[bytes, bool]:
+    """The name of the first element of XML, b"" if there is none, and whether it is that of XHTML."""
+    match = _ROOT.match(_start_of(data, _ROOT_BYTES))
+    if match is None:
+        return b"", False
+    prefix, name, attributes = match.groups()
+    return name, prefix is None and name == b"html" and _XHTML.search(attributes) is not None
+
+
+def _start_of(data: bytes, size: int) -> bytes:
+    """The beginning of a text, in an encoding that has ASCII's letters."""
+    start = data[:size]
+    return to_utf8(start, None, is_xml=True)[0] if start.startswith(_WIDE_MARKS) else start.removeprefix(_MARK)
+
+
+def _list_type(data: bytes) -> str | None:
+    """The type of a list of pages that is declared as HTML; None if it is none."""
+    text = _start_of(data, _SNIFFED_BYTES)
+    if _URLS.fullmatch(text):
+        return "text/plain"
+    if _HTML.match(text) and not _COMMENT.match(text):
+        return None
+    name, _ = _root_of(data)
+    return _ROOTS[name] if name in _LISTS else None
+
+
 def _sniff_text(start: bytes) -> str:
     if not start:
         return "application/octet-stream"
-    text = start.removeprefix(b"\xef\xbb\xbf")
+    text = start.removeprefix(_MARK)
     if _HTML.match(text):
         return "text/html"
     if _XML.match(text):
-        root = _ROOT.search(text)
-        return _ROOTS.get(root[1].lower(), "text/xml") if root else "text/xml"
+        return _ROOTS.get(_root_of(text)[0], "text/xml")
     return "application/octet-stream" if _is_binary(start) else "text/plain"
 
 

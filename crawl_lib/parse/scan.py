@@ -11,6 +11,8 @@ from crawl_lib.parse.native.compile import LIBRARY, sources_digest
 
 _SMALL_BYTES = 1 << 20
 SKETCH_BYTES = 64
+CUT, XML = 1, 2
+"""KRAKE_CUT and KRAKE_XML of `native/links.h`."""
 
 
 class _Answer(ctypes.Structure):
@@ -35,7 +37,7 @@ def load(path: Path = LIBRARY) -> ctypes.CDLL:
     if sources != sources_digest():
         raise SetupError(f"{path} was compiled from other sources than these. Run `make setup`")
     size, text = ctypes.c_size_t, ctypes.c_char_p
-    library.krake_links.argtypes = (text, size, text, size, size, size, ctypes.c_void_p)
+    library.krake_links.argtypes = (text, size, text, size, size, size, ctypes.c_int, ctypes.c_void_p)
     library.krake_free.argtypes = (ctypes.c_void_p,)
     library.krake_free.restype = None
     library.krake_sketch.argtypes = (text, size, text)
@@ -61,8 +63,10 @@ def require_scanner() -> None:
         raise SetupError(_failure)
 
 
-def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int) -> tuple[list[str], int, int]:
+def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int, how: int = 0) -> tuple[list[str], int, int]:
     """Read a page. `html`: UTF-8, or nearly; `agent`: a name of robots metas other than `robots`, in lower case.
+
+    `how`: the sum of `CUT` (the end of the page is missing) and `XML` (it is XHTML with a type of XML), or 0.
 
     Returns the fields that `struct krake_page` in links.h describes, in their order, with an empty text behind them;
     how many links are beyond the limit; how many bytes the scanner looked at, each as often as it did: its work, which
@@ -71,7 +75,7 @@ def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int) -> tu
     require_scanner()
     answer = _Answer()
     address = ctypes.addressof(answer)
-    if _library.krake_links(html, len(html), agent, len(agent), max_links, max_anchor_chars, address):
+    if _library.krake_links(html, len(html), agent, len(agent), max_links, max_anchor_chars, how, address):
         raise MemoryError
     try:
         data = ctypes.string_at(answer.text, answer.length)

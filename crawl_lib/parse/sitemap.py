@@ -1,22 +1,23 @@
 """What lists pages and is none: sitemaps (https://www.sitemaps.org/protocol.html), RSS, Atom, and robots.txt.
 
 Nothing is built of the XML: its start tags are found one after the other, in time and memory linear in its bytes,
-whatever they are. No entity is expanded but those of characters, and nothing is loaded.
+whatever they are. Only the five entities of XML and numbers of characters are replaced, and nothing is loaded.
 """
 
 import re
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from html import unescape
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from crawl_lib.config import ParseConfig
+from crawl_lib.errors import UrlError
 from crawl_lib.parse.charset import to_utf8
-from crawl_lib.parse.content import decode_content
+from crawl_lib.parse.content import Content, decode_content
 from crawl_lib.parse.headers import Headers
 from crawl_lib.parse.html import FOLLOWED_RELS, Links, Page
+from crawl_lib.urls import resolve
 
 SITEMAP_TYPES = frozenset(
     {
@@ -32,14 +33,20 @@ ROBOTS = "robots"
 GZIP_MAGIC = b"\x1f\x8b"
 
 _GZIP = Headers(0, (("content-encoding", "gzip"),))
-# Atomic, so that hostile bytes cannot make it look twice. A document type with declarations in it is no sitemap's.
+# Possessive and atomic, so that hostile bytes cannot make it look twice. A document type with declarations in it is no
+# sitemap's.
 _COMMENT = rb"<!--(?s:(?>.*?-->|.*))"
+_CDATA = rb"<!\[CDATA\[(?s:(?>.*?\]\]>|.*))"
 _ROOT = re.compile(
     rb"(?>\s*(?:" + _COMMENT + rb"|<[?!][^<>]*+>))*+\s*+<((?:[\w.-]++:)?)(urlset|sitemapindex|rss|RDF|feed)\b"
 )
-_SKIPPED = _COMMENT + rb"|<!\[CDATA\[(?s:(?>.*?\]\]>|.*))"
-_TEXT = rb"\s*+(?:<!\[CDATA\[([^\]<]*+)|([^<]*+))"
-_ATTRIBUTE = re.compile(r"""(?<![\w:.-])([\w:.-]++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
+_ATTRIBUTES = rb"""((?:[^<>"']++|"[^"<]*+"|'[^'<]*+'|["'])*+)"""
+_PARTS = re.compile(_COMMENT + rb"|<!\[CDATA\[(?s:(.*?))\]\]>|([^<]++)")
+_ATTRIBUTE = re.compile(rb"""(?<![\w:.-])([\w:.-]++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
+_REFERENCE = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#0*+([0-9]{1,7})|#x0*+([0-9A-Fa-f]{1,6}));")
+_ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_ENTRIES = {"urlset": b"url", "sitemapindex": b"sitemap", "rss": b"item", "RDF": b"item", "feed": b"entry"}
+"""The element of one entry, by the root."""
 _WORDS = re.compile(rb"\S++")
 _IS_URL = re.compile(rb"https?://", re.IGNORECASE)
 _ROBOTS_LINE = re.compile(rb"^[ \t]*+site-?map[ \t]*+:[ \t]*+([^\s#]\S*)", re.IGNORECASE | re.MULTILINE)
@@ -56,30 +63,52 @@ _EVERY_S = {
 """What `changefreq` says; `never` says nothing."""
 
 _START_BYTES = 1 << 14
+_MAX_BASES = 64
 
 _Found = tuple[str, str, str, bool]
 """Href, element, rel, whether it may be followed."""
 
 
+class _Tag(NamedTuple):
+    """A start tag. `attributes`: as they are written; `base`: what its references are relative to."""
+
+    name: str
+    attributes: bytes
+    text: str
+    """The text behind it, up to the next tag; "" if the file ends in it."""
+    base: str
+
+
 def may_be_sitemap(data: bytes) -> bool:
     """Whether content begins as a sitemap does: most XML, text and gzip is none, and need not be read."""
-    start = to_utf8(_unzipped(data, _START_BYTES)[:_START_BYTES], None)[0]
+    start = to_utf8(_unzipped(data, _START_BYTES).data[:_START_BYTES], None, is_xml=True)[0]
     return (_ROOT.match(start) or _IS_URL.match(start.lstrip())) is not None
 
 
-def parse_sitemap(data: bytes, *, url: str, header_charset: str | None, config: ParseConfig, max_bytes: int) -> Page:
+def parse_sitemap(
+    data: bytes, *, url: str, header_charset: str | None, config: ParseConfig, max_bytes: int, is_cut: bool = False
+) -> Page:
     """Read a sitemap, an index of sitemaps, a feed, a text of URLs (with anything else in it, it is none).
 
     `data`: content with its codings undone, or gzip of it; `url`: its canonical URL; `max_bytes`: of what gzip
-    decompresses to.
+    decompresses to; `is_cut`: its end is missing, so a line or an entry that is not whole does not count.
     """
-    text, charset = to_utf8(_unzipped(data, max_bytes), header_charset)
+    content = _unzipped(data, max_bytes)
+    is_cut = is_cut or content.truncated or content.broken
+    text, charset = to_utf8(content.data, header_charset, is_xml=True)
     root = _ROOT.match(text)
     found: Iterator[_Found] = iter(())
     if root:
-        found = _in_xml(text, root[1], root[2].decode())
+        name = root[2].decode()
+        prefix = b"" if name in ("rss", "RDF") else root[1]
+        found = _in_xml(_whole_entries(text, prefix + _ENTRIES[name]) if is_cut else text, prefix, name, url)
     elif all(_IS_URL.match(text, word.start()) for word in _WORDS.finditer(text)):
-        found = ((word[0].decode("utf-8", "replace"), "loc", "", True) for word in _WORDS.finditer(text))
+        words = _WORDS.finditer(text)
+        found = (
+            (word[0].decode("utf-8", "replace"), "loc", "", True)
+            for word in words
+            if not (is_cut and word.end() == len(text))
+        )
     some = list(islice(found, config.max_links_per_page))
     cut = sum(1 for _ in found)
     columns: Any = zip(*some, strict=True) if some else ((),) * 4
@@ -88,8 +117,18 @@ def parse_sitemap(data: bytes, *, url: str, header_charset: str | None, config: 
     return Page(charset, None, None, None, None, url, links, nofollow=False, links_cut=cut)
 
 
-def _unzipped(data: bytes, max_bytes: int) -> bytes:
-    return decode_content(_GZIP, data, max_bytes=max_bytes).data if data.startswith(GZIP_MAGIC) else data
+def _unzipped(data: bytes, max_bytes: int) -> Content:
+    if data.startswith(GZIP_MAGIC):
+        return decode_content(_GZIP, data, max_bytes=max_bytes)
+    return Content(data, False, "")
+
+
+def _whole_entries(text: bytes, name: bytes) -> bytes:
+    """Return a text that broke off without its last entry, unless that was closed."""
+    start: int | None = None
+    for match in re.finditer(rb"<(/?)" + re.escape(name) + rb"(?=[\s/>])", text):
+        start = None if match[1] else match.start()
+    return text[:start]
 
 
 def robots_sitemaps(body: bytes) -> list[str]:
@@ -98,33 +137,85 @@ def robots_sitemaps(body: bytes) -> list[str]:
     return [line.decode("utf-8", "replace") for line in lines]
 
 
-def _in_xml(text: bytes, prefix: bytes, root: str) -> Iterator[_Found]:
+def _in_xml(text: bytes, prefix: bytes, root: str, url: str) -> Iterator[_Found]:
     if root == "feed":
-        return _in_atom(text, prefix)
+        return _in_atom(_tags(text, prefix, (b"link",), url), url)
     if root == "urlset":
-        return _in_urlset(text, prefix)
-    element = SITEMAP if root == "sitemapindex" else "item"
-    name = b"link" if element == "item" else prefix + b"loc"
-    pattern = re.compile(_SKIPPED + rb"|<" + re.escape(name) + rb"(?:\s[^<>]*+)?>" + _TEXT)
-    texts = (_text_of(match[1], match[2]) for match in pattern.finditer(text))
-    return ((href, element, "", True) for href in texts if href)
+        return _in_urlset(_tags(text, prefix, (b"url", b"loc", b"lastmod", b"changefreq", b"priority"), url), url)
+    if root == "sitemapindex":
+        tags = _tags(text, prefix, (b"loc",), url)
+        return ((_href(tag, tag.text, url), SITEMAP, "", True) for tag in tags if tag.text)
+    return _in_rss(_tags(text, prefix, (b"link", b"guid"), url), url)
 
 
-def _in_urlset(text: bytes, prefix: bytes) -> Iterator[_Found]:
-    """Each `loc`, with what its `url` says of it as the rel: in any order, and without the ends of elements."""
-    names = rb"(url|loc|lastmod|changefreq|priority)"
-    pattern = re.compile(_SKIPPED + rb"|<" + re.escape(prefix) + names + rb"(?:\s[^<>]*+)?>" + _TEXT)
+def _tags(text: bytes, prefix: bytes, names: tuple[bytes, ...], url: str) -> Iterator[_Tag]:
+    """Yield the start tags of some names. All tags are looked at only where `xml:base` is somewhere in the text."""
+    has_bases = b"xml:base" in text
+    wanted = {prefix + name for name in names}
+    opening = rb"<(/?)([\w:.-]++)" if has_bases else rb"<()(" + b"|".join(map(re.escape, wanted)) + rb")"
+    skipped = _COMMENT + rb"|" + _CDATA
+    content = rb"((?:[^<]++|" + skipped + rb")*+)(?=(<?))"
+    bases = _Bases(url)
+    for match in re.finditer(skipped + rb"|" + opening + rb"(?=[\s/>])" + _ATTRIBUTES + rb">" + content, text):
+        end, name, attributes, inside, follows = match.groups()
+        if name is None:
+            continue
+        is_empty = attributes.endswith(b"/")
+        base = bases.at_tag(attributes, is_empty=is_empty, is_end=bool(end)) if has_bases else url
+        if not end and name in wanted:
+            value = "" if is_empty or not follows else _text_of(inside)
+            yield _Tag(name.removeprefix(prefix).decode(), attributes, value, base)
+
+
+class _Bases:
+    """The bases that are in force (https://www.w3.org/TR/xmlbase/): `url`, and those of the elements that are open."""
+
+    def __init__(self, url: str) -> None:
+        self._depth = 0
+        self._open = [(0, url)]
+        """Each base with the depth of its element."""
+
+    def at_tag(self, attributes: bytes, *, is_empty: bool, is_end: bool) -> str:
+        """Return the base within an element that begins, or around one that ends. A base too many changes nothing."""
+        base = self._open[-1][1]
+        if is_end:
+            if len(self._open) > 1 and self._open[-1][0] >= self._depth:
+                self._open.pop()
+            self._depth -= 1
+            return self._open[-1][1]
+        said = _attribute(attributes, b"xml:base") if b"xml:base" in attributes else ""
+        if said and len(self._open) < _MAX_BASES:
+            base = _joined(base, said)
+            if not is_empty:
+                self._open.append((self._depth + 1, base))
+        self._depth += not is_empty
+        return base
+
+
+def _joined(base: str, href: str) -> str:
+    """Resolve a reference. One that cannot be resolved is no relative one, and is returned as it is."""
+    try:
+        return resolve(base, href)
+    except UrlError:
+        return href
+
+
+def _href(tag: _Tag, href: str, url: str) -> str:
+    return href if tag.base == url else _joined(tag.base, href)
+
+
+def _in_urlset(tags: Iterator[_Tag], url: str) -> Iterator[_Found]:
+    """Yield each `loc`, with what its `url` says of it as the rel: in any order, and without the ends of elements."""
     href, said = "", dict[str, str]()
-    for match in pattern.finditer(text):
-        name, value = (match[1] or b"").decode(), _text_of(match[2], match[3])
-        if name == "url" or (name == "loc" and href):
+    for tag in tags:
+        if tag.name == "url" or (tag.name == "loc" and href):
             if href:
                 yield href, "loc", _hints(said), True
             href, said = "", {}
-        if name == "loc":
-            href = value
-        elif name != "url":
-            said[name] = value
+        if tag.name == "loc":
+            href = _href(tag, tag.text, url) if tag.text else ""
+        elif tag.name != "url":
+            said[tag.name] = tag.text
     if href:
         yield href, "loc", _hints(said), True
 
@@ -143,18 +234,58 @@ def _hints(said: dict[str, str]) -> str:
     return " ".join(words)
 
 
-def _text_of(marked: bytes | None, plain: bytes | None) -> str:
-    """The text of an element. `marked`: in a CDATA section."""
-    if marked is not None:
-        return marked.decode("utf-8", "replace").strip()
-    return unescape((plain or b"").decode("utf-8", "replace")).strip()
+def _text_of(content: bytes) -> str:
+    """Return the text of an element, whose content may have sections of CDATA and comments."""
+    if b"<" not in content:
+        return _unescape(content).strip()
+    parts = (match.groups() for match in _PARTS.finditer(content))
+    return "".join(
+        _unescape(plain) if plain else (marked or b"").decode("utf-8", "replace") for marked, plain in parts
+    ).strip()
 
 
-def _in_atom(text: bytes, prefix: bytes) -> Iterator[_Found]:
-    pattern = re.compile(_SKIPPED + rb"|<" + re.escape(prefix) + rb"link(?=[\s/])([^<>]*+)>")
-    for match in pattern.finditer(text):
-        tag = (match[1] or b"").decode("utf-8", "replace")
-        values = {name: unescape(quoted or single) for name, quoted, single in _ATTRIBUTE.findall(tag)}
-        if href := values.get("href", "").strip():
-            rel = " ".join(values.get("rel", "alternate").lower().split())
-            yield href, "entry", rel, not FOLLOWED_RELS.isdisjoint(rel.split())
+def _unescape(text: bytes) -> str:
+    """Return a text of XML with its references replaced: five entities and numbers; others stay as they are."""
+    decoded = text.decode("utf-8", "replace")
+    return _REFERENCE.sub(_character, decoded) if "&" in decoded else decoded
+
+
+def _character(reference: re.Match[str]) -> str:
+    name, decimal, hexadecimal = reference.groups()
+    if name:
+        return _ENTITIES[name]
+    code = int(decimal) if decimal else int(hexadecimal, 16)
+    is_valid = 0 < code < 0xD800 or 0xDFFF < code < 0x110000
+    return chr(code) if is_valid else "\ufffd"
+
+
+def _attribute(attributes: bytes, name: bytes) -> str:
+    """Return the value of an attribute, "" if there is none."""
+    for found, double, single in _ATTRIBUTE.findall(attributes):
+        if found == name:
+            return _unescape(double or single).strip()
+    return ""
+
+
+def _in_atom(tags: Iterator[_Tag], url: str) -> Iterator[_Found]:
+    for tag in tags:
+        href = _attribute(tag.attributes, b"href")
+        if href:
+            rel = " ".join((_attribute(tag.attributes, b"rel") or "alternate").lower().split())
+            yield _href(tag, href, url), "entry", rel, not FOLLOWED_RELS.isdisjoint(rel.split())
+
+
+def _in_rss(tags: Iterator[_Tag], url: str) -> Iterator[_Found]:
+    """Yield each `link`, and each `guid` that is a URL other than the link next to it.
+
+    https://www.rssboard.org/rss-specification#ltguidgtSubelementOfLtitemgt
+    """
+    last = ""
+    for tag in tags:
+        is_link = tag.name == "link" or (
+            _IS_URL.match(tag.text.encode()) is not None
+            and _attribute(tag.attributes, b"isPermaLink").lower() != "false"
+        )
+        if is_link and tag.text and tag.text != last:
+            yield _href(tag, tag.text, url), "item", "", True
+            last = tag.text

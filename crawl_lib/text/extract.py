@@ -10,7 +10,7 @@ from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLTree
 from resiliparse.parse.lang import detect_fast
 
-from crawl_lib.parse import decode_content, parse_head, to_utf8
+from crawl_lib.parse import XHTML, decode_content, detect_mime, html_to_utf8, parse_head, to_utf8
 from crawl_lib.segment import read_one, split_head
 from crawl_lib.text.profile import count_words, text_profile
 
@@ -39,7 +39,10 @@ def page_text(member: bytes, *, is_html: bool, max_bytes: int, max_chars: int) -
     """
     head, body = split_head(read_one(member, 0, "").block)
     headers = parse_head(head)
-    data, _ = to_utf8(decode_content(headers, body, max_bytes=max_bytes).data, headers.content_type[1])
+    mime, charset = headers.content_type
+    content = decode_content(headers, body, max_bytes=max_bytes).data
+    is_xml = is_html and detect_mime(mime, content) == XHTML
+    data = html_to_utf8(content, charset, is_xml=is_xml) if is_html else to_utf8(content, charset)[0]
     page = data.decode("utf-8", "replace").encode("utf-8", "replace").decode()
     text = (main_text(page) if is_html else page)[:max_chars]
     words = count_words(text)

@@ -77,8 +77,8 @@ class Aside:
     def ask(self, fetched: Fetched, position: Position, *, links: bool) -> None:
         """Have an answer read: its content, and, if `links`, the page that it may be. One at a time."""
         path, head_bytes = str(self._directory / position.warc_file), len(fetched.head)
-        message = [path, position.offset, position.length, head_bytes, fetched.url, fetched.outcome, links]
-        self._socket.send(json.dumps(message).encode())
+        message = [path, position.offset, position.length, head_bytes, fetched.url, fetched.outcome, fetched.truncated]
+        self._socket.send(json.dumps([*message, links]).encode())
 
     def answer(self) -> tuple[Reading, Pieces] | None:
         """Wait for what was read, and the pieces of the page, if it is one; None if the child died or passed a limit.
@@ -147,11 +147,11 @@ def _read_limited(message: list[Any], reader: Reader, file: int, most_bytes: int
 
 
 def _read(message: list[Any], reader: Reader, out: IO[bytes]) -> None:
-    path, offset, length, head_bytes, url, outcome, links = message
+    path, offset, length, head_bytes, url, outcome, truncated, links = message
     with Path(path).open("rb") as file:
         file.seek(offset)
         block = read_one(file.read(length), offset, path).block
-    fetched = Fetched(url, 0.0, Outcome(outcome), head=block[:head_bytes], body=block[head_bytes:])
+    fetched = Fetched(url, 0.0, Outcome(outcome), head=block[:head_bytes], body=block[head_bytes:], truncated=truncated)
     del block  # its memory is the page's
     headers = parse_head(fetched.head)
     content = reader.content(headers, fetched)

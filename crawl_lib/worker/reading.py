@@ -7,16 +7,19 @@ charset), and what is coded and has a body of more or decodes to more, is read b
 the links of every page are written by slices.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from hashlib import sha1
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
-from crawl_lib.config import Config
+from crawl_lib.config import Config, ParseConfig
 from crawl_lib.parse import (
     GZIP_MAGIC,
     HTML_TYPES,
+    PRESCAN_BYTES,
     SITEMAP_TYPES,
+    XHTML,
     Content,
     Headers,
     Links,
@@ -41,6 +44,7 @@ NOTED_BYTES = 256 << 10
 SLICE_LINKS = 4096
 SLICE_CHARS = 1 << 18
 """A slice of links has about so many characters of hrefs, however few links that are."""
+_META_CHARSET = re.compile(rb"charset", re.IGNORECASE)
 BARRED = "no links were read: the process that read them died, or passed its limits, as often as it was tried"
 
 
@@ -64,6 +68,13 @@ UNREAD = Reading(None, None, None, None, None)
 """Of a visit that found the page as it was: the full capture says the rest."""
 
 
+class _Common(TypedDict):
+    url: str
+    header_charset: str | None
+    config: ParseConfig
+    is_cut: bool
+
+
 class Reader:
     """Reads answers as the config says."""
 
@@ -75,7 +86,7 @@ class Reader:
 
     def content(self, headers: Headers, fetched: Fetched) -> Content:
         """The content, up to `fetch.max_decompressed_bytes`."""
-        return decode_content(headers, fetched.body, max_bytes=self._max_bytes)
+        return _content(headers, fetched, self._max_bytes)
 
     def small_content(self, headers: Headers, fetched: Fetched) -> Content | None:
         """The content, None if finding it out and reading it may take too long here. Bounded work itself."""
@@ -84,7 +95,7 @@ class Reader:
             if len(fetched.body) > IN_PLACE_BYTES:
                 return None
             limit = min(IN_PLACE_BYTES, limit)
-        content = decode_content(headers, fetched.body, max_bytes=limit)
+        content = _content(headers, fetched, limit)
         if content.truncated and limit < self._max_bytes:
             return None
         mime, charset = headers.content_type
@@ -92,11 +103,14 @@ class Reader:
         is_gzip = content.data.startswith(GZIP_MAGIC)
         if size <= LEGACY_IN_PLACE_BYTES and not is_gzip:
             return content
-        if not self.is_page(fetched.outcome, detect_mime(mime, content.data), content.data):
+        detected = detect_mime(mime, content.data)
+        if not self.is_page(fetched.outcome, detected, content.data):
             return content
-        if is_gzip:
+        if is_gzip or size > IN_PLACE_BYTES or detected not in HTML_TYPES:
             return None
-        return content if size <= IN_PLACE_BYTES and charset_of(content.data, charset)[0] == "utf-8" else None
+        found = charset_of(content.data, charset, is_xml=detected == XHTML)
+        may_change = not found.is_certain and _META_CHARSET.search(content.data, PRESCAN_BYTES) is not None
+        return content if found.name == "utf-8" and not may_change else None
 
     def facts(self, headers: Headers, fetched: Fetched, content: Content) -> Reading:
         """All but the page."""
@@ -115,13 +129,18 @@ class Reader:
         return self._parse.sitemaps and mime in SITEMAP_TYPES and may_be_sitemap(data)
 
     def page(self, headers: Headers, url: str, content: Content, mime: str | None) -> Page:
-        """The page, or the sitemap, that the content is."""
-        charset, data = headers.content_type[1], content.data
+        """Read the page, or the sitemap, that the content is.
+
+        What a limit, a break or a damaged coding cut off does not count.
+        """
+        data, charset = content.data, headers.content_type[1]
+        is_cut = content.truncated or content.broken
+        common: _Common = {"url": url, "header_charset": charset, "config": self._parse, "is_cut": is_cut}
         if mime in HTML_TYPES:
-            page = parse_html(data, url=url, header_charset=charset, config=self._parse, user_agent=self._token)
+            page = parse_html(data, user_agent=self._token, is_xml=mime == XHTML, **common)
             refresh = headers.get("refresh")
             return with_refresh(page, refresh, url=url, config=self._parse) if refresh else page
-        return parse_sitemap(data, url=url, header_charset=charset, config=self._parse, max_bytes=self._max_bytes)
+        return parse_sitemap(data, max_bytes=self._max_bytes, **common)
 
     def sitemaps(self, fetched: Fetched) -> list[str]:
         """The sitemaps that an answer for robots.txt names, if the config says so."""
@@ -129,6 +148,12 @@ class Reader:
             return []
         is_cut = fetched.truncated is not None
         return robots_sitemaps(robots_text(fetched.head, fetched.body, is_cut=is_cut, max_bytes=self._max_robots))
+
+
+def _content(headers: Headers, fetched: Fetched, limit: int) -> Content:
+    """Decode the body of an answer, of which a limit or a break may have cut off the end."""
+    content = decode_content(headers, fetched.body, max_bytes=limit)
+    return content if fetched.truncated is None else content._replace(broken=True)
 
 
 def barred(reading: Reading) -> Reading:

@@ -1,7 +1,7 @@
 /* Reads pages on standard input and writes what the scanner makes of them: for tests, which compile it with sanitizers.
 
    A page: a line `MODE LENGTH STATE NAME`, then LENGTH bytes. MODE `tokens`: its tokens, beginning in the tokenizer's
-   state STATE (`enum content`) behind a start tag NAME (`-`: none). MODE `links`: its links (STATE: how many at most).
+   state STATE (`enum content`) behind a start tag NAME (`-`: none). MODE `links`: its links (STATE: how many at most; NAME: KRAKE_CUT, KRAKE_XML, their sum, or 0).
    An answer: a line `STATUS LENGTH CUT STEPS`, then LENGTH bytes. Each page lies in memory of its own size, so that
    a look beyond its end is found. */
 #include <stdio.h>
@@ -78,9 +78,9 @@ static void tokens(const char *html, size_t length, int state, const char *name)
     buffer_free(&out);
 }
 
-static void links(const char *html, size_t length, int most) {
+static void links(const char *html, size_t length, int most, int how) {
     struct krake_page page;
-    int status = krake_links(html, length, "krake", 5, (size_t)most, 200, &page);
+    int status = krake_links(html, length, "krake", 5, (size_t)most, 200, how, &page);
     printf("%d %zu %llu %llu\n", status, page.length, (unsigned long long)page.cut, (unsigned long long)page.steps);
     if (page.length) fwrite(page.text, 1, page.length, stdout);
     krake_free(&page);
@@ -94,7 +94,7 @@ int main(void) {
         char *html = malloc(length ? length : 1);
         if (getchar() != '\n' || html == NULL || fread(html, 1, length, stdin) != length) return 2;
         if (strcmp(mode, "tokens") == 0) tokens(html, length, state, name);
-        else links(html, length, state);
+        else links(html, length, state, atoi(name));
         free(html);
     }
     return feof(stdin) ? 0 : 3;

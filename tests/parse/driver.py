@@ -45,9 +45,9 @@ class Driver:
             b"tokens %d %d %b\n" % (len(page), state, (name or "-").encode()) + page for page, state, name in pages
         )
 
-    def links(self, pages: Iterable[bytes], max_links: int = 50_000) -> list[Answer]:
-        """The links of pages."""
-        return self._run(b"links %d %d -\n" % (len(page), max_links) + page for page in pages)
+    def links(self, pages: Iterable[bytes], max_links: int = 50_000, how: int = 0) -> list[Answer]:
+        """Return the links of pages. `how`: as `scan` has it."""
+        return self._run(b"links %d %d %d\n" % (len(page), max_links, how) + page for page in pages)
 
     def _run(self, pages: Iterable[bytes]) -> list[Answer]:
         done = subprocess.run([self._program], input=b"".join(pages), capture_output=True)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl_lib.parse import charset
-from crawl_lib.parse.charset import encoding_of, to_utf8
+from crawl_lib.parse import charset, encodings
+from crawl_lib.parse.charset import to_utf8
+from crawl_lib.parse.encodings import encoding_of
 
 E = "é".encode
 META = b'<meta charset="%b">'
@@ -104,17 +105,17 @@ def test_the_prescan_looks_at_the_first_bytes_only_and_once(unit: bytes) -> None
 
 
 def test_every_label_has_a_codec() -> None:
-    assert len(charset._LABELS) > 210
-    for name in set(charset._LABELS.values()):
-        assert codecs.lookup(charset.CODECS[name])
+    assert len(encodings._LABELS) > 210
+    for name in set(encodings._LABELS.values()):
+        assert codecs.lookup(encodings.CODECS[name])
     assert encoding_of(" UTF8\n") == "utf-8"
     assert encoding_of("utf-7") is None
 
 
-@given(st.binary(), st.sampled_from([None, "utf-8", *sorted(charset.CODECS)]))
+@given(st.binary(), st.sampled_from([None, "utf-8", *sorted(encodings.CODECS)]))
 def test_never_raises(data: bytes, header: str | None) -> None:
     for prefix in (b"", b"<meta charset", b"<?xml encoding='"):
         text, name = to_utf8(prefix + data, header)
-        assert name in charset.CODECS
+        assert name in encodings.CODECS
         if name != "utf-8":
             text.decode()

@@ -8,7 +8,8 @@ import pytest
 
 from crawl_lib.config import ParseConfig
 from crawl_lib.parse import Page, parse_html
-from crawl_lib.parse.charset import CODECS, to_utf8
+from crawl_lib.parse.charset import to_utf8
+from crawl_lib.parse.encodings import CODECS
 from tests.parse import oracle
 
 # Script: title, text of a link, word of a query, and the encodings its pages came in.

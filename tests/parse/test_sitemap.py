@@ -85,7 +85,7 @@ def test_rss_of_both_kinds() -> None:
     <atom:link href="http://a.test/feed" rel="self"/>
     <item><title>&lt;link></title><description><![CDATA[<link>http://a.test/no</link>]]></description>
     <link>http://a.test/1</link><guid>http://a.test/guid</guid></item></channel></rss>"""
-    assert found(text) == [("item", "http://a.test/"), ("item", "http://a.test/1")]
+    assert found(text) == [("item", f"http://a.test/{path}") for path in ("", "1", "guid")]
     text = '<rdf:RDF xmlns="http://purl.org/rss/1.0/"><channel/><item><link>http://a.test/1</link></item></rdf:RDF>'
     assert found(text) == [("item", "http://a.test/1")]
 

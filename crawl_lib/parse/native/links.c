@@ -6,12 +6,12 @@
 #include "foreign.h"
 #include "text.h"
 
-enum { MAX_TITLE = 1000, MAX_DESCRIPTION = 2000, MAX_REL = 200 };
+enum { MAX_TITLE = 1000, MAX_DESCRIPTION = 2000, MAX_REL = 200, MAX_CHARSET = 200 };
 
-enum slot { HREF, SRC, DATA, ALT, REL, NAME, CONTENT, HTTP_EQUIV, TYPE, ENCODING, COLOR, FACE, SIZE, SLOTS };
+enum slot { HREF, SRC, DATA, ALT, REL, NAME, CONTENT, HTTP_EQUIV, TYPE, ENCODING, COLOR, FACE, SIZE, CHARSET, SLOTS };
 static const struct { const char *name; unsigned char length; } SLOT[SLOTS] = {
     {"href", 4}, {"src", 3}, {"data", 4}, {"alt", 3}, {"rel", 3}, {"name", 4}, {"content", 7}, {"http-equiv", 10},
-    {"type", 4}, {"encoding", 8}, {"color", 5}, {"face", 4}, {"size", 4},
+    {"type", 4}, {"encoding", 8}, {"color", 5}, {"face", 4}, {"size", 4}, {"charset", 7},
 };
 
 enum said { TITLE, DESCRIPTION, ROBOTS, CANONICAL, BASE, SAID };
@@ -34,8 +34,9 @@ struct reader {
     unsigned seen;  /* a bit for each slot: the tag has that attribute */
     struct span agent;
     size_t max_links, max_anchor_chars;
+    int how;  /* KRAKE_CUT, KRAKE_XML */
 
-    struct buffer text, anchor, robots, links;
+    struct buffer text, anchor, robots, charsets, links;
     size_t link_count;
     uint64_t cut;
     struct piece said[SAID];
@@ -234,7 +235,22 @@ static void add_refresh(struct reader *r) {
     }
 }
 
+/* Keeps what a meta says of the charset: a letter for the attribute, then its value. */
+static void keep_charset(struct reader *r) {
+    if (has(r, CHARSET)) {
+        buffer_add(&r->charsets, "c", 1);
+        add_words(r, &r->charsets, CHARSET, MAX_CHARSET);
+        buffer_add(&r->charsets, "\n", 1);
+    }
+    if (has(r, CONTENT) && has(r, HTTP_EQUIV) && value_is(r, HTTP_EQUIV, "content-type", sizeof "content-type" - 1, false)) {
+        buffer_add(&r->charsets, "h", 1);
+        add_words(r, &r->charsets, CONTENT, MAX_CHARSET);
+        buffer_add(&r->charsets, "\n", 1);
+    }
+}
+
 static void start_meta(struct reader *r) {
+    keep_charset(r);
     if (value_of(r, CONTENT).length == 0) return;
     if (has(r, NAME)) {
         struct piece name = keep_value(r, NAME);
@@ -299,6 +315,10 @@ static void on_start(struct reader *r, const struct tag *tag, bool self_closing)
         start_block(r, tag);
     }
     if (foreign) return;
+    if (self_closing && (r->how & KRAKE_XML)) {
+        if (tag->role == ROLE_A && !r->templates) close_link(r);
+        return;
+    }
     if (tag->role == ROLE_TEMPLATE) r->templates++;
     if (tag->content != CONTENT_DATA) read_raw(r, tag);
     if (tag->role == ROLE_TITLE && !r->foreign.depth && !r->templates && !r->has[TITLE]) {
@@ -351,7 +371,11 @@ static void read_page(struct reader *r) {
         } else {
             continue;
         }
-        r->tokens.cdata = foreign_cdata(&r->foreign);
+        r->tokens.cdata = (r->how & KRAKE_XML) || foreign_cdata(&r->foreign);
+    }
+    if (r->how & KRAKE_CUT) {  /* the end of what is open here is missing */
+        if (r->in_title) r->has[TITLE] = false;
+        r->anchor.length = 0;
     }
     close_link(r);
 }
@@ -374,6 +398,8 @@ static void write_page(struct reader *r, struct buffer *out) {
     for (size_t i = 0; i < r->link_count; i++) write_piece(r, link_at(r, i)->href, out);
     for (size_t i = 0; i < r->link_count; i++) write_piece(r, link_at(r, i)->anchor, out);
     for (size_t i = 0; i < r->link_count; i++) write_piece(r, link_at(r, i)->rel, out);
+    buffer_add(out, r->charsets.bytes, r->charsets.length);
+    buffer_add(out, "", 1);
 }
 
 #ifndef KRAKE_SOURCES
@@ -382,7 +408,7 @@ static void write_page(struct reader *r, struct buffer *out) {
 uint64_t krake_sources(void) { return KRAKE_SOURCES; }
 
 int krake_links(const char *html, size_t length, const char *agent, size_t agent_length, size_t max_links,
-                size_t max_anchor_chars, struct krake_page *page) {
+                size_t max_anchor_chars, int how, struct krake_page *page) {
     struct reader r = {0};
     struct buffer out = {0};
     r.tokens.at = (const unsigned char *)html;
@@ -390,9 +416,11 @@ int krake_links(const char *html, size_t length, const char *agent, size_t agent
     r.agent = (struct span){(const unsigned char *)agent, agent_length};
     r.max_links = max_links;
     r.max_anchor_chars = max_anchor_chars;
+    r.how = how;
+    r.tokens.cdata = how & KRAKE_XML;
     tags_index(&r.tags);
     read_page(&r);
-    bool failed = r.text.failed || r.anchor.failed || r.robots.failed || r.links.failed;
+    bool failed = r.text.failed || r.anchor.failed || r.robots.failed || r.charsets.failed || r.links.failed;
     if (!failed) write_page(&r, &out);
     failed = failed || out.failed;
     *page = (struct krake_page){failed ? NULL : out.bytes, out.length, r.cut, r.tokens.steps};
@@ -400,6 +428,7 @@ int krake_links(const char *html, size_t length, const char *agent, size_t agent
     buffer_free(&r.text);
     buffer_free(&r.anchor);
     buffer_free(&r.robots);
+    buffer_free(&r.charsets);
     buffer_free(&r.links);
     return failed ? -1 : 0;
 }

@@ -9,7 +9,8 @@ struct krake_page {
     /* Fields, each ended by a NUL, which none holds; bytes that are no UTF-8 are left as they are in the page:
        a letter for each link (its element; a capital one: rel holds nofollow); a 0 or 1 for each of the next five
        (whether the page has it); title; description; robots metas; href of the canonical link; href of the base;
-       the href of each link; the anchor text of each; the rel of each. */
+       the href of each link; the anchor text of each; the rel of each; what metas say of the charset, a line each:
+       `c` and the attribute charset, or `h` and the content of a meta Content-Type. */
     char *text;
     size_t length;
     uint64_t cut;    /* links beyond the limit */
@@ -19,10 +20,14 @@ struct krake_page {
 /* The digest of the sources that this was compiled from (`sources_digest` in compile.py), 0 if it was not given. */
 uint64_t krake_sources(void);
 
-/* Reads a page in UTF-8. `agent`: a name of robots metas other than `robots`, lower case. Returns 0, and -1 if memory ran
-   out. `page->text` is given back by `krake_free`. */
+/* KRAKE_CUT: the end of the page is missing, so a title or a link that is open there has no text. KRAKE_XML: the page is
+   XHTML, where `<script/>` is closed and `<![CDATA[` opens a section. */
+enum { KRAKE_CUT = 1, KRAKE_XML = 2 };
+
+/* Reads a page in UTF-8. `agent`: a name of robots metas other than `robots`, lower case; `how`: KRAKE_CUT, KRAKE_XML.
+   Returns 0, and -1 if memory ran out. `page->text` is given back by `krake_free`. */
 int krake_links(const char *html, size_t length, const char *agent, size_t agent_length, size_t max_links,
-                size_t max_anchor_chars, struct krake_page *page);
+                size_t max_anchor_chars, int how, struct krake_page *page);
 
 void krake_free(struct krake_page *page);
 
