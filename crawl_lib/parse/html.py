@@ -130,7 +130,9 @@ def parse_html(
     while True:
         limits = config.max_links_per_page, config.max_anchor_chars
         texts, cut, _ = scan(decoded(data, charset), agent, *limits, how)
-        said = None if charset.is_certain else said_by_metas(texts[-2])
+        if charset.is_certain or texts[-2] in ("", f"c{charset.name}\n"):
+            break
+        said = said_by_metas(texts[-2])
         if said is None or said == charset.name:
             break
         charset = Charset(said, 0, True)

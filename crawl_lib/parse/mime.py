@@ -38,13 +38,13 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
 _WORDS = (b"GIF8", b"wOF", b"RIFF")
 _MARK = b"\xef\xbb\xbf"
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"<\x00", b"\x00<")
-_COMMENT = re.compile(rb"[\t\n\f\r ]*<!--")
 _MAGIC = (b"RIFF", *(magic for magic, _ in _SIGNATURES))
-_HTML = re.compile(
-    rb"[\t\n\f\r ]*<(?:!--|(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body"
-    rb"|br|p|meta|link)[ >\t\n\f\r/])",
+_TAG = re.compile(
+    rb"[\t\n\f\r ]*<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body"
+    rb"|br|p|meta|link)[ >\t\n\f\r/]",
     re.IGNORECASE,
 )
+_COMMENT = re.compile(rb"[\t\n\f\r ]*<!--")
 _XML = re.compile(rb"[\t\n\f\r ]*<\?xml[\t\n\f\r ]")
 # The first element behind comments, declarations and a document type.
 _ROOT = re.compile(
@@ -87,7 +87,7 @@ def detect_mime(declared: str | None, data: bytes) -> str:
     if declared in _XML_TYPES:
         return XHTML if _root_of(data)[1] else declared or ""
     if declared == "text/html":
-        return _list_type(data) or declared
+        return declared if _TAG.match(start) else _list_type(data) or declared
     if not unknown:
         if declared == "text/plain" and _is_binary(start):
             return "application/octet-stream"
@@ -123,8 +123,6 @@ def _list_type(data: bytes) -> str | None:
     text = _start_of(data, _SNIFFED_BYTES)
     if _URLS.fullmatch(text):
         return "text/plain"
-    if _HTML.match(text) and not _COMMENT.match(text):
-        return None
     name, _ = _root_of(data)
     return _ROOTS[name] if name in _LISTS else None
 
@@ -133,7 +131,7 @@ def _sniff_text(start: bytes) -> str:
     if not start:
         return "application/octet-stream"
     text = start.removeprefix(_MARK)
-    if _HTML.match(text):
+    if _TAG.match(text) or _COMMENT.match(text):
         return "text/html"
     if _XML.match(text):
         return _ROOTS.get(_root_of(text)[0], "text/xml")

@@ -43,7 +43,7 @@ _ROOT = re.compile(
 _ATTRIBUTES = rb"""((?:[^<>"']++|"[^"<]*+"|'[^'<]*+'|["'])*+)"""
 _PARTS = re.compile(_COMMENT + rb"|<!\[CDATA\[(?s:(.*?))\]\]>|([^<]++)")
 _ATTRIBUTE = re.compile(rb"""(?<![\w:.-])([\w:.-]++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
-_REFERENCE = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#0*+([0-9]{1,7})|#x0*+([0-9A-Fa-f]{1,6}));")
+_REFERENCE = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#(0{0,99}[0-9]{1,7})|#x(0{0,99}[0-9A-Fa-f]{1,6}));")
 _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _ENTRIES = {"urlset": b"url", "sitemapindex": b"sitemap", "rss": b"item", "RDF": b"item", "feed": b"entry"}
 """The element of one entry, by the root."""

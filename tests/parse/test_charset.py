@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl_lib.parse import charset, encodings
+from crawl_lib.config import ParseConfig
+from crawl_lib.parse import charset, encodings, html_to_utf8, parse_html
+from crawl_lib.parse import html as html_module
 from crawl_lib.parse.charset import to_utf8
 from crawl_lib.parse.encodings import encoding_of
+from crawl_lib.parse.scan import scan
 
 E = "é".encode
 META = b'<meta charset="%b">'
@@ -79,7 +82,7 @@ FILES = sorted((Path(__file__).parents[3] / "shared" / "testdata" / "html" / "en
 
 
 def test_the_tests_of_html5lib() -> None:
-    """A meta beyond the first 1024 bytes, for which a browser begins again, is not looked for."""
+    """Those with a meta beyond the first 1024 bytes are read by the scanner."""
     if not FILES:
         pytest.skip("html5lib's tests are not next to this project")
     count = 0
@@ -87,9 +90,13 @@ def test_the_tests_of_html5lib() -> None:
         html, _, encoding = block.partition(b"\n#encoding\n")
         expected = encoding_of(encoding.split(b"\n")[0].decode())
         # Bytes that are no UTF-8 behind it, so that what declares nothing is windows-1252, as there.
+        data = html + b"\n\xff\xff\xff\xff"
         if len(html) <= charset.PRESCAN_BYTES:
-            assert to_utf8(html + b"\n\xff\xff\xff\xff", None)[1] == expected, html
-            count += 1
+            assert to_utf8(data, None)[1] == expected, html
+        else:
+            page = parse_html(data, url="http://a.b/", header_charset=None, config=ParseConfig())
+            assert page.charset == expected, html
+        count += 1
     assert count > 70
 
 
@@ -119,3 +126,66 @@ def test_never_raises(data: bytes, header: str | None) -> None:
         assert name in encodings.CODECS
         if name != "utf-8":
             text.decode()
+
+
+FAR = b"<html><head><script>" + b"x=1;" * 300 + b"</script>"
+
+
+@pytest.mark.parametrize(
+    ("meta", "name"),
+    [
+        (b"<meta charset=koi8-r>", "koi8-r"),
+        (b"<meta http-equiv=Content-Type content='text/html; charset=koi8-r'>", "koi8-r"),
+        (b"<meta charset=nonsense http-equiv=content-type content='a; charset=koi8-r'>", "koi8-r"),
+        (b"<meta charset=nonsense><meta charset=koi8-r><meta charset=big5>", "koi8-r"),
+        (b"<meta charset=utf-16le>", "utf-8"),
+        (b"<meta charset=x-user-defined>", "windows-1252"),
+        (b"<meta charset=utf-7>", "windows-1252"),
+        (b"<meta charset=hz-gb-2312>", "replacement"),
+        (b"<!-- <meta charset=koi8-r> -->", "windows-1252"),
+        (b"<script>'<meta charset=koi8-r>'</script>", "windows-1252"),
+        (b"<body><p><meta charset=koi8-r>", "koi8-r"),
+        (b"<meta name=x content='charset=koi8-r'>", "windows-1252"),
+        (b"<meta charset=koi8-r", "windows-1252"),
+    ],
+)
+def test_a_later_meta_changes_the_encoding(meta: bytes, name: str) -> None:
+    html = FAR + meta + b"<title>\xc1\xff</title>"
+    page = parse_html(html, url="http://a.b/", header_charset=None, config=ParseConfig())
+    assert page.charset == name
+    for header in ("windows-1251", "no-such-charset"):
+        page = parse_html(html, url="http://a.b/", header_charset=header, config=ParseConfig())
+        assert page.charset == ("windows-1251" if header == "windows-1251" else name)
+    page = parse_html(codecs.BOM_UTF8 + html, url="http://a.b/", header_charset=None, config=ParseConfig())
+    assert page.charset == "utf-8"
+
+
+def test_the_first_meta_that_the_scanner_meets_decides() -> None:
+    """The prescan knows no scripts, so it takes a meta for one that is none. The page is decoded twice at most."""
+    html = b"<script>'<meta charset=big5>'</script>" + FAR + b"<meta charset=koi8-r><meta charset=big5><title>\xc1"
+    assert to_utf8(html, None)[1] == "big5"
+    page = parse_html(html, url="http://a.b/", header_charset=None, config=ParseConfig())
+    assert (page.charset, page.title) == ("koi8-r", "\u0430")
+    assert "\u0430" in html_to_utf8(html, None).decode()
+
+
+def test_a_page_is_decoded_twice_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    scans = []
+    monkeypatch.setattr(html_module, "scan", lambda *given: scans.append(given) or scan(*given))
+    html = FAR + b"\xc1" + b"".join(b"<meta charset=%b>" % name for name in (b"koi8-r", b"big5", b"shift_jis") * 20)
+    parse_html(html, url="http://a.b/", header_charset=None, config=ParseConfig())
+    assert len(scans) == 2
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_utf_16_is_known_by_marks_and_declarations(encoding: str, mark: str) -> None:
+    html = f"{mark}<?xml version='1.0'?><html><title>日本</title>".encode(encoding)
+    page = parse_html(html, url="http://a.b/", header_charset=None, config=ParseConfig())
+    assert (page.charset, page.title) == (encoding.replace("utf-16-", "utf-16"), "日本")
+
+
+def test_in_xhtml_the_declaration_comes_before_a_meta() -> None:
+    html = "<?xml version='1.0' encoding='koi8-r'?><meta charset='big5'/><title>я</title>".encode("koi8-r")
+    page = parse_html(html, url="http://a.b/", header_charset=None, config=ParseConfig(), is_xml=True)
+    assert (page.charset, page.title) == ("koi8-r", "я")

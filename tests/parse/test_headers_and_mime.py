@@ -149,6 +149,11 @@ def test_no_head_raises(data: bytes) -> None:
     assert head.content_type is not None
 
 
+WORDS = (b"ID3 tags are old", b"ID3", b"GIF89a is a format", b"wOFF wOF2", b"RIFF and WEBPVP", b"RIFFxxxxWEBPVP")
+XHTML = b"<?xml version='1.0'?><html lang='en' xmlns='http://www.w3.org/1999/xhtml'><head/></html>"
+DOCTYPE = b'<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" "http://www.w3.org/TR/xhtml1-strict.dtd">'
+
+
 @pytest.mark.parametrize(
     ("declared", "data", "detected"),
     [
@@ -174,6 +179,31 @@ def test_no_head_raises(data: bytes) -> None:
         (None, b"", "application/octet-stream"),
         ("application/octet-stream", b"<html>", "text/html"),
         ("application/json", b"<html>", "application/json"),
+        *((mime, text, mime) for mime in ("text/plain", "text/html", "text/css") for text in WORDS),
+        (None, b"ID3 tags are old", "text/plain"),
+        ("text/plain", b"ID3\x04\x00\x00", "audio/mpeg"),
+        ("text/html", b"GIF89a\x01\x00\x01\x00", "image/gif"),
+        ("text/plain", b"wOFF\x00\x01\x00\x00", "font/woff"),
+        ("text/html", b"RIFF\x1a\x00\x00\x00WEBPVP8 ", "image/webp"),
+        *((mime, XHTML, "application/xhtml+xml") for mime in ("application/xml", "text/xml", "application/xhtml+xml")),
+        ("text/xml", b"<!-- " + b"x" * 5000 + b" -->" + XHTML[21:], "application/xhtml+xml"),
+        ("text/xml", "\ufeff".encode("utf-16-le") + XHTML.decode().encode("utf-16-le"), "application/xhtml+xml"),
+        ("text/xml", XHTML.decode().encode("utf-16-be"), "application/xhtml+xml"),
+        ("text/xml", DOCTYPE + XHTML[21:], "application/xhtml+xml"),
+        ("text/xml", b"<html><a href=x></html>", "text/xml"),
+        ("application/xml", b"<r><html xmlns='http://www.w3.org/1999/xhtml'/></r>", "application/xml"),
+        ("text/html", b"<?xml version='1.0'?><rss version='2.0'>", "application/rss+xml"),
+        ("text/html", b"\xef\xbb\xbf\n<!-- x -->\n<rss>", "application/rss+xml"),
+        ("text/html", b"<rdf:RDF xmlns='x'>", "application/rss+xml"),
+        ("text/html", b"<feed xmlns='http://www.w3.org/2005/Atom'>", "application/atom+xml"),
+        ("text/html", b"<urlset xmlns='x'>", "application/xml"),
+        ("text/html", "<?xml version='1.0'?><sitemapindex>".encode("utf-16"), "application/xml"),
+        ("text/html", b"http://a.test/1\nhttp://a.test/2", "text/plain"),
+        ("text/html", b"http://a.test/1 is <a href=x>", "text/html"),
+        ("text/html", b"<!-- x --><html><rss>", "text/html"),
+        ("text/html", DOCTYPE + XHTML[21:], "text/html"),
+        ("text/html", b"", "text/html"),
+        ("application/xml", b"", "application/xml"),
     ],
 )
 def test_detect_mime(declared: str | None, data: bytes, detected: str) -> None:

@@ -311,3 +311,34 @@ def test_a_page_that_was_read_leaves_nothing_to_the_garbage_collector() -> None:
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
+
+
+@pytest.mark.parametrize(
+    ("html", "hrefs", "title"),
+    [
+        ("<a href='/one'>x</a><a href='/two/arti", ["/one"], None),
+        ("<a href=/one>x</a><a href=/two/arti", ["/one"], None),
+        ("<a href=/one>x</a><a href=/two rel=nofol", ["/one"], None),
+        ("<title>Whole</title><a href=/one>x</a><base href=http://c.d/", ["/one"], "Whole"),
+        ("<a href=/one>x</a><title>Hal", ["/one"], None),
+        ("<a href=/one>x</a><title>Hal</tit", ["/one"], None),
+        ("<a href=/one>x</a><!-- <a href=/two>", ["/one"], None),
+        ("<a href=/one>x</a><meta http-equiv=refresh content='0; url=/two", ["/one"], None),
+    ],
+)
+def test_what_broke_off_is_not_there(html: str, hrefs: list[str], title: str | None) -> None:
+    page = page_of(html, is_cut=True)
+    assert (page.links.hrefs, page.links.anchors, page.title, page.base) == (hrefs, ["x"], title, URL)
+
+
+def test_the_text_of_a_link_that_broke_off_is_not_kept() -> None:
+    html = "<a href=1>one</a><a href=2>tw<img src=3>"
+    assert page_of(html).links.anchors == ["one", "tw", ""]
+    assert page_of(html, is_cut=True).links.anchors == ["one", "", ""]
+    assert page_of("<title>Open").title == "Open"
+
+
+def test_xhtml_with_a_type_of_xml() -> None:
+    html = "<title/><script src='s'/><a id='x'/><a href='1'/>t<textarea/><![CDATA[<b>]]><a href='2'><![CDATA[<i>]]></a>"
+    page = page_of(html, is_xml=True)
+    assert (page.links.hrefs, page.links.anchors, page.title) == (["s", "1", "2"], ["", "", "<i>"], None)

@@ -151,12 +151,27 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("root", ["", "<urlset>", "<rss>", "<feed>", "<feed><link "])
+MORE_HOSTILE = [
+    "<url>",
+    "<loc>a<!--",
+    "<loc>]]>",
+    '<link "',
+    "<link '\"",
+    "<loc><![CDATA[a]]>",
+    "<guid>http://a</guid>",
+    "<item>",
+    "&amp;",
+    "</a>",
+    "<a xml:base='x/'>",
+]
+
+
+@pytest.mark.parametrize("root", ["", "<urlset>", "<rss>", "<feed>", "<feed><link ", "<feed xml:base='/a/'>"])
 def test_hostile_markup_is_read_in_work_that_grows_with_its_bytes(root: str) -> None:
     """Half a megabyte of each; were it quadratic, the child would need hours."""
     code = f"""
 from tests.parse.test_sitemap import read
-for piece in {json.dumps([*HOSTILE, "a", "<a:", "http://a "])}:
+for piece in {json.dumps([*HOSTILE, *MORE_HOSTILE, "a", "<a:", "http://a "])}:
     read({root!r} + piece * (500_000 // len(piece)))
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
@@ -179,3 +194,132 @@ def test_what_a_sitemap_says_of_its_pages_is_their_rel() -> None:
         "/e": "priority=1.0",
         "/f": "",
     }
+
+
+def cut(data: bytes | str) -> list[str]:
+    """What a text says whose end is missing."""
+    given = data.encode() if isinstance(data, str) else data
+    page = parse_sitemap(given, url=URL, header_charset=None, config=ParseConfig(), max_bytes=1 << 20, is_cut=True)
+    return page.links.hrefs
+
+
+ONE, PIECE = "http://a.test/one", "http://a.test/two/arti"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<urlset><url><loc>{ONE}</loc></url><url><loc>{PIECE}",
+        f"<urlset><url><loc>{ONE}</loc></url><url><loc>{PIECE}</loc><lastmod>20",
+        f"<urlset><url><loc>{ONE}</loc></url><url><loc>{PIECE}</loc></ur",
+        f"<urlset><url><loc>{ONE}</loc></url><url><loc><![CDATA[{PIECE}",
+        f"<urlset><url><loc>{ONE}</loc></url><url><loc><![CDATA[{PIECE}]]",
+        f"<s:urlset><s:url><s:loc>{ONE}</s:loc></s:url><s:url><s:loc>{PIECE}</s:loc>",
+        f"<sitemapindex><sitemap><loc>{ONE}</loc></sitemap><sitemap><loc>{PIECE}</loc>",
+        f"<rss><item><link>{ONE}</link></item><item><link>{PIECE}",
+        f"<rss><item><link>{ONE}</link></item><item><link>{PIECE}</link><guid>{PIECE}</guid><ti",
+        f"<rdf:RDF><item rdf:about='x'><link>{ONE}</link></item><item rdf:about='y'><link>{PIECE}</link>",
+        f"<feed><entry><link href='{ONE}'/></entry><entry><link href='{PIECE}'/><title>",
+        f"<feed><entry><link href='{ONE}'/></entry><entry><link href='{PIECE}",
+        f"<a:feed><a:entry><a:link href='{ONE}'/></a:entry><a:entry><a:link href='{PIECE}'/>",
+        f"{ONE}\n{PIECE}",
+        f"{ONE}\r\n{PIECE}\u00e9",
+    ],
+)
+def test_what_broke_off_is_no_entry(text: str) -> None:
+    assert cut(text) == [ONE]
+    assert cut(text.encode("utf-16")) == [ONE]
+
+
+def test_what_a_damaged_gzip_broke_off_is_no_entry() -> None:
+    lines = "".join(f"http://a.test/{number:050}\n" for number in range(2_000))
+    page = read(gzip.compress(lines.encode())[:-400])
+    assert page is not None
+    assert 0 < len(page.links) < 2_000
+    assert {len(href) for href in page.links.hrefs} == {len("http://a.test/") + 50}
+
+
+def test_what_is_whole_keeps_its_last_line() -> None:
+    assert found(f"{ONE}\n{PIECE}") == [("loc", ONE), ("loc", PIECE)]
+    assert cut(f"{ONE}\n{PIECE}\n") == [ONE, PIECE]
+    assert cut(f"<urlset><url><loc>{ONE}</loc></url><url><loc>{PIECE}</loc></url>") == [ONE, PIECE]
+    assert cut(f"<feed><link rel='next' href='{ONE}'/><id>") == [ONE]
+    assert found(f"<urlset><url><loc>{ONE}</loc></url><url><loc>{PIECE}") == [("loc", ONE)]
+
+
+@pytest.mark.parametrize(
+    ("inside", "href"),
+    [
+        ("<![CDATA[/p?a[]=1&b=2]]>", "/p?a[]=1&b=2"),
+        ("<![CDATA[/p]a]]b]>c]]>", "/p]a]]b]>c"),
+        ("/<![CDATA[q?a=1&b=2]]>&amp;c<![CDATA[&amp;]]>", "/q?a=1&b=2&c&amp;"),
+        ("\n <![CDATA[ /whole ]]>\n", "/whole"),
+        ("/a<!-- <loc>/no</loc> -->b", "/ab"),
+        ("/?a=1&amp;copy=2&lt=3&lt;&gt;&quot;&apos;", "/?a=1&copy=2&lt=3<>\"'"),
+        ("/?x&copy;&eacute;&nbsp;", "/?x&copy;&eacute;&nbsp;"),
+        ("/?x=1&copy=2&amp", "/?x=1&copy=2&amp"),
+        ("/&#252;&#xFC;&#000000000252;&#x80;&#xD800;&#0;", "/üüü\x80\ufffd\ufffd"),
+        ("/&#XFC;&#99999999;", "/&#XFC;&#99999999;"),
+    ],
+)
+def test_texts_are_those_of_xml(inside: str, href: str) -> None:
+    assert found(f"<urlset><url><loc>{inside}</loc></url></urlset>") == [("loc", href)]
+    if "<" not in inside and '"' not in href:
+        assert found(f'<feed><link href="{inside}"/></feed>') == [("entry", href)]
+
+
+def test_a_guid_is_a_link_unless_it_says_otherwise() -> None:
+    text = """<rss><channel><item><guid>http://a.test/1</guid></item>
+    <item><guid isPermaLink="true">http://a.test/2</guid><link>http://a.test/2</link></item>
+    <item><link>http://a.test/3</link><guid isPermaLink="false">http://a.test/no</guid></item>
+    <item><link>http://a.test/4</link><guid isPermaLink='true'><![CDATA[http://a.test/5?a&b]]></guid></item>
+    <item><guid>tag:a.test,2026:6</guid></item><item><guid isPermaLink="true">/7</guid></item></channel></rss>"""
+    hrefs = [href for _, href in found(text)]
+    assert hrefs == [f"http://a.test/{path}" for path in ("1", "2", "3", "4", "5?a&b")]
+
+
+@pytest.mark.parametrize(
+    ("text", "hrefs"),
+    [
+        ("<feed xml:base='/o/'><entry><link href='p1'/></entry></feed>", ["http://a.test/o/p1"]),
+        (
+            "<feed xml:base='http://b.test/o/'><entry xml:base='deep/'><link href='p2'/></entry><link href='p3'/>",
+            ["http://b.test/o/deep/p2", "http://b.test/o/p3"],
+        ),
+        ("<feed><entry><link xml:base='x/' href='a'/><link href='b'/></entry></feed>", ["http://a.test/x/a", "b"]),
+        (
+            "<feed><entry><content xml:base='/no/'><p><link href='c'/></p></content><link href='d'/></entry></feed>",
+            ["http://a.test/no/c", "d"],
+        ),
+        (
+            "<rss xml:base='/r/'><item><link>1</link></item><item xml:base='s/'><link>2</link></item></rss>",
+            ["http://a.test/r/1", "http://a.test/r/s/2"],
+        ),
+        ("<urlset xml:base='/u/'><url><loc>1</loc></url></urlset>", ["http://a.test/u/1"]),
+        ("<feed xml:base='mailto:x'><link href='a'/><link href='ftp://x/'/></feed>", ["a", "ftp://x/"]),
+        (
+            "<feed xml:base='/b/'><!-- <x xml:base='/c/'> --><link href='a'/></x></y></z><link href='b'/></feed>",
+            ["http://a.test/b/a", "b"],
+        ),
+    ],
+)
+def test_xml_base(text: str, hrefs: list[str]) -> None:
+    assert [href for _, href in found(text)] == hrefs
+
+
+def test_bases_without_end_cost_what_they_weigh() -> None:
+    page = read("<feed>" + "<a xml:base='x/'>" * 20_000 + "<link href='p'/>")
+    assert page is not None
+    assert len(page.links.hrefs[0]) < 1000
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_is_known_by_its_declaration(encoding: str) -> None:
+    text = f"<?xml version='1.0' encoding='UTF-16'?><urlset><url><loc>{ONE}/ü</loc></url></urlset>"
+    assert found(text.encode(encoding)) == [("loc", f"{ONE}/ü")]
+
+
+def test_in_xml_the_declaration_counts_and_no_meta() -> None:
+    text = "<?xml version='1.0' encoding='koi8-r'?><rss><item><a>&lt;</a><link>/я</link><![CDATA[<meta charset=big5>]]>"
+    assert found(text.encode("koi8-r")) == [("item", "/я")]
+    assert found(text.replace(" encoding='koi8-r'", "")) == [("item", "/я")]
