@@ -8,7 +8,7 @@ from typing import Any
 
 from crawl_lib.ask import check_url, explain, find_page, read_answer
 from crawl_lib.cli.common import plain, print_counts, print_result, tool_stores
-from crawl_lib.parse import parse_head, to_utf8
+from crawl_lib.parse import HTML_TYPES, detect_mime, html_to_utf8, parse_head, to_utf8
 
 
 def show(arguments: argparse.Namespace) -> int:
@@ -40,7 +40,10 @@ def cat(arguments: argparse.Namespace) -> int:
     if not sys.stdout.isatty():
         sys.stdout.buffer.write(content.data if arguments.body else head + content.data)
         return 0
-    text = to_utf8(content.data, parse_head(head).content_type[1])[0].decode()
+    mime, charset = parse_head(head).content_type
+    is_html = detect_mime(mime, content.data) in HTML_TYPES
+    data = html_to_utf8(content.data, charset) if is_html else to_utf8(content.data, charset)[0]
+    text = data.decode("utf-8", "replace")
     for line in ("" if arguments.body else head.decode("latin-1")).splitlines() + text.splitlines():
         print(plain(line.expandtabs()))
     return 0

@@ -14,7 +14,7 @@ from codecs import (
     getincrementaldecoder,
     register_error,
 )
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from unicodedata import normalize
 
@@ -131,7 +131,7 @@ class _MultiByte:
     """A decoder of characters of one to four bytes, over a codec of Python.
 
     `unit`: what one error takes, by the standard; `missing`: the characters that the codec lacks; `renamed`: those that
-    it has otherwise, from its own to the standard's; `hints`: bytes of UTF-8, one of which is in all of these.
+    it has otherwise, from its own to the standard's.
     """
 
     def __init__(
@@ -139,24 +139,21 @@ class _MultiByte:
         codec: str,
         unit: bytes,
         missing: dict[bytes, str] | None = None,
-        renamed: dict[str, str] | None = None,
-        hints: tuple[bytes, ...] = (),
+        renamed: Mapping[str, str] | None = None,
     ) -> None:
         self._codec = codec
         self._unit = re.compile(unit, re.DOTALL)
         self._missing = missing or {}
-        self._renamed = str.maketrans(renamed or {})
-        self._hints = hints
+        self._renamed = renamed or {}
         self._handler = f"krake-{codec}"
         register_error(self._handler, self._on_error)
 
     def decode(self, data: bytes) -> bytes:
         """Return text as UTF-8."""
         text = self.plain(data)
-        encoded = text.encode()
-        if any(hint in encoded for hint in self._hints):
-            return text.translate(self._renamed).encode()
-        return encoded
+        if any(character in text for character in self._renamed):
+            text = text.translate({ord(old): new for old, new in self._renamed.items()})
+        return text.encode()
 
     def plain(self, data: bytes) -> str:
         """Decode with the codec's own characters where it has some."""
@@ -196,9 +193,13 @@ class _Searched(_MultiByte):
         self._begun = re.compile(begun)
         self._others = others
         self._searched = re.compile(b"|".join(map(re.escape, others)))
+        self._hints = "".join(sequence.decode(codec) for sequence in others)
 
     def decode(self, data: bytes) -> bytes:
         """Return text as UTF-8."""
+        text = self.plain(data)
+        if not any(character in text for character in self._hints):
+            return text.encode()
         decoder = self.decoder()
         pieces, offset = [], 0
         for match in self._searched.finditer(data):
@@ -251,12 +252,12 @@ def _gb18030() -> _MultiByte:
     renamed = {sequence.decode("gb18030"): character for sequence, character in _read_table(_GB18030).items()}
     renamed |= {"\ue5e5": "\u3000", "\u1e3f": "\ue7c7"}
     four = rb"[\x81-\xfe](?:[0-9](?:[\x81-\xfe](?:[0-9]|\Z)|\Z)|[\x80-\xff])?|."
-    return _MultiByte("gb18030", four, {b"\x80": "€"}, renamed, hints=(b"\xee", b"\xe1\xb8\xbf"))
+    return _MultiByte("gb18030", four, {b"\x80": "€"}, renamed)
 
 
 def _shift_jis() -> _MultiByte:
     wrong = dict.fromkeys("\uf8f0\uf8f1\uf8f2\uf8f3", _REPLACEMENT)
-    return _MultiByte("cp932", rb"[\x81-\x9f\xe0-\xfc][\x80-\xff]?|.", {}, wrong, hints=(b"\xef\xa3",))
+    return _MultiByte("cp932", rb"[\x81-\x9f\xe0-\xfc][\x80-\xff]?|.", {}, wrong)
 
 
 def _euc_jp() -> _Searched:

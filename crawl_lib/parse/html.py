@@ -122,7 +122,8 @@ def parse_html(
     missing, so what is open there (a title, the text of a link) does not count.
 
     Its time and memory are linear in `data`, whatever that is: at most 20 ms of CPU for each MB, 200 ms where a page in
-    a legacy charset has a query to escape in each link, and about six times the page's size. It may be called in any
+    a legacy charset has a query to escape in each link, 600 ms where each of its characters is wrong, and about six
+    times the page's size. It may be called in any
     process and thread, each with pages of its own; the result goes to another process by `Page.to_json`.
     """
     agent, how = user_agent.lower().encode(), is_xml * XML + is_cut * CUT
