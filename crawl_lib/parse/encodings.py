@@ -115,7 +115,7 @@ def decode(data: bytes, name: str) -> bytes:
 
 @lru_cache(maxsize=64)
 def _characters(name: str) -> str:
-    """The characters of the 256 bytes of an encoding; U+FFFE where the standard has none."""
+    """Return the characters of the 256 bytes of an encoding; U+FFFE where the standard has none."""
     if name == "x-user-defined":
         return "".join(chr(byte if byte < 0x80 else 0xF700 + byte) for byte in range(256))
     characters = [bytes([byte]).decode(CODECS[name], "replace") for byte in range(256)]
@@ -313,7 +313,7 @@ def _read_katakana(run: bytes) -> str:
 
 
 def _read_kanji(run: bytes) -> str:
-    """Pairs, by the table of EUC-JP. A byte that is not part of one is wrong together with a first half before it."""
+    """Decode pairs by the table of EUC-JP. A wrong byte takes a first half before it along."""
     euc_jp = _MULTI_BYTE["euc-jp"]
     return "".join(
         euc_jp.decode(match[1].translate(_HIGH)).decode() if match[1] else _REPLACEMENT
@@ -360,7 +360,7 @@ _AS_SENT = {"shift_jis": {**_YEN, "\u2212": b"\x81\x7c"}, "euc-jp": {**_YEN, "\u
 
 @lru_cache(maxsize=8)
 def _sequences(name: str) -> dict[str, bytes]:
-    """The bytes of each character of one or two bytes, the first ones where there are several."""
+    """Return the bytes of each character of one or two bytes, the first where there are several."""
     sequences = [bytes([byte]) for byte in range(0x80, 0x100)] if name in ("gbk", "shift_jis") else []
     sequences += [bytes((lead, trail)) for lead in _LEADS.get(name, _ALL_LEADS) for trail in range(0x40, 0xFF)]
     characters = decode(b"\n".join(sequences), name).decode().split("\n")
@@ -385,7 +385,7 @@ def _encode_iso_2022_jp(text: str) -> bytes:
 
 
 def _in_iso_2022_jp(character: str, state: bytes) -> tuple[bytes, bytes]:
-    """The escape sequence that a character needs, and its bytes."""
+    """Return the escape sequence that a character needs, and the bytes of the character."""
     if character in "¥‾":
         return b"(J", b"\\" if character == "¥" else b"~"
     if not character.isascii():

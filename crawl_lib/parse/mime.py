@@ -74,8 +74,8 @@ def detect_mime(declared: str | None, data: bytes) -> str:
 
     `declared`: type of the Content-Type field, lower case, None if there was none; `data`: content, codings undone.
     A signature (PDF, PNG, JPEG, GIF, zip...) beats a declared text type, unless its letters begin a plain text; HTML,
-    XML and text are looked for only where the declared type says nothing, so that a text about HTML stays text. Of XML
-    the first element tells XHTML, and of HTML it tells feeds and sitemaps (section 8).
+    XML and text are looked for only where the declared type says nothing, so that a text about HTML stays text. The
+    first element tells XHTML from other XML, and feeds and sitemaps from HTML (section 8).
     """
     start = data[:_SNIFFED_BYTES]
     unknown = declared in _UNKNOWN
@@ -104,7 +104,7 @@ def _signature(start: bytes) -> str | None:
 
 
 def _root_of(data: bytes) -> tuple[bytes, bool]:
-    """The name of the first element of XML, b"" if there is none, and whether it is that of XHTML."""
+    """Return the name of the first element of XML, b"" without one, and whether the text is XHTML."""
     match = _ROOT.match(_start_of(data, _ROOT_BYTES))
     if match is None:
         return b"", False
@@ -113,13 +113,13 @@ def _root_of(data: bytes) -> tuple[bytes, bool]:
 
 
 def _start_of(data: bytes, size: int) -> bytes:
-    """The beginning of a text, in an encoding that has ASCII's letters."""
+    """Return the beginning of a text, in an encoding that has ASCII's letters."""
     start = data[:size]
     return to_utf8(start, None, is_xml=True)[0] if start.startswith(_WIDE_MARKS) else start.removeprefix(_MARK)
 
 
 def _list_type(data: bytes) -> str | None:
-    """The type of a list of pages that is declared as HTML; None if it is none."""
+    """Return the type of a feed or sitemap that was declared as HTML; None for HTML."""
     text = _start_of(data, _SNIFFED_BYTES)
     if _URLS.fullmatch(text):
         return "text/plain"

@@ -193,7 +193,7 @@ class _Bases:
 
 
 def _joined(base: str, href: str) -> str:
-    """Resolve a reference. One that cannot be resolved is no relative one, and is returned as it is."""
+    """Resolve a reference. A reference that cannot be resolved is absolute, and is returned unchanged."""
     try:
         return resolve(base, href)
     except UrlError:
