@@ -15,9 +15,18 @@ import resource
 import sys
 from typing import BinaryIO
 
-from crawl_lib.worker import bar_packages, data_bytes, die_with_parent, keep_memory, shut_in
+from crawl_lib.worker import (
+    bar_packages,
+    data_bytes,
+    die_with_parent,
+    keep_memory,
+    refuse_calls,
+    set_limits,
+    shut_in,
+)
 
 LENGTH_BYTES = 4
+DESCRIPTORS = 64
 
 
 def read_message(file: BinaryIO) -> bytes | None:
@@ -39,10 +48,9 @@ def main() -> int:
     keep_memory()
     from crawl_lib.text.extract import page_text  # noqa: PLC0415
 
-    _limit(resource.RLIMIT_DATA, data_bytes() + memory)
-    for none in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
-        _limit(none, 0)
+    set_limits(DATA=data_bytes() + memory, CORE=0, FSIZE=0, NOFILE=DESCRIPTORS)
     shut_in(read=(), write=())
+    refuse_calls(forks=False, internet=False, limits=True)
     while question := read_message(sys.stdin.buffer):
         used = resource.getrusage(resource.RUSAGE_SELF)
         _limit(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime) + cpu_s)

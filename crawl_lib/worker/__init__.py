@@ -1,8 +1,8 @@
 """The processes that fetch: how they are started and confined, and what one does with a page.
 
 How data flows: `run_workers` shares a take among processes by host. They are forked from one that has loaded their
-modules (`forkserver`), without secrets in their environment, and can open next to no files (`sandbox`). What only the
-task can get for them, turns that nodes share, they ask it for.
+modules (`forkserver`), without secrets in their environment, can open next to no files (`sandbox`), and make no system
+call but those they need (`calls`). What only the task can get for them, turns that nodes share, they ask it for.
 A `worker` fetches its URLs (`crawl_lib.fetch`), appends their records, and has `page` make the rows: content and links
 (`crawl_lib.parse`), then which links are followed (`discovery`). Large pages are read by a process of their own
 (`large`, `aside`), so that the loop goes on. `patterns` ends URLs whose pages are nearly all the same.
@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
+    from crawl_lib.worker.calls import refuse_calls
     from crawl_lib.worker.forkserver import die_with_parent
     from crawl_lib.worker.page import PageHandler
     from crawl_lib.worker.patterns import room_of
     from crawl_lib.worker.process import bar_packages, keep_memory
-    from crawl_lib.worker.sandbox import clean_environment, data_bytes, shut_in
+    from crawl_lib.worker.sandbox import clean_environment, data_bytes, set_limits, shut_in
     from crawl_lib.worker.worker import WorkerTask
     from crawl_lib.worker.workers import run_workers
 else:
@@ -28,11 +29,12 @@ else:
     __getattr__ = loads_later(
         __name__,
         {
+            "calls": ("refuse_calls",),
             "forkserver": ("die_with_parent",),
             "page": ("PageHandler",),
             "patterns": ("room_of",),
             "process": ("bar_packages", "keep_memory"),
-            "sandbox": ("clean_environment", "data_bytes", "shut_in"),
+            "sandbox": ("clean_environment", "data_bytes", "set_limits", "shut_in"),
             "worker": ("WorkerTask",),
             "workers": ("run_workers",),
         },

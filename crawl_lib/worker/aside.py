@@ -11,7 +11,6 @@ die with it.
 import gc
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -27,14 +26,17 @@ from crawl_lib.parse import Page, parse_head
 from crawl_lib.records import Fetched
 from crawl_lib.segment import Position, read_one
 from crawl_lib.states import Outcome
+from crawl_lib.worker.calls import refuse_calls
 from crawl_lib.worker.forkserver import fork_child
 from crawl_lib.worker.reading import Pieces, Reader, Reading, slices
+from crawl_lib.worker.sandbox import set_limits
 
 DATA_BYTES = 128 << 20
 """Memory of a child, without what it has of the worker: above, its allocations fail."""
 CPU_S = 10
 WALL_S = 120
 ANSWER_BYTES = 32 << 20
+DESCRIPTORS = 64
 _MAX_MESSAGE_BYTES = 160_000
 _POLL_MS = 100
 
@@ -131,11 +133,8 @@ def _read_limited(message: list[Any], reader: Reader, file: int, most_bytes: int
     try:
         for number in (signal.SIGXCPU, signal.SIGALRM):  # not SIGTERM: sent to all of a group, it is not the page's
             signal.signal(number, signal.SIG_DFL)
-        limits = {"DATA": most_bytes, "CPU": CPU_S, "FSIZE": ANSWER_BYTES, "CORE": 0}
-        for kind, value in ((getattr(resource, f"RLIMIT_{name}"), value) for name, value in limits.items()):
-            _, hard = resource.getrlimit(kind)
-            least = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            resource.setrlimit(kind, (least, least))
+        set_limits(DATA=most_bytes, CPU=CPU_S, FSIZE=ANSWER_BYTES, CORE=0, NOFILE=DESCRIPTORS)
+        refuse_calls(forks=False, internet=False, limits=False)
         signal.alarm(WALL_S)
         with os.fdopen(file, "wb") as out:
             _read(message, reader, out)

@@ -10,8 +10,8 @@ Which files: decided before and for good, by Linux's Landlock (kernel 5.13 and l
 rights of root. From `shut_in` on the process, its later threads and its children open what was named, and nothing else.
 They execute nothing, gain no rights by doing so, send no signal to processes outside, and speak to no abstract socket
 of others (both: kernel 6.12). What is open already stays open, the log and the node's lock among it. Looking at names
-and sizes (`stat`) is not prevented, nor are changes of mode and time of own files, nor sockets: the address filter is
-for those.
+and sizes (`stat`) is not prevented, nor are changes of mode and time of own files. `calls` refuses sockets and
+processes; `set_limits` limits memory, sizes of files and descriptors.
 
 Each version of Landlock (its ABI) knows more kinds of access; what a kernel does not know it cannot refuse.
 """
@@ -84,6 +84,18 @@ def data_bytes() -> int:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5]) * resource.getpagesize()
     except OSError:
         return 64 << 20
+
+
+def set_limits(**limits: int) -> None:
+    """Set limits of this process and its children for good, by the name of the limit without `RLIMIT_`.
+
+    A lower limit that is there already stays.
+    """
+    for name, value in limits.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
+        _, hard = resource.getrlimit(kind)
+        least = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (least, least))
 
 
 def shut_in(*, read: Iterable[Path | str], write: Iterable[Path | str]) -> str:

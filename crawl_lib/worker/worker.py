@@ -13,9 +13,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -33,12 +34,18 @@ from crawl_lib.segment import PartWriter, WarcInfo, finished_positions, kept_out
 from crawl_lib.states import Outcome
 from crawl_lib.urls import Chain, Scope, UrlFilter, host_of
 from crawl_lib.worker.aside import Aside
+from crawl_lib.worker.calls import refuse_calls
 from crawl_lib.worker.page import PageHandler
 from crawl_lib.worker.patterns import SIMILAR, Patterns
-from crawl_lib.worker.sandbox import data_bytes, shut_in
+from crawl_lib.worker.sandbox import data_bytes, set_limits, shut_in
 from crawl_lib.worker.workers import PAUSE_SIGNAL
 
 PROGRESS_INTERVAL_S = 0.5
+WORK_BYTES = 256 << 20
+"""Memory for pages, rows and what is known of links and hosts."""
+CONNECTION_BYTES = 256 << 10
+FILE_BYTES = 8 << 30
+MORE_DESCRIPTORS = 1024
 
 
 @dataclass(frozen=True)
@@ -62,12 +69,15 @@ class WorkerTask:
 
 
 class _Worker:
-    """One worker's run."""
+    """One worker's run. `alone`: called once no process is to be forked any more, before there are threads."""
 
-    def __init__(self, task: WorkerTask, own_bytes: int, config: Config) -> None:
+    def __init__(
+        self, task: WorkerTask, own_bytes: int, config: Config, alone: Callable[[], object] = lambda: None
+    ) -> None:
         self.task = task
         self.own_bytes = own_bytes
         self.config = config
+        self.alone = alone
         self.outcomes = kept_outcomes(Path(task.spool), task.prefix)
         self.kept = self.outcomes.total()
         self.bytes = 0
@@ -97,6 +107,7 @@ class _Worker:
             PartWriter(spool, task.prefix, WarcInfo(**task.info), self.config.segment) as self.writer,
         ):
             own, url_filter = task.nodes.index(task.node), UrlFilter(self.config.urls, take.scope(), self.config.traps)
+            self.alone()
             self.handler = PageHandler(self.config, task.nodes, own, url_filter, self.writer, aside=aside)
             self.writer.before_close = self.handler.drain
             self.writer.may_close = self.handler.is_empty
@@ -242,15 +253,37 @@ def shared_spans(config: Config) -> Spans | None:
 
 
 def build_walls(node_dir: Path, spool: Path) -> None:
-    """Have this process open nothing but what a worker needs, before it reads a stranger's byte; logs if it cannot.
+    """Leave this process what a worker needs, before it reads a stranger's byte; log what the kernel lacks.
 
-    Of the node's directory that is the spool and what is known of hosts, to write, and the take.
+    Of the node's directory that is the spool and what is known of hosts, to write, and the take. Processes may still
+    be forked, for `Aside`.
     """
     boot_id()  # is kept; in /proc, where everything else is another process's
     lacking = shut_in(read=[NodeDirectory(node_dir).take], write=[spool, NodeDirectory(node_dir).hosts])
-    if lacking:
-        sys.stderr.write(f"{lacking}\n")
+    for line in filter(None, (lacking, refuse_calls(forks=True, internet=True, limits=True))):
+        sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
+
+
+def limit_worker(config: Config, node: NodeDirectory, own_bytes: int) -> None:
+    """Limit memory, sizes of files and descriptors of this process to several times what a config makes it need.
+
+    A body is held up to five times while its record is made. A file grows to the size of a WARC file, and by what one
+    page adds; what is known of hosts grows from take to take. `own_bytes`: what the process has now.
+    """
+    fetch = config.fetch
+    connections = fetch.connections + fetch.slow_connections
+    known_bytes = sum(path.stat().st_size for path in node.hosts.iterdir()) if node.hosts.is_dir() else 0
+    set_limits(
+        DATA=own_bytes
+        + WORK_BYTES
+        + 2 * fetch.max_inflight_bytes
+        + 8 * fetch.max_body_bytes
+        + CONNECTION_BYTES * connections
+        + 16 * node.take.stat().st_size,
+        FSIZE=FILE_BYTES + 4 * config.segment.max_warc_bytes + 2 * known_bytes,
+        NOFILE=4 * connections + MORE_DESCRIPTORS,
+    )
 
 
 def main() -> int:
@@ -261,8 +294,10 @@ def main() -> int:
     try:
         config = from_mapping(given["config"], Path("/"), "the task of a worker")
         load_plugins(config.scoring)  # whose modules may lie outside the walls
+        limit_worker(config, NodeDirectory(Path(given["node_dir"])), own_bytes)
         build_walls(Path(given["node_dir"]), Path(given["spool"]))
-        worker = _Worker(WorkerTask(**given), own_bytes, config)
+        alone = partial(refuse_calls, forks=False, internet=True, limits=False)
+        worker = _Worker(WorkerTask(**given), own_bytes, config, alone)
         signal.signal(signal.SIGTERM, lambda *_: setattr(worker, "stopping", True))
         signal.signal(PAUSE_SIGNAL, lambda *_: setattr(worker, "pausing", True))
         worker.report()

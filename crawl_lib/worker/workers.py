@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from crawl_lib.errors import KrakeError, StoppedError, os_error
+from crawl_lib.worker.calls import NO_FILTER_TEXT, can_filter
 from crawl_lib.worker.forkserver import Forked, ended, fork_server
 from crawl_lib.worker.sandbox import NONE_TEXT, landlock_abi
 
@@ -97,6 +98,8 @@ def _say_if_there_are_no_walls() -> None:
     """Once a process; each worker's log says it too."""
     if not landlock_abi():
         log.warning("%s", NONE_TEXT)
+    if not can_filter():
+        log.warning("%s", NO_FILTER_TEXT)
 
 
 def _wait(
