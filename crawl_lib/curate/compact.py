@@ -42,7 +42,7 @@ from crawl_lib.segment import (
     encode_dropped,
     file_entry,
     is_dropped_file,
-    merge_runs,
+    merge_many,
     scan,
     utc_text,
     warc_fields,
@@ -236,5 +236,5 @@ class _Compaction:
                     lines.add(f"{urlkey} {stamp} {json.dumps({**value, 'offset': str(place)})}")
         lines.flush()
         with (self.out / INDEX_NAME).open("wb") as out:
-            out.writelines(merge_runs(lines.paths))
+            out.writelines(merge_many(lines.paths, self.out.parent))
             fsync_file(out)

@@ -20,12 +20,11 @@ from crawl_lib.durable import fsync_file, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError, PathNotFoundError, os_errors
 from crawl_lib.export import scratch_folder
 from crawl_lib.repair import finish_all_swaps, repairs_locked
-from crawl_lib.segment import INDEX_NAME, RunWriter, SegmentReader, merge_runs, surt
+from crawl_lib.segment import INDEX_NAME, RunWriter, SegmentReader, merge_many, surt
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
 
 RUN_LINES = 50_000
-RUNS_AT_ONCE = 200
 PROGRESS_LINES = 10_000
 
 
@@ -62,7 +61,7 @@ def merge_indexes(stores: Stores, output: Path | None = None) -> IndexReport:
         if not report.segments:
             raise InputError(f"{stores.crawl.path}: there is no segment yet; `krake crawl` makes some")
         runs.flush()
-        _write(stores, path, _merged(runs.paths, room), report)
+        _write(stores, path, merge_many(runs.paths, room), report)
     return report
 
 
@@ -100,18 +99,6 @@ def _lines(stores: Stores, segment: SegmentRef, report: IndexReport) -> Iterator
             report.captures += not is_dropped
             if not is_dropped:
                 yield f"{urlkey} {stamp} {json.dumps(value)}"
-
-
-def _merged(runs: list[Path], room: Path) -> Iterator[bytes]:
-    """All lines in order, with few files open at once."""
-    while len(runs) > RUNS_AT_ONCE:
-        few, larger = runs[:RUNS_AT_ONCE], room / f"merge.{len(runs):05d}"
-        with larger.open("wb") as file:
-            file.writelines(merge_runs(few))
-        for path in few:
-            path.unlink()
-        runs = [*runs[RUNS_AT_ONCE:], larger]
-    return merge_runs(runs)
 
 
 def _write(stores: Stores, path: Path, lines: Iterator[bytes], report: IndexReport) -> None:

@@ -38,6 +38,8 @@ _LEVEL = 1
 _GZIP_ERROR = cast(type[Exception], IsalError)
 _BLOCK_BYTES = 1 << 18
 _BLOCK_LINES = 2_000
+_INFLATED_BYTES = 1 << 20
+"""So much is unpacked at once: lines that are much alike shrink to a hundredth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +207,13 @@ def _line_blocks(file: BinaryIO, where: str) -> Iterator[list[bytes]]:
     try:
         while data := file.read(_BLOCK_BYTES):
             begun = True
-            while data:
-                *lines, tail = (tail + inflater.decompress(data)).split(b"\n")
+            piece = data
+            while data or len(piece) >= _INFLATED_BYTES:  # what is unpacked may still wait inside
+                piece = inflater.decompress(data, _INFLATED_BYTES)
+                *lines, tail = (tail + piece).split(b"\n")
                 yield lines
-                data = inflater.unused_data
-                if data:
+                data = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
+                if data and inflater.eof:
                     inflater = isal_zlib.decompressobj(16 + zlib.MAX_WBITS)
     except _GZIP_ERROR as error:
         raise DamagedFileError(f"{where}: not gzip: {error}") from error

@@ -52,7 +52,7 @@ from crawl_lib.segment.publish import (
 )
 from crawl_lib.segment.reader import SegmentReader
 from crawl_lib.segment.recover import group_of, microseconds_of, taken_of, warc_fields
-from crawl_lib.segment.runs import RunWriter, merge_runs
+from crawl_lib.segment.runs import RunWriter, merge_many
 from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow
 from crawl_lib.segment.spool import PartWriter
 from crawl_lib.segment.tables import (

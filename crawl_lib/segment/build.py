@@ -27,7 +27,7 @@ from crawl_lib.segment.manifest import (
     Manifest,
 )
 from crawl_lib.segment.parts import INDEX_RUNS, LINKS_SUFFIX, OUTLINK_RUNS, PAGES_SUFFIX, Part, PartCounts, list_parts
-from crawl_lib.segment.runs import OutlinkRuns, merge_outlinks, merge_runs
+from crawl_lib.segment.runs import OutlinkRuns, merge_many, merge_outlinks
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA
 from crawl_lib.segment.tables import read_blocks, write_parquet
 
@@ -177,7 +177,7 @@ def _write_lines(
 ) -> OutlinkWriter:
     scratch = out_dir / SCRATCH_NAME
     with (out_dir / INDEX_NAME).open("wb") as file:
-        file.writelines(merge_runs(chain.from_iterable(part.runs(INDEX_RUNS) for part in parts)))
+        file.writelines(merge_many([run for part in parts for run in part.runs(INDEX_RUNS)], scratch))
         fsync_file(file)
     first = OutlinkRuns(scratch / "handed-on")
     for number, (owner, url, flags) in enumerate(handed_on):

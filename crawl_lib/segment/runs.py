@@ -28,34 +28,69 @@ def merge_runs(paths: Iterable[Path]) -> Iterator[bytes]:
         yield from files[0] if len(files) == 1 else heapq.merge(*files)
 
 
-class _Runs:
-    """Runs on the disk. `stem`: their path without number; `limit`: of lines in one."""
+RUNS_AT_ONCE = 200
+"""So many runs are open at once: a process may have 1,024 files."""
 
-    def __init__(self, stem: Path, limit: int) -> None:
-        self._stem, self._limit = stem, limit
+
+def merge_many(runs: Sequence[Path], room: Path) -> Iterator[bytes]:
+    """Merge any number of runs, a part of them first where they are many.
+
+    `room`: a folder for larger runs; a run that lies in it is deleted once it is part of one.
+    """
+    rest = list(runs)
+    while len(rest) > RUNS_AT_ONCE:
+        few, larger = rest[:RUNS_AT_ONCE], room / f"merge-{runs[0].name}.{len(rest):07d}"
+        with os_errors(larger, "cannot be written"), larger.open("wb") as file:
+            file.writelines(merge_runs(few))
+        for path in few:
+            if path.parent == room:
+                path.unlink()
+        rest = [*rest[RUNS_AT_ONCE:], larger]
+    return merge_runs(rest)
+
+
+RUN_BYTES = 48 << 20
+"""Memory for the lines of one run."""
+_LINE_BYTES, _FOUND_BYTES = 50, 300
+"""Memory of a line besides its text, and of a found URL besides its texts."""
+_BLOCK_LINES = 4096
+
+
+class _Runs:
+    """Runs on the disk. `stem`: their path without number."""
+
+    def __init__(self, stem: Path) -> None:
+        self._stem = stem
+        self._bytes = 0
         self.paths: list[Path] = []
 
-    def _write(self, lines: Iterable[str]) -> None:
+    def _write(self, lines: list[bytes]) -> None:
         """Sort lines (without newlines in them) and write them, durably; no line, no run. Raises StorageError."""
-        if data := sorted(line.encode("utf-8", "replace") for line in lines):
+        self._bytes = 0
+        if lines:
+            lines.sort()
             path = self._stem.with_name(f"{self._stem.name}.{len(self.paths):05d}")
             with os_errors(path, "cannot be written"), path.open("wb") as file:
-                file.write(b"\n".join(data) + b"\n")
+                for start in range(0, len(lines), _BLOCK_LINES):
+                    file.write(b"\n".join(lines[start : start + _BLOCK_LINES]) + b"\n")
                 fsync_file(file)
             self.paths.append(path)
 
 
 class RunWriter(_Runs):
-    """Collects lines and writes a run whenever `limit` of them are there."""
+    """Collects lines and writes a run whenever `limit` of them are there, or `RUN_BYTES` of memory are used up."""
 
     def __init__(self, stem: Path, limit: int) -> None:
-        super().__init__(stem, limit)
-        self._lines: list[str] = []
+        super().__init__(stem)
+        self._limit = limit
+        self._lines: list[bytes] = []
 
-    def add(self, line: str) -> None:
+    def add(self, line: str | bytes) -> None:
         """One line, without a newline."""
-        self._lines.append(line)
-        if len(self._lines) >= self._limit:
+        data = line if isinstance(line, bytes) else line.encode("utf-8", "replace")
+        self._lines.append(data)
+        self._bytes += _LINE_BYTES + len(data)
+        if len(self._lines) >= self._limit or self._bytes >= RUN_BYTES:
             self.flush()
 
     def flush(self) -> None:
@@ -70,10 +105,13 @@ PLACE_LENGTH = POSITION_DIGITS + INDEX_DIGITS + 1  # "position \t index"
 
 
 class OutlinkRuns(_Runs):
-    """The URLs one part found. A line of a run is `url \\t position \\t index \\t owner \\t rest of the line`."""
+    """The URLs one part found; a run whenever `limit` of them are there, or `RUN_BYTES` of memory are used up.
+
+    A line of a run is `url \\t position \\t index \\t owner \\t rest of the line`."""
 
     def __init__(self, stem: Path, limit: int = RUN_URLS) -> None:
-        super().__init__(stem, limit)
+        super().__init__(stem)
+        self._limit = limit
         self._found: dict[str, str] = {}
 
     def add(
@@ -97,13 +135,18 @@ class OutlinkRuns(_Runs):
         before = self._found.get(url)
         if before is None or line < before:
             self._found[url] = line
-            if before is None and len(self._found) >= self._limit:
-                self.flush()
+            if before is None:
+                self._bytes += _FOUND_BYTES + len(url) + len(line)
+                if len(self._found) >= self._limit or self._bytes >= RUN_BYTES:
+                    self.flush()
 
     def flush(self) -> None:
         """Write the URLs that are held, if any."""
-        found, self._found = self._found, {}
-        self._write(f"{url}\t{line}" for url, line in found.items())
+        lines, found = [], self._found
+        while found:  # each is freed as its line is made
+            url, line = found.popitem()
+            lines.append(f"{url}\t{line}".encode("utf-8", "replace"))
+        self._write(lines)
 
 
 def merge_outlinks(file: BinaryIO, runs: Sequence[Path], nodes: Sequence[str], scratch: Path) -> OutlinkWriter:
@@ -112,23 +155,23 @@ def merge_outlinks(file: BinaryIO, runs: Sequence[Path], nodes: Sequence[str], s
     `nodes`: the owners, by index. `scratch`: a folder for runs in between. An owner to whom nothing goes has no part.
     """
     places = RunWriter(scratch / "outlinks-by-place", RUN_URLS)
-    for line in _first_places(runs):
+    for line in _first_places(runs, scratch):
         places.add(line)
     places.flush()
     writer = OutlinkWriter(file)
-    for owner, lines in groupby(merge_runs(places.paths), key=lambda line: line[:OWNER_DIGITS]):
+    for owner, lines in groupby(merge_many(places.paths, scratch), key=lambda line: line[:OWNER_DIGITS]):
         writer.add_part(nodes[int(owner)], (line[OWNER_DIGITS + PLACE_LENGTH + 2 : -1] for line in lines))
     return writer
 
 
-def _first_places(runs: Sequence[Path]) -> Iterator[str]:
+def _first_places(runs: Sequence[Path], scratch: Path) -> Iterator[bytes]:
     """`owner \\t position \\t index \\t` and the outlink line, of the first place of each URL."""
     previous = b""
-    for line in merge_runs(runs):
+    for line in merge_many(runs, scratch):
         url, _, rest = line[:-1].partition(b"\t")
         if url == previous:
             continue
         previous = url
         place, owner = rest[:PLACE_LENGTH], rest[PLACE_LENGTH + 1 : PLACE_LENGTH + 1 + OWNER_DIGITS]
         fields = rest[PLACE_LENGTH + OWNER_DIGITS + 2 :]
-        yield b"\t".join((owner, place, url, fields)).decode()
+        yield b"\t".join((owner, place, url, fields))

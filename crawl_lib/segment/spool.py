@@ -120,6 +120,11 @@ class OpenPart:
         if digest is not None:
             self.cdxj.add(cdxj_line(fetched, digest, position))
 
+    @property
+    def size(self) -> int:
+        """Bytes of its largest file, since links may take more room than the page that they are on."""
+        return max(self.log.size, self.links.size)
+
     def close(self) -> None:
         """Make all files whole and durable, the note that says so last."""
         self.counts.pages, self.counts.links = self.pages.rows, self.links.rows
@@ -233,7 +238,7 @@ class PartWriter:
         if self._unfinished is not None:
             raise RuntimeError("PartWriter.recovered() comes before append()")
         part, limit = self._open, self._config.max_warc_bytes
-        if part is None or (part.log.size >= limit and (self.may_close() or part.log.size >= 2 * limit)):
+        if part is None or (part.size >= limit and (self.may_close() or part.size >= 2 * limit)):
             self.close()
             stem = self._directory / f"{self._prefix}-{self._next_number:05d}"
             self._next_number += 1

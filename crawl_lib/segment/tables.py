@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from sys import getsizeof
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,6 +29,10 @@ NO_COLUMNS: pa.Schema = pa.schema([])
 BATCH_ROWS = 1 << 16
 LINK_BLOCK_ROWS = 16_384
 PAGE_BLOCK_ROWS = 4_096
+GROUP_BYTES = 32 << 20
+"""A row group ends after so many bytes, however few rows it has."""
+BLOCK_BYTES = 8 << 20
+"""So much text is held at most as rows of Python."""
 KEY_BYTES = 20
 _KEY = pa.binary(KEY_BYTES)
 PAGE_FIELDS = tuple("time" if field == "time_us" else field for field in PageRow._fields)
@@ -38,12 +43,15 @@ DICTIONARY_COLUMNS = {
 
 
 class _Table:
-    """An Arrow stream file that grows by blocks. `fields`: of the rows that are held until there are `block_rows`."""
+    """An Arrow stream file that grows by blocks, to `size` bytes.
+
+    `fields`: of the rows that are held until there are `block_rows`, or `BLOCK_BYTES` of text.
+    """
 
     def __init__(self, path: Path, schema: pa.Schema, fields: Sequence[str], block_rows: int) -> None:
         self._path, self._schema, self._fields, self._block_rows = path, schema, fields, block_rows
         self._held: list[Sequence[Any]] = []
-        self._waiting = self.rows = 0
+        self._waiting = self._bytes = self.rows = self.size = 0
         with os_errors(path, "cannot be written"):
             self._file = path.open("wb")
             options = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -58,20 +66,22 @@ class _Table:
                 fsync_file(self._file)
             self._file.close()
 
-    def _hold(self, values: Sequence[Any], count: int) -> None:
+    def _hold(self, values: Sequence[Any], count: int, text_bytes: int) -> None:
         self._held.append(values)
         self.rows += count
         self._waiting += count
-        if self._waiting >= self._block_rows:
+        self._bytes += text_bytes
+        if self._waiting >= self._block_rows or self._bytes >= BLOCK_BYTES:
             self._flush()
 
     def _flush(self) -> None:
         if self._waiting:
             columns = dict(zip(self._fields, self._columns(), strict=True))
-            self._held, self._waiting = [], 0
+            self._held, self._waiting, self._bytes = [], 0, 0
             arrays = [column(columns[field.name], field) for field in self._schema]
             with os_errors(self._path, "cannot be written"):
                 self._stream.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+                self.size = self._file.tell()
 
     def _columns(self) -> Iterable[Sequence[Any]]:
         return zip(*self._held, strict=True)
@@ -85,7 +95,7 @@ class PageTable(_Table):
 
     def add(self, row: PageRow) -> None:
         """One row."""
-        self._hold(row, 1)
+        self._hold(row, 1, sum([getsizeof(value) for value in row if isinstance(value, str)]))
 
 
 class LinkTable(_Table):
@@ -97,7 +107,9 @@ class LinkTable(_Table):
     def add(self, links: LinkColumns) -> None:
         """The links of one page."""
         count = len(links.target)
-        self._hold(((links.source,) * count, *links[1:]), count)
+        texts = links.target_url, links.anchor, links.rel
+        text_bytes = sum([getsizeof("".join(filter(None, column))) for column in texts])
+        self._hold(((links.source,) * count, *links[1:]), count, text_bytes)
 
     def _columns(self) -> Iterable[Sequence[Any]]:
         return (list(chain.from_iterable(columns)) for columns in super()._columns())
@@ -212,7 +224,10 @@ def read_blocks(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def write_parquet(path: Path, schema: pa.Schema, blocks: Iterable[pa.RecordBatch]) -> int:
-    """Write one table of all these rows, in row groups of about 50,000; durable. Returns the number of rows."""
+    """Write one table of all these rows; durable. Returns their number.
+
+    A row group has about 50,000 rows, or `GROUP_BYTES`.
+    """
     import pyarrow.parquet as pq  # noqa: PLC0415 - only the process that builds the segment needs it
 
     rows = 0
@@ -238,14 +253,14 @@ def write_parquet(path: Path, schema: pa.Schema, blocks: Iterable[pa.RecordBatch
 def _groups(path: Path, blocks: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
     """Blocks put together to row groups; those of a spool that an older version left have all columns too."""
     held: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
     for block in blocks:
         held.append(with_later_fields(block, schema.names))
         if not held[-1].schema.equals(schema):
             raise DamagedFileError(f"{path}: rows for it have other columns than this version's: {block.schema.names}")
-        rows += block.num_rows
-        if rows >= GROUP_ROWS:
+        rows, size = rows + block.num_rows, size + block.nbytes
+        if rows >= GROUP_ROWS or size >= GROUP_BYTES:
             yield pa.Table.from_batches(held)
-            held, rows = [], 0
+            held, rows, size = [], 0, 0
     if rows:  # blocks may have none
         yield pa.Table.from_batches(held)

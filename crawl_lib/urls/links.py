@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from hashlib import sha1
+from sys import getsizeof
 from typing import NamedTuple
 
 from crawl_lib.errors import UrlError
@@ -41,10 +42,12 @@ _ODD = re.compile(r"https?:(?![/\\])|[^\t\n\r]*[\t\n\r]", re.IGNORECASE).match
 _NEVER_FETCHED = ("javascript:", "mailto:", "data:", "tel:")
 _C0_AND_SPACE = "".join(map(chr, range(33)))
 _MAX_REMEMBERED_CHARS = 4096
+_USUAL_BYTES, _TARGET_BYTES, _HREF_BYTES = 512, 300, 100
+"""Memory of a target of usual length, of any target besides the text of its URL, of a href besides its text."""
 
 
 class LinkResolver:
-    """Resolves the links of page after page; remembers about `max_remembered` of the last targets.
+    """Resolves the links of page after page; remembers about `max_remembered` of the last targets, fewer of long ones.
 
     One object serves one process and is not shared between threads. Two generations of memory: when the young one is
     full, the old one is forgotten and the young one becomes old, so what is used stays. The hrefs that lead to one URL
@@ -58,15 +61,15 @@ class LinkResolver:
         max_remembered: int = 1 << 16,
         normalize: Callable[[str], str] | None = None,
     ) -> None:
-        """`max_length_chars`: of a canonical URL; `max_remembered`: targets, about 0.4 KB each; `normalize`: what a
-        canonical URL becomes; None: it stays."""
+        """`max_length_chars`: of a canonical URL; `max_remembered`: targets of 0.5 KB each, which is memory that one
+        call passes by what it finds at most; `normalize`: what a canonical URL becomes; None: it stays."""
         self._normalize = normalize
         self._max_length_chars = max_length_chars
         self._longest_raw_chars = RAW_CHARS_FACTOR * max_length_chars
-        self._generation_size = max(1, max_remembered // 2)
+        self._generation_bytes = max_remembered * _USUAL_BYTES // 2
         self._young: dict[str, dict[str, Target]] = {}
         self._old: dict[str, dict[str, Target]] = {}
-        self._young_count = 0
+        self._young_bytes = 0
         self._by_url: dict[str, Target] = {}
 
     def resolve_many(self, base: str, hrefs: Iterable[str]) -> list[Target]:
@@ -76,6 +79,7 @@ class LinkResolver:
         young = self._young.get(directory)
         if young is None:
             young = self._young[directory] = {}
+            self._young_bytes += _TARGET_BYTES + len(directory)
         young[""] = self._target(base, self._host)  # of this page, not of the directory
         old = self._old.get(directory, {})
         targets = []
@@ -94,10 +98,10 @@ class LinkResolver:
                         target, lasting = self._find(text)
                     if lasting:
                         young[text] = target
-                        self._young_count += 1
+                        self._young_bytes += _HREF_BYTES + getsizeof(text)
             targets.append(target)
-        if self._young_count >= self._generation_size:
-            self._old, self._young, self._young_count = self._young, {}, 0
+        if self._young_bytes >= self._generation_bytes:
+            self._old, self._young, self._young_bytes = self._young, {}, 0
             self._by_url = {}
         return targets
 
@@ -160,4 +164,5 @@ class LinkResolver:
                 host = host_of(url)
             key = sha1(url.encode("ascii"), usedforsecurity=False).digest()
             target = self._by_url[found] = Target(url, key, host, None)
+            self._young_bytes += _TARGET_BYTES + len(url)
         return target

@@ -15,7 +15,10 @@ from crawl_lib.records import TakenUrl
 from crawl_lib.segment import LinkColumns, PartWriter
 from crawl_lib.urls import LinkResolver, Owners, Rejection, Target, UrlFilter, key_of
 
-_SEEN_LIMIT = 200_000
+REMEMBERED_BYTES = 64 << 20
+"""Memory for verdicts, and for URLs that were handed on: for about 200,000 URLs of usual length."""
+_ENTRY_BYTES = 250
+"""Memory of an entry besides the text of its URL."""
 _ELEMENT, _NOFOLLOW = Rejection.ELEMENT.value, Rejection.NOFOLLOW.value
 _BARS = (_ELEMENT, "")
 """What is against a link by its element alone: by whether that may lead to a page."""
@@ -58,6 +61,7 @@ class Discovery:
         self._resolver = LinkResolver(config.urls.max_length_chars, normalize=normalize)
         self._known: dict[str, _Verdict] = {}
         self._sent: dict[str, int] = {}
+        self._remembered_bytes = 0
 
     def links(self, taken: TakenUrl, page: Page, nofollow: bool, start: int = 0) -> None:
         """Write the links of a page, and hand on those that are followed. `nofollow`: the page says so for all.
@@ -135,18 +139,24 @@ class Discovery:
         # No position comes before that of a refusal, so the filter is not asked again.
         verdict = (key, url, accepted, rule, taken.position if accepted else _NEVER)
         if self._max_depth is None:
-            if len(self._known) >= _SEEN_LIMIT:
-                self._known.clear()
+            self._make_room(url)
             self._known[url] = verdict
         return verdict
+
+    def _make_room(self, url: str) -> None:
+        """Count an entry for a URL; forget everything where `REMEMBERED_BYTES` are used up."""
+        self._remembered_bytes += _ENTRY_BYTES + len(url)
+        if self._remembered_bytes > REMEMBERED_BYTES:
+            self._known.clear()
+            self._sent.clear()
+            self._remembered_bytes = _ENTRY_BYTES + len(url)
 
     def _hand_on(self, taken: TakenUrl, target: Target, index: int, depth: int, redirects: int) -> None:
         """Hand a discovered URL on, unless an earlier page of this worker did: the first in batch order counts."""
         before = self._sent.get(target.url)
         if before is not None and before <= taken.position:
             return
-        if len(self._sent) >= _SEEN_LIMIT:
-            self._sent.clear()
+        self._make_room(target.url)
         self._sent[target.url] = taken.position
         found = (target.url, taken.key, depth, redirects, "")
         self._writer.part.outlinks.add(self._owner_index(target.host), taken.position + 1, index, found)

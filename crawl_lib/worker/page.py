@@ -46,6 +46,8 @@ MOST_BYTES = 4 << 20
 MOST_S = 0.1
 """So long fetches that waited may hold the loop; what is left then waits for the next one."""
 _MOST_LINKS = 20_000
+_LINK_CHARS = 400
+"""Links that are longer on average count as more."""
 
 
 class PageHandler:
@@ -142,7 +144,7 @@ class PageHandler:
             done += 1
             if page is not None:
                 found.append((fetch[0], page, nofollow))
-                links += len(page.links)
+                links += max(len(page.links), len("".join(page.links.hrefs)) // _LINK_CHARS)
                 if links > _MOST_LINKS:
                     self._links(found, end_s)
                     links = 0

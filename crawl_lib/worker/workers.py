@@ -140,6 +140,8 @@ def _tell_to_pause(workers: list[_Worker]) -> None:
 def _read(worker: _Worker, turns: NodeTurns | None) -> bool:
     data = worker.process.read()
     *lines, worker.buffer = (worker.buffer + data).split(b"\n")
+    if len(worker.buffer) > MOST_UNREAD_BYTES:
+        raise KrakeError(f"a fetching process says a line without end; see {worker.log}")
     for line in lines:
         message = json.loads(line)
         if "final" in message or "error" in message:

@@ -14,7 +14,7 @@ from crawl_lib.curate.index import IndexReport, merge_indexes
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError, PathNotFoundError, StorageError
 from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.repair.sweep import check_leftovers
-from crawl_lib.segment import surt
+from crawl_lib.segment import runs, surt
 from crawl_lib.storage.local import LocalStorage
 from tests.curate.test_drop_and_compact import killed_at
 from tests.e2e.crawl import Result, cdxj_entries, record_at, write_config
@@ -60,22 +60,22 @@ def test_lines_are_in_the_order_of_their_bytes_each_with_the_key_of_its_url(craw
 def test_runs_and_merges_of_runs_change_nothing(crawl: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = index_of(crawl)
     monkeypatch.setattr(cdxj, "RUN_LINES", 3)
-    monkeypatch.setattr(cdxj, "RUNS_AT_ONCE", 2)
+    monkeypatch.setattr(runs, "RUNS_AT_ONCE", 2)
     assert whole.count(b"\n") > 3 * 2 * 2 * 2
     assert index_of(crawl) == whole
 
 
 def test_no_more_files_are_open_than_a_merge_may_have(crawl: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = [0]
-    merge_runs = cdxj.merge_runs
+    merge_runs = runs.merge_runs
 
     def counted(paths: list[Path]) -> object:
         opened.append(len(paths))
         return merge_runs(paths)
 
     monkeypatch.setattr(cdxj, "RUN_LINES", 2)
-    monkeypatch.setattr(cdxj, "RUNS_AT_ONCE", 4)
-    monkeypatch.setattr(cdxj, "merge_runs", counted)
+    monkeypatch.setattr(runs, "RUNS_AT_ONCE", 4)
+    monkeypatch.setattr(runs, "merge_runs", counted)
     merge(crawl)
     assert max(opened) == 4
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import os
 import random
+import subprocess
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
 
 import brotli
+import pytest
 
 from crawl_lib import stages
 from crawl_lib.rounds import start_iteration
@@ -21,6 +24,7 @@ from tests.web.hostile import HostileWeb
 MOST_BYTES = 400_000_000
 HTML = b"Content-Type: text/html\r\n"
 LIMIT = 16 << 20
+MOST_GROWTH_BYTES = 220_000_000
 
 
 class Watch(threading.Thread):
@@ -106,3 +110,57 @@ def test_a_fetching_process_stays_under_400_mb_whatever_comes(tmp_path):
     assert watch.fetching
     assert watch.aside
     assert most < MOST_BYTES, most
+
+
+LONG = "abcdefghij" * 128
+HREFS = {
+    "long links": "/{n}-{i}/" + LONG,
+    "queries of one page": "?{n}-{i}",
+}
+WORK = """
+import resource, sys
+from pathlib import Path
+from types import SimpleNamespace
+from crawl_lib.config import SegmentConfig
+from crawl_lib.frontier import read_outlinks
+from crawl_lib.parse import Links, Page
+from crawl_lib.records import QueuedUrl, TakenUrl
+from crawl_lib.segment.parts import Part, LINKS_SUFFIX
+from crawl_lib.segment.runs import merge_outlinks
+from crawl_lib.segment.schema import LINKS_SCHEMA
+from crawl_lib.segment.spool import OpenPart
+from crawl_lib.segment.tables import read_blocks, write_parquet
+from crawl_lib.urls import UrlFilter, key_of
+from crawl_lib.worker.discovery import Discovery
+from tests.e2e.crawl import make_config
+room, href, rel = Path(sys.argv[1]), *sys.argv[2:]
+config = make_config(room, nodes=1, urls={"scope": "any"})
+part = OpenPart(Part(room / "part-00000"), config.segment)
+found = Discovery(config, ["node-0"], 0, UrlFilter(config.urls, [], config.traps), SimpleNamespace(part=part),
+                  seeds_widen_scope=False)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+count = 4096
+for n in range(20):
+    page = f"http://a.test/{n}"
+    links = Links([href.format(n=n, i=i) for i in range(count)], [""] * count, [rel] * count, ["a"] * count,
+                  [True] * count, [False] * count)
+    found.links(TakenUrl(n, key_of(page), QueuedUrl(page, None, 0)),
+                Page("utf-8", None, None, None, None, page, links, nofollow=False, links_cut=0), False)
+part.links.close()
+part.outlinks.flush()
+write_parquet(room / "links", LINKS_SCHEMA, read_blocks(part.part.path(LINKS_SUFFIX)))
+with (room / "outlinks").open("wb") as file:
+    merge_outlinks(file, part.outlinks.paths, ["node-0"], room)
+lines = sum(1 for line in read_outlinks((room / "outlinks").open("rb")))
+assert lines >= 20 * count, lines
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@pytest.mark.parametrize(("href", "rel"), [*((href, "") for href in HREFS.values()), ("/{n}-{i}", "r" * 1300)])
+def test_links_take_no_more_memory_the_longer_they_are(tmp_path: Path, href: str, rel: str) -> None:
+    """What a fetching process and its task do with them, one after the other: 20 x 4,096 links, up to 106 MB."""
+    arguments = [sys.executable, "-c", WORK, str(tmp_path), href, rel]
+    done = subprocess.run(arguments, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < MOST_GROWTH_BYTES, int(done.stdout)
