@@ -36,6 +36,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+def printable(text: str) -> str:
+    """Return a text without what a terminal would obey: each character that is not printable is escaped."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+
+
 class KrakeError(Exception):
     """Base of everything Krake raises on purpose; the message is one line for the user, or one for each finding.
 
@@ -47,8 +52,8 @@ class KrakeError(Exception):
 
     @property
     def lines(self) -> list[str]:
-        """The findings, each in one line, whatever a system or a library said."""
-        return [" ".join(str(finding).splitlines()) for finding in self.args]
+        """The findings, each in one printable line, whatever a system, a library or a stranger said."""
+        return [printable(" ".join(str(finding).splitlines())) for finding in self.args]
 
 
 class ConfigError(KrakeError):

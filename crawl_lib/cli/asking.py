@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from crawl_lib.ask import check_url, explain, find_page, read_answer
-from crawl_lib.cli.common import plain, print_counts, print_result, tool_stores
+from crawl_lib.cli.common import print_counts, print_result, say, tool_stores
 from crawl_lib.parse import HTML_TYPES, detect_mime, html_to_utf8, parse_head, to_utf8
 
 
@@ -36,7 +36,7 @@ def cat(arguments: argparse.Namespace) -> int:
         found = find_page(stores, arguments.page, export=arguments.export)
         head, content = read_answer(stores, found)
     if content.error:
-        print(f"krake: {found['url']}: {content.error}", file=sys.stderr)
+        say(f"krake: {found['url']}: {content.error}", file=sys.stderr)
     if not sys.stdout.isatty():
         sys.stdout.buffer.write(content.data if arguments.body else head + content.data)
         return 0
@@ -45,7 +45,7 @@ def cat(arguments: argparse.Namespace) -> int:
     data = html_to_utf8(content.data, charset) if is_html else to_utf8(content.data, charset)[0]
     text = data.decode("utf-8", "replace")
     for line in ("" if arguments.body else head.decode("latin-1")).splitlines() + text.splitlines():
-        print(plain(line.expandtabs()))
+        say(line.expandtabs())
     return 0
 
 

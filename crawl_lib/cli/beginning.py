@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from crawl_lib.cli.common import ask
+from crawl_lib.cli.common import ask, say
 from crawl_lib.config import CRAWL_NAME_PATTERN, from_mapping
 from crawl_lib.errors import ConfigError, os_errors
 
@@ -53,8 +53,8 @@ def init(arguments: argparse.Namespace) -> int:
             folder.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
-    print(f"{file} is the config of the crawl {name}. Next:")
-    print(f"  make crawl CONFIG={file} SEEDS=https://...   # or with `krake --config {file} inject ...`")
+    say(f"{file} is the config of the crawl {name}. Next:")
+    say(f"  make crawl CONFIG={file} SEEDS=https://...   # or with `krake --config {file} inject ...`")
     return 0
 
 

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from threading import Event
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from crawl_lib.config import Config, load_config
-from crawl_lib.errors import ConfigError
+from crawl_lib.errors import ConfigError, printable
 from crawl_lib.stopping import Work
 from crawl_lib.stores import Stores, open_stores
 
@@ -60,7 +61,7 @@ def one_node(name: str, config: Config) -> str:
 def console() -> Console:
     """Where tables go. What is in brackets is text, never markup: URLs and paths may have any."""
     width = None if sys.stdout.isatty() else WIDTH_ELSEWHERE_CHARS
-    return Console(markup=False, emoji=False, highlight=False, width=width)
+    return _PlainConsole(markup=False, emoji=False, highlight=False, width=width)
 
 
 def print_result(arguments: argparse.Namespace, value: object, show: Callable[[], None]) -> None:
@@ -73,12 +74,12 @@ def print_result(arguments: argparse.Namespace, value: object, show: Callable[[]
         return
     show()
     if getattr(arguments, "dry_run", False):
-        print("dry run: nothing was changed")
+        say("dry run: nothing was changed")
 
 
 def print_json(value: object) -> None:
     """A result for programs, on standard output; of a report its fields."""
-    print(json.dumps(value, indent=1, sort_keys=True, default=lambda one: vars(one) if is_dataclass(one) else str(one)))
+    say(json.dumps(value, indent=1, sort_keys=True, default=lambda one: vars(one) if is_dataclass(one) else str(one)))
 
 
 def print_counts(title: str, counts: Mapping[str, Any]) -> None:
@@ -92,17 +93,24 @@ def print_counts(title: str, counts: Mapping[str, Any]) -> None:
         for row, item in rows:
             table.add_row(row, _shown(item))
     end_line()
-    print(plain(title))  # as the table's own title it would be broken at the table's width
+    say(printable(title))  # as the table's own title it would be broken at the table's width
     console().print(table)
 
 
-def plain(text: str) -> str:
-    """Text of strangers, such as a URL of an archive, without what a terminal would obey."""
-    return "".join(mark if mark.isprintable() else f"\\x{ord(mark):02x}" for mark in text)
+def say(text: str = "", *, end: str = "\n", file: TextIO | None = None) -> None:
+    """Print lines for people; the only way of a command to do so, since strangers' text may be anywhere in them."""
+    print("\n".join(map(printable, text.split("\n"))), end=end, file=file or sys.stdout)
+
+
+class _PlainConsole(Console):
+    """A console that escapes what a terminal would obey, in lines and in the cells of tables."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str("\n".join(map(printable, text.split("\n"))), **options)
 
 
 def _shown(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else plain(str(value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else printable(str(value))
 
 
 class InterruptedTool(BaseException):
@@ -151,7 +159,7 @@ def waiting(arguments: argparse.Namespace) -> Callable[[str], None]:
 
     def wait(holder: str) -> None:
         _interrupt(arguments.stop)
-        print(f"waiting for {holder}", file=sys.stderr)
+        say(f"waiting for {holder}", file=sys.stderr)
 
     return wait
 

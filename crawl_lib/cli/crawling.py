@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from crawl_lib import stages
-from crawl_lib.cli.common import one_node, print_counts, print_result, stage_stores, waiting
+from crawl_lib.cli.common import one_node, print_counts, print_result, say, stage_stores, waiting
 from crawl_lib.config import Config, load_config
 from crawl_lib.errors import ConfigError, InputError, KrakeError, StoppedError
 from crawl_lib.export import newest_export
@@ -66,11 +66,11 @@ def crawl(arguments: argparse.Namespace) -> int:
             note_change(stores, run_id)
         for iteration in range(1, arguments.iterations + 1):
             if said := _iterate(arguments, stores, run_id, iteration, counts):
-                print(f"{run_id}: ended with iteration {iteration}: {said}")
+                say(f"{run_id}: ended with iteration {iteration}: {said}")
                 break
     is_told = said and stores.config.frontier.is_crawldb
     if not counts["taken"] and not is_told and (counts["passed_over"] or settings.max_pages is None):
-        print(_NOT_DUE if counts["passed_over"] else _NO_URL, file=sys.stderr)
+        say(_NOT_DUE if counts["passed_over"] else _NO_URL, file=sys.stderr)
     return 0
 
 
@@ -104,7 +104,7 @@ def _crawl_node(arguments: argparse.Namespace, stores: Stores, which: dict[str, 
     except KrakeError as error:
         if isinstance(error, StoppedError) or arguments.node is not None or stores.config.crawl.min_nodes == 1:
             raise
-        print(f"node failed: {error}", file=sys.stderr)
+        say(f"node failed: {error}", file=sys.stderr)
         return
     counts.update({name: result.get(name, 0) for name in ("taken", "passed_over")})
     print_counts(f"{which['run_id']}: iteration {which['iteration']}, {which['node']}", result)

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.cli.common import at_work, print_counts, print_result, require_yes, tool_stores
+from crawl_lib.cli.common import at_work, print_counts, print_result, require_yes, say, tool_stores
 from crawl_lib.config import Config, load_config
 from crawl_lib.errors import KeyTablesError
 from crawl_lib.frontier import NodeLock
@@ -37,14 +37,14 @@ def create(arguments: argparse.Namespace) -> int:
                     raise KeyTablesError("the crawl has pages: run `krake fsck --repair`, which also fills the tables")
         made = store.create(drop=arguments.drop)
         store.require_ring()
-    print(f"key tables made on {', '.join(made)}" if made else "key tables are there on every server")
+    say(f"key tables made on {', '.join(made)}" if made else "key tables are there on every server")
     return 0
 
 
 def _make_slots(config: Config) -> int:
     with _opened(config) as store:
         made = store.make_slots()
-    print(f"tables of turns made on {', '.join(made)}" if made else "tables of turns are there on every server")
+    say(f"tables of turns made on {', '.join(made)}" if made else "tables of turns are there on every server")
     return 0
 
 
@@ -52,7 +52,7 @@ def check_keys(arguments: argparse.Namespace) -> int:
     """Count keys and compare replicas."""
     with _opened(load_config(arguments.config)) as store, at_work(arguments) as work:
         report = check(store, work=work)
-    print_result(arguments, report.to_mapping(), lambda: print(report.to_text()))
+    print_result(arguments, report.to_mapping(), lambda: say(report.to_text()))
     return 0 if report.ok else 1
 
 

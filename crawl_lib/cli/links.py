@@ -8,7 +8,7 @@ from typing import Any
 
 from crawl_lib import stages
 from crawl_lib.ask import dump_links, inlinks_of
-from crawl_lib.cli.common import plain, print_counts, print_result, stage_stores, tool_stores
+from crawl_lib.cli.common import print_counts, print_result, say, stage_stores, tool_stores
 from crawl_lib.ranks import update_linkrank
 
 
@@ -39,9 +39,9 @@ def get(arguments: argparse.Namespace) -> int:
 
 def _show(found: list[dict[str, Any]]) -> None:
     for row in found:
-        print(plain(f"{row['source_url']} {row['anchor']}".rstrip()))
+        say(f"{row['source_url']} {row['anchor']}".rstrip())
     if not found:
-        print("the LinkDb has no link to it; `krake linkdb update` takes in new segments")
+        say("the LinkDb has no link to it; `krake linkdb update` takes in new segments")
 
 
 def dump(arguments: argparse.Namespace) -> int:

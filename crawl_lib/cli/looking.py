@@ -14,7 +14,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from crawl_lib.cli.common import InterruptedTool, console, plain, print_counts, print_result, tool_stores
+from crawl_lib.cli.common import InterruptedTool, console, print_counts, print_result, say, tool_stores
 from crawl_lib.config import Config, is_sqlite_server, load_config, to_mapping
 from crawl_lib.export import newest_export
 from crawl_lib.graph import export_graph, open_web_graph
@@ -42,15 +42,15 @@ def config(arguments: argparse.Namespace) -> int:
     for step in _steps(mapping["urls"]):
         step["rules"] = step["rules"] if step["file"] is None else None  # the file has them
     mapping["dfs_primary"] = masked(mapping["dfs_primary"])
-    print(f"# {PASSWORD_VARIABLE} is {'set: ****' if secrets.key_storage_password else 'not set'}")
-    print(yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True), end="")
+    say(f"# {PASSWORD_VARIABLE} is {'set: ****' if secrets.key_storage_password else 'not set'}")
+    say(yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True), end="")
     problems, local = shared_problems(checked, secrets, arguments.stop), local_problems(checked, nodes=True, batch=True)
     warnings = chain(_warnings(checked), () if is_one_machine(checked) else (f"{one}{_ELSEWHERE}" for one in local))
     for warning in warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        say(f"warning: {warning}", file=sys.stderr)
     lines = [line for problem in chain(problems, local) for line in problem.lines]
     for line in lines:
-        print(f"krake: {line}", file=sys.stderr)
+        say(f"krake: {line}", file=sys.stderr)
     return 1 if lines else 0
 
 
@@ -178,7 +178,7 @@ def _hosts(queue: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The hosts that most of a queue's next URLs have, and how many, with the end of their back-off."""
     for host, entry in queue.get("hosts", {}).items():
         until = f", in back-off until {entry['back_off']}" if "back_off" in entry else ""
-        yield plain(host), f"{entry['urls']:,}{until}"
+        yield host, f"{entry['urls']:,}{until}"
 
 
 def _queue_text(queue: Mapping[str, Any]) -> str:
@@ -245,7 +245,7 @@ def report(arguments: argparse.Namespace) -> int:
     with tool_stores(arguments) as stores:
         target = Path(arguments.file).absolute()
         write_report(stores, name=arguments.export or newest_export(stores), target=target)
-    print(f"written: {target.as_uri()}")
+    say(f"written: {target.as_uri()}")
     return 0
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from crawl_lib.cli.common import console, print_counts, print_result, require_yes, stage_stores, tool_stores
+from crawl_lib.cli.common import console, print_counts, print_result, require_yes, say, stage_stores, tool_stores
 from crawl_lib.cli.looking import nodes_table
 from crawl_lib.crawldir import SCOPE_FILE, read_lines
 from crawl_lib.errors import ConfigError
@@ -58,5 +58,5 @@ def admit(arguments: argparse.Namespace) -> int:
         admitted = admit_node(stores, node=node, dry_run=dry_run)["admitted"]
     takes = "would take" if dry_run else "takes"
     text = f"{node} {takes} part again" if admitted else f"{node} was not retired as lost: it may work"
-    print_result(arguments, text, lambda: print(text))
+    print_result(arguments, text, lambda: say(text))
     return 0

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from crawl_lib.cli.common import InterruptedTool
+from crawl_lib.cli.common import InterruptedTool, say
 from crawl_lib.cli.parser import build_parser
 from crawl_lib.errors import KrakeError, StoppedError
 from crawl_lib.signals import STOPPED_TEXT, stop_on_signals
@@ -18,7 +18,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         try:
             return _run(arguments)
         except (StoppedError, InterruptedTool):
-            print(f"krake: {STOPPED_TEXT}", file=sys.stderr)
+            say(f"krake: {STOPPED_TEXT}", file=sys.stderr)
             return int(arguments.stop.code)
 
 
@@ -34,6 +34,6 @@ def _run(arguments: argparse.Namespace) -> int:
         raise
     except KrakeError as error:
         for line in error.lines:
-            print(f"krake: {line}", file=sys.stderr)
+            say(f"krake: {line}", file=sys.stderr)
         return 1
     return code

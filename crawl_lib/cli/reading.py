@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.ask import captures_of, dump_rows, list_segments, require_segments
-from crawl_lib.cli.common import plain, print_counts, print_result, tool_stores
+from crawl_lib.cli.common import print_counts, print_result, say, tool_stores
 from crawl_lib.errors import InputError, os_errors
 from crawl_lib.export import plain_row
 
@@ -24,7 +24,7 @@ def _show_list(found: list[dict[str, Any]]) -> None:
     for one in found:
         print_counts(one["segment"], {name: value for name, value in one.items() if name != "segment"})
     if not found:
-        print("there is no segment yet; `krake crawl` makes some")
+        say("there is no segment yet; `krake crawl` makes some")
 
 
 def get(arguments: argparse.Namespace) -> int:
@@ -49,9 +49,9 @@ def _show_captures(found: list[dict[str, Any]]) -> None:
     for one in found:
         facts = {name: str(value) for name, value in one["row"].items() if value is not None}
         kinds = [f"{head['warc-type']} {head.get('warc-record-id', '')}" for head in one["records"]]
-        print_counts(plain(f"{one['segment']} {one['row']['url']}"), {**facts, "record": kinds})
+        print_counts(f"{one['segment']} {one['row']['url']}", {**facts, "record": kinds})
     if not found:
-        print("nothing was fetched of it; `krake why` says what is known of a URL")
+        say("nothing was fetched of it; `krake why` says what is known of a URL")
 
 
 def dump(arguments: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ import argparse
 from functools import partial
 
 from crawl_lib import repair
-from crawl_lib.cli.common import one_node, print_result, tool_stores, waiting
+from crawl_lib.cli.common import one_node, print_result, say, tool_stores, waiting
 from crawl_lib.errors import ConfigError
 from crawl_lib.frontier import lost_advice
 from crawl_lib.repair import SweepReport
@@ -27,7 +27,7 @@ def fsck(arguments: argparse.Namespace) -> int:
         else:
             here = [one_node(node, stores.config) for node in arguments.node]
             report = repair.fsck(stores, full=full, here=here, dry_run=dry_run)
-    print_result(arguments, report.to_mapping(), lambda: print(report.to_text()))
+    print_result(arguments, report.to_mapping(), lambda: say(report.to_text()))
     return 0 if report.clean else 1
 
 
@@ -41,11 +41,11 @@ def sweep(arguments: argparse.Namespace) -> int:
 
 def _show_swept(report: SweepReport) -> None:
     for text in report.skipped:
-        print(f"skipped: {text}")
+        say(f"skipped: {text}")
     for path in report.deleted:
-        print(f"{'would delete' if report.dry_run else 'deleted'}: {path}")
+        say(f"{'would delete' if report.dry_run else 'deleted'}: {path}")
     if not report.deleted:
-        print("nothing is left over")
+        say("nothing is left over")
 
 
 def restart(arguments: argparse.Namespace) -> int:
@@ -54,5 +54,5 @@ def restart(arguments: argparse.Namespace) -> int:
         node = one_node(arguments.node, stores.config)
         report = repair.restart_node(stores, node, dry_run=arguments.dry_run, on_wait=waiting(arguments))
     lines = [*report.done, *([f"next: {lost_advice(report.lost)}"] if report.lost else [])]
-    print_result(arguments, lines, lambda: print("\n".join(lines)))
+    print_result(arguments, lines, lambda: say("\n".join(lines)))
     return 0

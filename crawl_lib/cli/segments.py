@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from crawl_lib import curate
-from crawl_lib.cli.common import plain, print_counts, print_result, require_yes, tool_stores, waiting
+from crawl_lib.cli.common import print_counts, print_result, require_yes, say, tool_stores, waiting
 from crawl_lib.curate import (
     CompactReport,
     DropReport,
@@ -70,18 +70,18 @@ def _show_forgotten(report: ForgetReport, *, asked: bool, limited: bool) -> None
     if asked:
         unknown = report.asked - report.forgotten - report.waiting
         would = "would forget" if report.dry_run else "forgot"
-        print(f"{would} {report.forgotten} of {report.asked} URLs; {unknown} were not known")
+        say(f"{would} {report.forgotten} of {report.asked} URLs; {unknown} were not known")
     elif not report.finished:
-        print("nothing to do: name URLs, hosts, or --older-than DAYS")
+        say("nothing to do: name URLs, hosts, or --older-than DAYS")
     if report.waiting:
-        print(f"{report.waiting} of them wait to be fetched, and stay as they are")
+        say(f"{report.waiting} of them wait to be fetched, and stay as they are")
     if report.finished:
-        print(f"carried out {report.finished} earlier commands that were killed")
+        say(f"carried out {report.finished} earlier commands that were killed")
     for node, count in report.not_lowered.items() if limited else ():
         where = (
             f"of node {node}, which is not on this machine," if node else "(local routing) of the nodes that have them"
         )
-        print(f"the counts {where} still have {count} of these URLs: urls.max_pages_per_host may reject them")
+        say(f"the counts {where} still have {count} of these URLs: urls.max_pages_per_host may reject them")
 
 
 def retry(arguments: argparse.Namespace) -> int:
@@ -101,16 +101,16 @@ def _show_retried(report: RetryReport, failures: Failures) -> None:
     would = "would list" if report.dry_run else "listed"
     of_host = f" of {failures.host}" if failures.host else ""
     if not report.failed:
-        print(f"nothing to do: no page{of_host} ended as {failures.outcome}")
+        say(f"nothing to do: no page{of_host} ended as {failures.outcome}")
     else:
-        print(f"{would} {report.listed:,} of {report.failed:,} pages{of_host} that ended as {failures.outcome}")
+        say(f"{would} {report.listed:,} of {report.failed:,} pages{of_host} that ended as {failures.outcome}")
     if report.waiting:
-        print(f"{report.waiting:,} of them wait: an earlier list has them")
+        say(f"{report.waiting:,} of them wait: an earlier list has them")
     if report.listed:
-        print(f"list {report.path}")
-        print("next: krake crawl, which fetches them")
+        say(f"list {report.path}")
+        say("next: krake crawl, which fetches them")
     for name in report.deleted:
-        print(f"{'would delete' if report.dry_run else 'deleted'} list {name}: all its pages were fetched")
+        say(f"{'would delete' if report.dry_run else 'deleted'} list {name}: all its pages were fetched")
 
 
 def drop(arguments: argparse.Namespace) -> int:
@@ -126,13 +126,13 @@ def _show_dropped(report: DropReport) -> None:
     dropped = "would drop" if report.dry_run else "dropped"
     for title, pages in ((dropped, report.dropped), ("dropped before", report.already)):
         for segment, named in pages.items():
-            print(f"{title}: {segment}: {', '.join(named)}")
+            say(f"{title}: {segment}: {', '.join(named)}")
     for page in report.unknown:
-        print(f"not found: {page} is in no segment")
+        say(f"not found: {page} is in no segment")
     if report.exports:
-        print(f"next: these exports still hold them; make new ones and delete these: {', '.join(report.exports)}")
+        say(f"next: these exports still hold them; make new ones and delete these: {', '.join(report.exports)}")
     if report.dropped:
-        print("next: krake segment compact takes them out of the files; krake forget would let them be crawled again")
+        say("next: krake segment compact takes them out of the files; krake forget would let them be crawled again")
 
 
 def _node_locked(stores: Stores, node: str, arguments: argparse.Namespace) -> AbstractContextManager[object]:
@@ -165,7 +165,7 @@ def _show_compacted(reports: list[CompactReport]) -> None:
         if report.state != "nothing":
             print_counts(f"{report.segment}: {report.state}", vars(report))
     if all(report.state == "nothing" for report in reports):
-        print("nothing to do: no page is dropped")
+        say("nothing to do: no page is dropped")
 
 
 def import_archives(arguments: argparse.Namespace) -> int:
@@ -179,12 +179,12 @@ def import_archives(arguments: argparse.Namespace) -> int:
 def _show_import(report: ImportReport) -> None:
     """A line an archive, and below it the first of what was rejected, each with its place."""
     for file in report.files:
-        print(plain(f"{file.name}: {_import_text(file)}"))
+        say(f"{file.name}: {_import_text(file)}")
         for line in file.first:
-            print(plain(f"  {line.removeprefix(f'{file.name}: ')}"))
+            say(f"  {line.removeprefix(f'{file.name}: ')}")
     if report.folder:
-        print(f"segment {report.folder}/import")
-        print("next: krake settle takes in what its pages link to; the next crawl does so too")
+        say(f"segment {report.folder}/import")
+        say("next: krake settle takes in what its pages link to; the next crawl does so too")
 
 
 def _import_text(file: FileReport) -> str:

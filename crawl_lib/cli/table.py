@@ -10,7 +10,7 @@ from typing import Any
 
 from crawl_lib import crawldb, stages
 from crawl_lib.ask import best_rows, crawldb_stats, dump_crawldb, dump_hosts, explain_listing, row_of_url, says_listing
-from crawl_lib.cli.common import plain, print_counts, print_result, stage_stores, tool_stores
+from crawl_lib.cli.common import print_counts, print_result, say, stage_stores, tool_stores
 from crawl_lib.crawldb import counts_of, filter_crawldb, init_crawldb, rebuild
 from crawl_lib.rounds import note_crawldb, note_name, other_crawls, require_own_places
 from crawl_lib.stores import Stores
@@ -43,14 +43,14 @@ def top(arguments: argparse.Namespace) -> int:
 
 def _show_best(found: list[dict[str, Any]]) -> None:
     for row in found:
-        print(plain(f"{row['score']} {row['status']} {row['url']}"))
+        say(f"{row['score']} {row['status']} {row['url']}")
 
 
 def _show_rows(found: list[dict[str, Any]]) -> None:
     for row in found:
-        print_counts(plain(row["url"]), {name: str(value) for name, value in row.items() if value is not None})
+        print_counts(row["url"], {name: str(value) for name, value in row.items() if value is not None})
     if not found:
-        print("the CrawlDb does not have it; `krake why` says what else is known of a URL")
+        say("the CrawlDb does not have it; `krake why` says what else is known of a URL")
 
 
 def dump(arguments: argparse.Namespace) -> int:
@@ -73,7 +73,7 @@ def explain(arguments: argparse.Namespace) -> int:
     with tool_stores(arguments) as stores:
         found = explain_listing(stores, arguments.url)
     facts = {name: str(value) for part in ("row", "list") for name, value in (found[part] or {}).items() if value}
-    print_result(arguments, found, partial(print_counts, plain(f"{found['url']} {says_listing(found)}"), facts))
+    print_result(arguments, found, partial(print_counts, f"{found['url']} {says_listing(found)}", facts))
     return 0
 
 

@@ -10,10 +10,14 @@ never hidden by a key that the server names in the same breath. On loopback ther
 import ipaddress
 import socket
 import ssl
+import time
 from functools import cache
+from io import BufferedReader
 from typing import Any
 
 from pymysql.connections import Connection
+from pymysql.constants import CR
+from pymysql.err import OperationalError
 
 from crawl_lib.errors import ConfigError, KeyAccessError
 
@@ -21,11 +25,16 @@ from crawl_lib.errors import ConfigError, KeyAccessError
 class GuardedConnection(Connection):
     """PyMySQL's connection, with `tls` and `ca_file` of the config. Raises ConfigError for a file that is none.
 
+    A login, and each command with its whole answer, has `read_timeout` seconds: PyMySQL itself gives each piece of an
+    answer that long, so a server that sends a byte now and then would hold a task for ever.
+
     PyMySQL's own way to encryption reads all root certificates, and uses none, for every connection: 20 ms.
     """
 
     _secure: bool
     _sock: socket.socket
+    _rfile: BufferedReader
+    _read_timeout: float
 
     def __init__(self, *, tls: str, ca_file: str | None, **options: Any) -> None:
         if tls == "off":
@@ -36,6 +45,39 @@ class GuardedConnection(Connection):
 
     def _create_ssl_ctx(self, sslp: object) -> ssl.SSLContext:
         return sslp if isinstance(sslp, ssl.SSLContext) else _unverified()
+
+    def connect(self, sock: socket.socket | None = None) -> None:
+        """Connect and log in."""
+        self._ends_s = time.monotonic() + self._read_timeout
+        super().connect(sock)
+
+    def _execute_command(self, command: int, sql: str | bytes) -> None:
+        """Send a command; from now on its answer is waited for."""
+        self._ends_s = time.monotonic() + self._read_timeout
+        if self._sock is not None:
+            self._sock.settimeout(self._read_timeout)
+        super()._execute_command(command, sql)  # type: ignore[misc]
+
+    def _read_bytes(self, num_bytes: int) -> bytes:
+        """Read so many bytes of an answer, within its time."""
+        data = bytearray()
+        try:
+            while len(data) < num_bytes:
+                rest_s = self._ends_s - time.monotonic()
+                if rest_s <= 0:
+                    raise TimeoutError(f"no whole answer in {self._read_timeout:g} s")
+                self._sock.settimeout(rest_s)
+                piece = self._rfile.read1(num_bytes - len(data))
+                if not piece:
+                    raise ConnectionError("the connection was closed")
+                data += piece
+        except BaseException as error:
+            self._force_close()  # type: ignore[attr-defined]
+            if isinstance(error, OSError):
+                text = f"Lost connection to MySQL server during query ({error})"
+                raise OperationalError(CR.CR_SERVER_LOST, text) from error
+            raise
+        return bytes(data)
 
     def write_packet(self, payload: bytes) -> None:
         """Send a packet of the login, unless it is the password and anybody may read it."""

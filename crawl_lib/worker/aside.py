@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from crawl_lib.config import Config
-from crawl_lib.errors import KrakeError, StoppedError
+from crawl_lib.errors import KrakeError, StoppedError, printable
 from crawl_lib.parse import Page, parse_head
 from crawl_lib.records import Fetched
 from crawl_lib.segment import Position, read_one
@@ -140,7 +140,8 @@ def _read_limited(message: list[Any], reader: Reader, file: int, most_bytes: int
             _read(message, reader, out)
     except BaseException as error:
         # A page may take all memory there is: no more than a line.
-        os.write(2, f"{message[4]}: read aside: {type(error).__name__}: {error}\n".encode(errors="replace"))
+        line = printable(f"{message[4]}: read aside: {type(error).__name__}: {error}")
+        os.write(2, f"{line}\n".encode(errors="replace"))
         return 1
     return 0
 

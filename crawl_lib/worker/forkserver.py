@@ -28,7 +28,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from crawl_lib.errors import KrakeError
+from crawl_lib.errors import KrakeError, printable
 from crawl_lib.worker.sandbox import clean_environment
 
 _PR_SET_PDEATHSIG = 1
@@ -58,7 +58,7 @@ def fork_child(run: Callable[[], int]) -> int:
         die_with_parent(parent)
         code = run()
     except BaseException:
-        traceback.print_exc()
+        sys.stderr.writelines(f"{printable(line)}\n" for line in traceback.format_exc().splitlines())
     finally:
         sys.stderr.flush()
         os._exit(code)

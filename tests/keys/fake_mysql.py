@@ -45,12 +45,14 @@ class FakeServer:
     """Serves connections until it is closed, and keeps what the clients said.
 
     `greeting`: the plugin that it names first. `script`: what it says after each packet of the login, then it accepts.
-    `answer`: what it says to all commands after that. `certificate`: file and key, None: no encryption.
+    `answer`: what it says to all commands after that. `drips`: then the server says so many single bytes of an answer
+    that has 16 MB. `certificate`: file and key, None: no encryption.
     """
 
     def __init__(
-        self, greeting: bytes, script: Sequence[bytes], certificate: tuple[Path, Path] | None, answer: bytes
+        self, greeting: bytes, script: Sequence[bytes], certificate: tuple[Path, Path] | None, answer: bytes, drips: int
     ) -> None:
+        self._drips = drips
         self.heard = b""
         self.packets: list[bytes] = []
         self._greeting, self._script, self._answer = greeting, script, answer
@@ -102,7 +104,14 @@ class FakeServer:
         _send(client, number + 1, OK)
         while True:
             number, _ = self._hear(client)
-            _send(client, number + 1, self._answer)
+            if not self._drips:
+                _send(client, number + 1, self._answer)
+                continue
+            client.sendall(b"\xff\xff\xff" + bytes([number + 1]))
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for _ in range(self._drips):
+                client.sendall(b"\x01")
+            return
 
     def _hear(self, client: socket.socket) -> tuple[int, bytes]:
         head = self._exactly(client, 4)
@@ -140,9 +149,10 @@ def fake_server(
     script: Sequence[bytes] = (),
     certificate: tuple[Path, Path] | None = None,
     answer: bytes = OK,
+    drips: int = 0,
 ) -> Iterator[FakeServer]:
     """A fake server for the time of a block."""
-    server = FakeServer(greeting, script, certificate, answer)
+    server = FakeServer(greeting, script, certificate, answer, drips)
     try:
         yield server
     finally:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -223,3 +225,15 @@ def test_a_server_gets_none_of_our_files(tmp_path: Path) -> None:
 )
 def test_loopback_is_told_by_the_address_of_the_other_end(address: str, expected: bool) -> None:
     assert is_loopback(address) is expected
+
+
+def test_a_server_that_drips_has_the_time_of_the_whole_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock finds a second more, so a client that gives each byte the whole time reads them all."""
+    clock = count()
+    monkeypatch.setattr(mysql_tls, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    with fake_server(drips=2_000_000) as server:
+        keys = MySqlKeyServer(server.name, database="krake", user="krake", timeout_s=9.0)
+        with pytest.raises(KeyServerDownError, match="no whole answer in 9 s"):
+            keys.known([bytes(20)])
+        keys.close()
+    assert next(clock) < 200
