@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from importlib import import_module
 
@@ -17,6 +18,9 @@ def main(words: list[str]) -> int:
     if not words or words[0] not in PROGRAMS:
         sys.stderr.write(f"usage: python -m krake_airflow {{{','.join(PROGRAMS)}}} ...\n")
         return 2
+    # What is made is for this user alone: logs, passwords, queues, pages. Folders that are there keep their rights, so
+    # people may share one on purpose.
+    os.umask(0o077)
     # Airflow loads a million objects that stay: to look through them as often as Python does takes a quarter of the CPU
     # of a small crawl.
     gc.set_threshold(200_000, 20, 100)

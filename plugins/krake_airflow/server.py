@@ -3,7 +3,8 @@
 `airflow standalone` would start them too, but it does not see it when one ends: a scheduler that died of a locked
 SQLite database would leave a user before runs that do nothing. Each part has a session of its own (a Ctrl-C at the
 terminal does not reach it by itself), ends with us, and is started again when it ends by itself.
-Airflow's two log servers, which ask for a token, listen on all addresses; 3.3.2 has no option for that.
+Airflow's log servers, which ask for a token, listen on loopback too (`loopback`). What lies in its home, passwords
+among it, is for the user alone.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from typing import Any, Self
 
 import psutil  # type: ignore[import-untyped]  # a dependency of Airflow
 
-from crawl_lib.errors import KrakeError
+from crawl_lib.errors import KrakeError, os_errors
 from krake_airflow.database import DatabaseMark
-from krake_airflow.settings import DATABASE_FILE, USER, environment, server_environment
+from krake_airflow.settings import DATABASE_FILE, USER, environment, host_name, server_environment
 
 PASSWORDS_FILE = "simple_auth_manager_passwords.json.generated"
 PARTS = ("api-server", "scheduler", "dag-processor")
@@ -48,6 +49,18 @@ _PR_SET_PDEATHSIG = 1
 def password_of(home: Path) -> str:
     """The password of the user `settings.USER` of the Airflow of a home, once it is ready."""
     return str(json.loads((home / PASSWORDS_FILE).read_text())[USER])
+
+
+def keep_private(home: Path) -> None:
+    """Take the rights of others from an Airflow's home: from what is there, also of an earlier version.
+
+    Passwords, keys, the database and what its parts print (Airflow prints the password that it has made) lie there.
+    Raises KrakeError naming what belongs to another user.
+    """
+    for path in (home, home / "logs", *home.iterdir(), *(home / "logs").iterdir()):
+        if not path.is_symlink():
+            with os_errors(path, "cannot be made private"):
+                path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def free_ports(wanted: Sequence[int]) -> list[int]:
@@ -90,11 +103,13 @@ class AirflowServer:
 
     def __enter__(self) -> Self:
         self.logs.mkdir(parents=True, exist_ok=True)
+        keep_private(self.home)
         self._port, worker_log, trigger_log = free_ports([self._port, 0, 0])
         self.environment = {
             **os.environ,
             **environment(self.home, self._config),
             **server_environment(self.home, port=self._port, worker_log_port=worker_log, trigger_log_port=trigger_log),
+            "AIRFLOW__CORE__HOSTNAME_CALLABLE": f"{host_name.__module__}.{host_name.__name__}",
             **self._extra,
         }
         return self
@@ -263,7 +278,7 @@ class _Part:
 def _spawn(command: list[str], log: Path, home: Path, variables: dict[str, str]) -> subprocess.Popen[bytes]:
     with log.open("ab") as file:
         return subprocess.Popen(
-            [sys.executable, "-m", "airflow", *command],
+            [sys.executable, "-m", "krake_airflow.loopback", "airflow", *command],
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,

@@ -77,6 +77,11 @@ def environment(home: Path, config: Path) -> dict[str, str]:
     return core
 
 
+def host_name() -> str:
+    """Return what Airflow calls a machine whose parts all are on loopback (`core.hostname_callable`)."""
+    return "127.0.0.1"
+
+
 def server_environment(home: Path, *, port: int, worker_log_port: int, trigger_log_port: int) -> dict[str, str]:
     """The variables of a server whose UI and API answer on loopback only.
 
@@ -93,6 +98,9 @@ def server_environment(home: Path, *, port: int, worker_log_port: int, trigger_l
         "AIRFLOW__API__SECRET_KEY": _kept_secret(home / "api-secret"),
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(worker_log_port),
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(trigger_log_port),
+        # Airflow sets these rights whatever the umask is.
+        "AIRFLOW__LOGGING__FILE_TASK_HANDLER_NEW_FOLDER_PERMISSIONS": "0o700",
+        "AIRFLOW__LOGGING__FILE_TASK_HANDLER_NEW_FILE_PERMISSIONS": "0o600",
     }
 
 

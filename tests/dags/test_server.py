@@ -9,11 +9,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
-from krake_airflow import server
+import uvicorn
+from airflow.utils.serve_logs.core import serve_logs
+from krake_airflow import loopback, server
+from krake_airflow.__main__ import main
 from krake_airflow.server import _Part
+from krake_airflow.settings import server_environment
 
 PARENT = "import subprocess, sys; subprocess.Popen(['sleep', '600']); print('up', flush=True); sys.stdin.read()"
 """Starts a child, and lives until its standard input ends, or a signal."""
@@ -97,3 +102,50 @@ def test_stop_ends_tasks_and_kills_what_does_not_stop(
     assert not any(server._lives(one) for one in family)
     assert process.returncode == -signal.SIGKILL
     process.stdout.close()
+
+
+def test_what_an_earlier_version_left_open_is_made_private(tmp_path: Path) -> None:
+    """Passwords, the logs that have them, the database; a link to elsewhere keeps its target's rights."""
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    (home / "logs" / "dag_id=x").mkdir(parents=True)
+    files = [home / server.PASSWORDS_FILE, home / server.DATABASE_FILE, home / "logs" / "api-server.log", elsewhere]
+    for path in files:
+        path.write_text("secret")
+        path.chmod(0o644)
+    (home / "config.yml").symlink_to(elsewhere)
+    for path in (home, home / "logs"):
+        path.chmod(0o755)
+    with server.AirflowServer(home, home / "config.yml"):
+        pass
+    rights = {path.name: path.stat().st_mode & 0o777 for path in [*files, home, home / "logs", home / "jwt-secret"]}
+    assert rights.pop("elsewhere") == 0o644
+    assert set(rights.values()) == {0o600, 0o700}
+
+
+def test_what_make_ui_and_make_crawl_make_is_private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever the umask was; what Airflow gives rights to by itself too."""
+    before = os.umask(0o022)
+    try:
+        monkeypatch.setattr("krake_airflow.__main__.PROGRAMS", {"crawl": "made"})
+        monkeypatch.setattr(
+            "krake_airflow.__main__.import_module",
+            lambda name: SimpleNamespace(main=lambda words: (tmp_path / words[0]).mkdir() or 0),
+        )
+        main(["crawl", "data"])
+    finally:
+        os.umask(before)
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+    made = server_environment(tmp_path, port=1, worker_log_port=2, trigger_log_port=3)
+    assert {value for name, value in made.items() if name.endswith("PERMISSIONS")} == {"0o700", "0o600"}
+
+
+def test_a_log_server_listens_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's own function, which names no address."""
+    asked: dict[str, object] = {}
+    monkeypatch.setattr(loopback, "_run", lambda app, **options: asked.update(options))
+    monkeypatch.setattr(uvicorn, "run", loopback.run_on_loopback)
+    monkeypatch.setattr("setproctitle.setproctitle", lambda title: None)
+    serve_logs(8793)
+    assert (asked["host"], asked["port"]) == ("127.0.0.1", 8793)
+    loopback.run_on_loopback("app", host="::1")
+    assert asked["host"] == "::1"

@@ -1,0 +1,35 @@
+"""`python -m krake_airflow.loopback airflow ...`: the command `airflow` whose log servers answer on loopback alone.
+
+Airflow 3.3.2 has no option for the address of a log server: `airflow.utils.serve_logs.core` gives uvicorn an empty
+host, which is all addresses. Here uvicorn gets 127.0.0.1 in its place; what names a host keeps it. A log server is
+forked from the scheduler, so it has this too. The API server asks it by the name that `settings.host_name` gives.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import uvicorn
+
+from krake_airflow.settings import host_name
+
+_run = uvicorn.run
+
+
+def run_on_loopback(app: Any, **options: Any) -> None:
+    """Run a server as `uvicorn.run` does, on loopback where no host is named."""
+    _run(app, **{**options, "host": options.get("host") or host_name()})
+
+
+def main() -> None:
+    """Run `airflow` with the arguments that follow its name."""
+    from airflow.__main__ import main as airflow  # noqa: PLC0415 - takes long, and tests need it not
+
+    del sys.argv[1]
+    uvicorn.run = run_on_loopback
+    airflow()
+
+
+if __name__ == "__main__":
+    main()
