@@ -41,6 +41,7 @@ from crawl_lib.worker.sandbox import data_bytes, set_limits, shut_in
 from crawl_lib.worker.workers import PAUSE_SIGNAL
 
 PROGRESS_INTERVAL_S = 0.5
+LEAST_PAUSED_BYTES = 1 << 20
 WORK_BYTES = 256 << 20
 """Memory for pages, rows and what is known of links and hosts."""
 CONNECTION_BYTES = 256 << 10
@@ -83,6 +84,8 @@ class _Worker:
         self.bytes = 0
         self.stopping = False
         self.pausing = False
+        self.most_bytes = 0
+        """Where the bytes of answers may go while it pauses."""
         self.left = 0
         self.last_report_s = 0.0
 
@@ -194,7 +197,17 @@ class _Worker:
         """See `Caller`."""
         if self.handler.large.failed is not None:
             raise self.handler.large.failed
-        return self.stopping
+        return self.stopping or (self.pausing and self.bytes >= self.most_bytes)
+
+    def pause(self) -> None:
+        """Begin nothing more: the disk has less room than its watermark.
+
+        What is in flight may bring a quarter of the watermark, shared among the processes. The rest of it is abandoned,
+        and fetched when there is room again.
+        """
+        self.pausing = True
+        share = self.config.watermarks.min_free_local_bytes // (4 * self.task.processes)
+        self.most_bytes = self.bytes + max(LEAST_PAUSED_BYTES, share)
 
     def close(self) -> bool:
         """See `Caller`."""
@@ -299,7 +312,7 @@ def main() -> int:
         alone = partial(refuse_calls, forks=False, internet=True, limits=False)
         worker = _Worker(WorkerTask(**given), own_bytes, config, alone)
         signal.signal(signal.SIGTERM, lambda *_: setattr(worker, "stopping", True))
-        signal.signal(PAUSE_SIGNAL, lambda *_: setattr(worker, "pausing", True))
+        signal.signal(PAUSE_SIGNAL, lambda *_: worker.pause())
         worker.report()
         say(worker.run())
     except (KrakeError, OSError) as error:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crawl_lib import stages
-from crawl_lib.config import Config
+from crawl_lib.config import Config, to_mapping
 from crawl_lib.errors import NoRoomError
 from crawl_lib.frontier import open_take
 from crawl_lib.node import watermarks
@@ -18,6 +18,7 @@ from crawl_lib.rounds import start_iteration
 from crawl_lib.stopping import OnProgress
 from crawl_lib.storage.local import LocalStorage
 from crawl_lib.stores import open_stores
+from crawl_lib.worker.worker import WorkerTask, _Worker
 from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config, run_iteration
 
@@ -146,3 +147,31 @@ def test_free_room_is_what_the_system_says(tmp_path: Path) -> None:
     assert "free" in (shortage(1 << 60) or "")
     assert shutil.disk_usage(tmp_path).free > 1
     assert shortage(1) is None
+
+
+def test_what_is_in_flight_brings_a_quarter_of_the_mark_at_most(tmp_path: Path) -> None:
+    """The rest is abandoned; 10,000 requests of 16 MB each would fill the disk."""
+    config = make_config(tmp_path, nodes=1, watermarks={"min_free_local_bytes": 512 << 20})
+    task = WorkerTask(
+        to_mapping(config),
+        ["node-0"],
+        "node-0",
+        str(tmp_path),
+        str(tmp_path),
+        "p",
+        0,
+        processes=2,
+        seconds_left=9.0,
+        info={},
+    )
+    worker = _Worker(task, 0, config)
+    worker.handler = SimpleNamespace(large=SimpleNamespace(failed=None))  # type: ignore[assignment]
+    worker.bytes = 5 << 30
+    assert not worker.stop()
+    worker.pause()
+    assert worker.close()
+    assert not worker.stop()
+    worker.bytes += 63 << 20
+    assert not worker.stop()
+    worker.bytes += 1 << 20
+    assert worker.stop()
