@@ -22,8 +22,8 @@ def fsck(arguments: argparse.Namespace) -> int:
     full, dry_run = not arguments.fast, arguments.dry_run
     with tool_stores(arguments) as stores:
         if arguments.repair:
-            say = (lambda line: None) if arguments.json else print
-            report = repair.repair_crawl(stores, only=arguments.only, full=full, dry_run=dry_run, say=say)
+            tell = (lambda line: None) if arguments.json else say
+            report = repair.repair_crawl(stores, only=arguments.only, full=full, dry_run=dry_run, say=tell)
         else:
             here = [one_node(node, stores.config) for node in arguments.node]
             report = repair.fsck(stores, full=full, here=here, dry_run=dry_run)

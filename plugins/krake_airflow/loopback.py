@@ -8,6 +8,7 @@ forked from the scheduler, so it has this too. The API server asks it by the nam
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import Any
 
 import uvicorn
@@ -24,11 +25,11 @@ def run_on_loopback(app: Any, **options: Any) -> None:
 
 def main() -> None:
     """Run `airflow` with the arguments that follow its name."""
-    from airflow.__main__ import main as airflow  # noqa: PLC0415 - takes long, and tests need it not
+    airflow = import_module("airflow.__main__")  # takes a second, and only the program needs it
 
     del sys.argv[1]
     uvicorn.run = run_on_loopback
-    airflow()
+    airflow.main()
 
 
 if __name__ == "__main__":
