@@ -61,8 +61,8 @@ class LinkResolver:
         max_remembered: int = 1 << 16,
         normalize: Callable[[str], str] | None = None,
     ) -> None:
-        """`max_length_chars`: of a canonical URL; `max_remembered`: targets of 0.5 KB each, which is memory that one
-        call passes by what it finds at most; `normalize`: what a canonical URL becomes; None: it stays."""
+        """`max_length_chars`: of a canonical URL; `max_remembered`: targets, in memory of 0.5 KB for each, which one
+        call may pass; `normalize`: what a canonical URL becomes; None: it stays."""
         self._normalize = normalize
         self._max_length_chars = max_length_chars
         self._longest_raw_chars = RAW_CHARS_FACTOR * max_length_chars

@@ -3,8 +3,8 @@
 `airflow standalone` would start them too, but it does not see it when one ends: a scheduler that died of a locked
 SQLite database would leave a user before runs that do nothing. Each part has a session of its own (a Ctrl-C at the
 terminal does not reach it by itself), ends with us, and is started again when it ends by itself.
-Airflow's log servers, which ask for a token, listen on loopback too (`loopback`). What lies in its home, passwords
-among it, is for the user alone.
+Airflow's log servers listen on loopback too (`loopback`), and ask for a token. Its home, with the passwords, is for the
+user alone.
 """
 
 from __future__ import annotations

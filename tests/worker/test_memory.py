@@ -140,7 +140,7 @@ found = Discovery(config, ["node-0"], 0, UrlFilter(config.urls, [], config.traps
                   seeds_widen_scope=False)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 count = 4096
-for n in range(20):
+for n in range(12):
     page = f"http://a.test/{n}"
     links = Links([href.format(n=n, i=i) for i in range(count)], [""] * count, [rel] * count, ["a"] * count,
                   [True] * count, [False] * count)
@@ -152,14 +152,14 @@ write_parquet(room / "links", LINKS_SCHEMA, read_blocks(part.part.path(LINKS_SUF
 with (room / "outlinks").open("wb") as file:
     merge_outlinks(file, part.outlinks.paths, ["node-0"], room)
 lines = sum(1 for line in read_outlinks((room / "outlinks").open("rb")))
-assert lines >= 20 * count, lines
+assert lines >= 12 * count, lines
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
 
 
 @pytest.mark.parametrize(("href", "rel"), [*((href, "") for href in HREFS.values()), ("/{n}-{i}", "r" * 1300)])
 def test_links_take_no_more_memory_the_longer_they_are(tmp_path: Path, href: str, rel: str) -> None:
-    """What a fetching process and its task do with them, one after the other: 20 x 4,096 links, up to 106 MB."""
+    """What a fetching process and its task do with them, one after the other: 12 x 4,096 links, up to 64 MB."""
     arguments = [sys.executable, "-c", WORK, str(tmp_path), href, rel]
     done = subprocess.run(arguments, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
