@@ -44,7 +44,7 @@ def crawldb_stats(stores: Stores, *, now: datetime) -> Facts:
     version = _version(stores)
     with Work.to_read(stores) as work:
         engine = work.engine
-        engine.tables("crawldb", version.paths, CRAWLDB_SCHEMA)
+        Versions(stores, CRAWLDB).give(version, engine, "crawldb")
         engine.values("settings", pa.table({"now": pa.array([now], TIME)}))
         [sums] = next(engine.stream("crawldb/stats", GROUP_ROWS, "stats")).to_pylist()
         largest = [row for batch in engine.stream("crawldb/largest_hosts", GROUP_ROWS) for row in batch.to_pylist()]

@@ -34,7 +34,7 @@ from crawl_lib.crawldb.lists import (
     read_lists,
     utc,
 )
-from crawl_lib.crawldb.table import CRAWLDB, CRAWLDB_SCHEMA, newest_version
+from crawl_lib.crawldb.table import CRAWLDB, newest_version
 from crawl_lib.crawldir import DAMAGED_PREFIX, LISTS_FOLDER, Iteration
 from crawl_lib.engine import Engine
 from crawl_lib.errors import DamagedFileError, InputError
@@ -257,7 +257,7 @@ def _opened(stores: Stores, basis: _Basis) -> Iterator[Engine]:
     """An engine with the view `judged`: see `sql/crawldb`."""
     with Work.to_read(stores) as work:
         engine = work.engine
-        engine.tables("crawldb", basis.version.paths, CRAWLDB_SCHEMA)
+        Versions(stores, CRAWLDB).give(basis.version, engine, "crawldb")
         engine.values("settings", _settings(stores, basis.settings, basis.now))
         engine.values("statuses", pa.table({"status": pa.array(basis.settings.statuses or (), pa.string())}))
         engine.values("listed", basis.held)

@@ -6,10 +6,10 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from crawl_lib.crawldb.table import CRAWLDB_SCHEMA, TIME
-from crawl_lib.segment import PAGES_NAME, PAGES_SCHEMA
+from crawl_lib.crawldb.table import CRAWLDB, TIME
+from crawl_lib.segment import PAGES_NAME, PAGES_SCHEMA, SegmentReader
 from crawl_lib.stores import Stores
-from crawl_lib.versions import GROUP_ROWS, Version, Work
+from crawl_lib.versions import GROUP_ROWS, Version, Versions, Work
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,9 @@ def host_statistics(stores: Stores, version: Version, *, now: datetime) -> Gener
     the version has taken in and whose segments are there. Raises StorageError, NoRoomError, StoppedError."""
     segments = [stores.crawl.segment(*name.split("/")) for name in version.manifest["segments"]]
     with Work.to_read(stores) as work:
-        work.engine.tables("crawldb", version.paths, CRAWLDB_SCHEMA)
-        there = [f"{segment.path}/{PAGES_NAME}" for segment in segments if segment.exists()]
+        Versions(stores, CRAWLDB).give(version, work.engine, "crawldb")
+        readers = (SegmentReader(stores.storage, segment.path) for segment in segments if segment.exists())
+        there = [reader.verified(PAGES_NAME, stores) for reader in readers]
         work.engine.tables("pages", there, PAGES_SCHEMA)
         work.engine.values("settings", pa.table({"now": pa.array([now], TIME)}))
         for batch in work.engine.stream("crawldb/host_statistics", GROUP_ROWS, "hosts"):

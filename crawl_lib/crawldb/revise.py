@@ -1,11 +1,11 @@
 """Another version of the same rows: what was found out about them by other means than visits."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import datetime
 
 import pyarrow as pa
 
-from crawl_lib.crawldb.table import CRAWLDB, CRAWLDB_SCHEMA
+from crawl_lib.crawldb.table import CRAWLDB
 from crawl_lib.errors import InputError
 from crawl_lib.stores import Stores
 from crawl_lib.versions import GROUP_ROWS, Version, Versions, Work, make_version
@@ -34,8 +34,8 @@ def revise(
         carried = {name: before[name] for name in ("config_digest", "segments", "seeds")}
         facts = {**carried, "parent": parent.number, "now": int(now.timestamp()), "revised": revised}
 
-        def rows(work: Work, paths: Sequence[str] = parent.paths) -> Iterator[pa.RecordBatch]:
-            work.engine.tables("crawldb", paths, CRAWLDB_SCHEMA)
+        def rows(work: Work, parent: Version = parent) -> Iterator[pa.RecordBatch]:
+            versions.give(parent, work.engine, "crawldb")
             prepare(work)
             return work.engine.stream(query, GROUP_ROWS, f"crawldb.{what}")
 

@@ -30,14 +30,14 @@ from crawl_lib.crawldb.inputs import (
 from crawl_lib.crawldb.matrix import matrix_table, outcome_table
 from crawl_lib.crawldb.schedule import KINDS_SCHEMA, Kinds, facts_table, schedule_table
 from crawl_lib.crawldb.scores import Scores
-from crawl_lib.crawldb.table import CRAWLDB, CRAWLDB_SCHEMA, newest_version
+from crawl_lib.crawldb.table import CRAWLDB, newest_version
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.engine import Engine, in_batches
 from crawl_lib.errors import InputError
 from crawl_lib.scoring import Scoring
-from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA
+from crawl_lib.segment import LINKS_NAME, PAGES_NAME, parquet_batches
 from crawl_lib.stores import Stores
-from crawl_lib.text import extract_text, text_table
+from crawl_lib.text import AGAIN, TEXT_SCHEMA, extract_text, text_table
 from crawl_lib.urls import Chain, Scope, domain_of, host_of
 from crawl_lib.versions import (
     GROUP_ROWS,
@@ -45,6 +45,7 @@ from crawl_lib.versions import (
     Versions,
     Work,
     columns,
+    give_segments,
     numbered,
     table_of,
     tables_of,
@@ -59,7 +60,7 @@ _MOST_GROUPS = 16
 _BEGUN = columns("name text, began time")
 _LINKED = columns("key bytes, linked_at time")
 _HINTED = columns("key bytes, every_s int64, is_newer int32")
-_SIGNATURES = columns("key bytes, time time, signature bytes")
+_SIGNATURES = columns("key bytes, time time, signature bytes, segment int32")
 
 
 def update(stores: Stores, *, now: datetime) -> Version:
@@ -182,9 +183,9 @@ class _Update:
         """Tables of what is there; returns the shares of the keys in which they are joined."""
         engine = self.engine
         self.inputs.give(engine, "pages_given", "all_links")
-        engine.tables("all_old", self.parent.paths if self.parent else (), CRAWLDB_SCHEMA)
+        Versions(self.stores, CRAWLDB).give(self.parent, engine, "all_old")
         self.scores.scoring.read_pages(engine, "pages_given")
-        engine.tables("texts", self._texts([segment for segment, _ in self.inputs.segments]), _SIGNATURES)
+        self.work.keep("texts", _SIGNATURES, self._signatures([segment for segment, _ in self.inputs.segments]))
         engine.values("outcomes", outcome_table())
         engine.values("there", numbered(map(str, self.inputs.there)))
         shares = ["true"] if self.scores.looks_at_links else engine.shares(engine.value("crawldb/size"))
@@ -192,12 +193,19 @@ class _Update:
         self._narrow("true", "captures", "links", "old")
         return shares
 
-    def _texts(self, segments: Sequence[SegmentRef]) -> list[str]:
-        """The tables of texts, if the signature is one of theirs; those that no task has made yet are made now."""
+    def _signatures(self, segments: Sequence[SegmentRef]) -> Iterator[pa.Table]:
+        """Signatures of texts, if the config asks for them; texts that no task has made yet are made now.
+
+        No digest of a table of texts is kept: Arrow reads them, which compares the checksums of pages.
+        """
         if self.stores.config.crawldb.signature != "text":
-            return []
+            return
         extract_text(self.stores, segments)
-        return [text_table(self.stores, segment) for segment in segments]
+        for number, segment in enumerate(segments):
+            path, wanted = text_table(self.stores, segment), ("key", "time", "signature")
+            for batch in parquet_batches(self.stores.storage, path, TEXT_SCHEMA, wanted, AGAIN):
+                places = pa.repeat(pa.scalar(number, pa.int32()), len(batch))
+                yield pa.Table.from_batches([batch.append_column("segment", places)])
 
     def _events(self, shares: Sequence[str]) -> None:
         """What happened, written down once: it is read often."""
@@ -224,7 +232,7 @@ class _Update:
         there = {str(segment): segment for segment in self.inputs.there}
         names = self.engine.column("crawldb/lost_segments") if self.parent else []
         older = [there[name] for name in names if name in there]
-        self.engine.tables("older_pages", [f"{segment.path}/{PAGES_NAME}" for segment in older], PAGES_SCHEMA)
+        give_segments(self.stores, self.engine, "older_pages", older, PAGES_NAME)
         self.engine.values("older_segments", numbered(map(str, older)))
         return older
 
@@ -265,7 +273,7 @@ class _Update:
     def _lost(self, older: Sequence[SegmentRef], count: int) -> None:
         """Links on captures that have newer ones now. `older`: the segments that have such captures."""
         engine = self.engine
-        engine.tables("all_older_links", [f"{segment.path}/{LINKS_NAME}" for segment in older], LINKS_SCHEMA)
+        give_segments(self.stores, engine, "all_older_links", older, LINKS_NAME)
         engine.keep("replaced", "crawldb/replaced", "crawldb.links")
         for number, group in enumerate(_groups(len(older), count)):
             self._narrow(group, "older_links")

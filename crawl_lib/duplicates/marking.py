@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from crawl_lib.crawldb import newest_version, revise
-from crawl_lib.duplicates.near import DUPLICATES, DUPLICATES_SCHEMA
+from crawl_lib.duplicates.near import DUPLICATES
 from crawl_lib.errors import InputError
 from crawl_lib.stores import Stores
 from crawl_lib.versions import GROUP_ROWS, Version, Versions, Work, columns
@@ -35,7 +35,7 @@ def mark_duplicates(stores: Stores, *, now: datetime) -> Version:
         raise InputError(f"{versions.folder}: duplicates.near needs some; run `krake duplicates near` first")
 
     def prepare(work: Work) -> None:
-        work.engine.tables("near", groups.paths if groups else (), DUPLICATES_SCHEMA)
+        versions.give(groups, work.engine, "near")
         work.engine.values("options", pa.table({"among": [config.among]}))
         rows = work.engine.stream("duplicates/equals", GROUP_ROWS, "duplicates.equals")
         work.keep("equals", _EQUALS, _judged(rows))

@@ -55,7 +55,7 @@ DUPLICATES = Family(
     folder="duplicates",
     name="the near duplicates",
     schema=DUPLICATES_SCHEMA,
-    remedy="move its folder away, and run `krake duplicates near`",
+    made_again="`krake duplicates near` makes it again",
 )
 """A manifest has `now` (POSIX seconds), `cosine`, `pages` (that were compared), `groups`, and `of`, a digest."""
 _FOUND = columns("key key, group_key key, cosine number, nearest key")

@@ -9,17 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl_lib.crawldb import CRAWLDB_SCHEMA, newest_version
+from crawl_lib.crawldb import CRAWLDB, newest_version
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import InputError
 from crawl_lib.rounds import note_texts
 from crawl_lib.segment import open_parquet
 from crawl_lib.stores import Stores
-from crawl_lib.text import TEXT_SCHEMA, extract_text, text_table
-from crawl_lib.versions import GROUP_ROWS, Work, columns, find_segments, tables_of
+from crawl_lib.text import AGAIN, TEXT_SCHEMA, extract_text, text_table
+from crawl_lib.versions import GROUP_ROWS, Versions, Work, columns, find_segments, tables_of
 
 TEXT_ROWS = 2_000
-AGAIN = "; move it away, and run this again: it is made of the segment's WARC files"
 LEAST_PAGES = 5
 """Of a host that is reported, and on which a block is."""
 MOST_HOSTS = 100
@@ -55,7 +54,7 @@ class Captures:
         if version is None:
             engine.view("visits", "export/visits")
             return cls(work, inputs.segments, "duplicates/newest")
-        engine.tables("crawldb", version.paths, CRAWLDB_SCHEMA)
+        Versions(stores, CRAWLDB).give(version, engine, "crawldb")
         return cls(work, inputs.segments, "duplicates/known")
 
     def digest(self) -> str:

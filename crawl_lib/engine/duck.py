@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crawl_lib.engine.engine import Engine, Room, in_batches, patiently, sql_text
-from crawl_lib.errors import NoRoomError, StoppedError, StorageError, os_errors
+from crawl_lib.errors import DamagedFileError, NoRoomError, StoppedError, StorageError, os_errors
+from crawl_lib.segment import open_parquet
 from crawl_lib.stopping import Work
 
 _T = TypeVar("_T")
@@ -23,6 +25,7 @@ MOST_SHARES = 64
 """Of the keys: each reads the files of its digit, so more of them would read more than they spare in spilling."""
 _READ = re.compile(r"--.*|\b(?:from|join)\s+(\w+)")
 """What a query reads, behind no comment."""
+BLAME_ROWS = 1 << 14
 LEAST_BYTES = 256 << 20
 """DuckDB keeps a block per thread and file open; with less than this it gives up instead of spilling."""
 
@@ -34,6 +37,7 @@ class Duck(Engine):
         self._connection, self._storage, self._work = connection, room.storage, room.work
         self._scratch, self._memory_bytes = room.scratch, room.memory_bytes
         self._are_remote = self._is_divided = False
+        self._given: dict[str, None] = {}  # files of the store, in the order in which they were given
         self._views: dict[str, str] = {}  # by name: part of each statement that reads them, so they are planned once
         self._numbers = count(1)
         self._thread = ThreadPoolExecutor(1)  # one for all queries: to start one takes longer than a small query
@@ -128,6 +132,7 @@ class Duck(Engine):
 
     def _files(self, paths: Sequence[str], *options: str) -> str:
         """Files of the store as DuckDB reads them: from the local disk, else over the store."""
+        self._given |= dict.fromkeys(paths)
         names = ", ".join(f"'{quoted(self._storage.local_path(path) or self._remote(path))}'" for path in paths)
         return f"read_parquet({', '.join([f'[{names}]', *options])})"
 
@@ -142,10 +147,24 @@ class Duck(Engine):
 
     def _do(self, ask: Callable[[], _T], stage: str = "") -> _T:
         """Ask DuckDB something that may take its time."""
-        with _translated(self._work):
-            return patiently(
-                self._thread, ask, self._work, self._connection.interrupt, stage=stage, percent=self._percent
-            )
+        try:
+            with _translated(self._work):
+                return patiently(
+                    self._thread, ask, self._work, self._connection.interrupt, stage=stage, percent=self._percent
+                )
+        except StorageError as error:
+            if type(error) is StorageError and not isinstance(error.__cause__, duckdb.OutOfMemoryException):
+                self._blame(error)
+            raise
+
+    def _blame(self, error: StorageError) -> None:
+        """Raise an error with the name of a damaged file, if Arrow finds one: DuckDB does not always name it."""
+        for path in self._work.until_stopped(self._given):
+            try:
+                with open_parquet(self._storage, path) as table:
+                    deque(table.batches(BLAME_ROWS), maxlen=0)
+            except DamagedFileError as damage:
+                raise StorageError(f"{damage}; run this again, and if it stays `krake fsck` ({error})") from error
 
 
 def open_duck(room: Room) -> Duck:

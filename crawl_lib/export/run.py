@@ -123,16 +123,17 @@ class _Export:
         The view `captures` has the rows of the segments' `pages`, but for those that were dropped.
         """
         storage, segments, patterns = self.folder.storage, self.inputs.segments, self.inputs.mime_types
-        rows = 0
+        rows, paths = 0, list[str]()
         keys: list[bytes] = []
         numbers: list[int] = []
         for number, segment in enumerate(self.folder.stores.until_stopped(segments)):
             reader = SegmentReader(storage, segment.path)
             rows += reader.rows(PAGES_NAME)
+            paths.append(reader.verified(PAGES_NAME, self.folder.stores))
             if dropped_files(storage, segment.path):
                 keys += sorted(reader.dropped)
                 numbers += [number] * len(reader.dropped)
-        engine.tables("pages", [f"{segment.path}/{PAGES_NAME}" for segment in segments], PAGES_SCHEMA)
+        engine.tables("pages", paths, PAGES_SCHEMA)
         dropped = [bytes_array(keys, pa.binary()), int32_array(np.array(numbers, dtype=np.int32))]
         engine.values("dropped", pa.table(dropped, names=["key", "segment"]))
         self.leave_out(engine)

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from crawl_lib.errors import InputError, UrlError
+from crawl_lib.errors import DamagedFileError, InputError, UrlError
+from crawl_lib.export.choice import REMEDY
 from crawl_lib.export.folder import CONTENT, GRAPH_INDEX, OFFSETS, PAGES, URL_MAPPING, WEB_GRAPH, ExportFolder
 from crawl_lib.export.readers import UrlMapping, WebGraph
 from crawl_lib.export.scratch import local_files
@@ -94,10 +95,17 @@ def url_named(stores: Stores, text: str, *, or_key: bool = False) -> str:
 
 
 def _rows(pages: Path, node_ids: list[int], columns: list[str] | None = None) -> list[dict[str, Any]]:
-    """The rows of `pages.parquet` of some pages, by NodeID; only the row groups that they are in are read."""
-    with parquet_errors(str(pages)):
+    """The rows of `pages.parquet` of some pages, by NodeID; only the row groups that they are in are read.
+
+    Raises DamagedFileError, also where a row is missing: a damaged index of row groups hides some.
+    """
+    with parquet_errors(str(pages), f"; {REMEDY}"):
+        options: dict[str, Any] = {"page_checksum_verification": True, "partitioning": None}
         wanted = pc.field("node_id").isin(node_ids)
-        return pq.read_table(pages, columns=columns, filters=wanted, partitioning=None).to_pylist()
+        found = pq.read_table(pages, columns=columns, filters=wanted, **options).to_pylist()
+    if len(found) != len(set(node_ids)):
+        raise DamagedFileError(f"{pages}: lacks rows of {len(set(node_ids)) - len(found)} pages; {REMEDY}")
+    return found
 
 
 def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:

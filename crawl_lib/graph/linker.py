@@ -54,9 +54,11 @@ def link_export(stores: Stores, *, name: str) -> LinkReport:
         with scratch_folder(stores.config, f"export-{name}") as scratch, folder.engine(scratch) as engine:
             if not folder.has(ARCS_OUT):
                 check_segments(folder, inputs)
-                for segment in stores.until_stopped(inputs.segments):
-                    SegmentReader(stores.storage, segment.path).rows(LINKS_NAME)  # raises where it is damaged
-                engine.tables("links", [f"{segment.path}/{LINKS_NAME}" for segment in inputs.segments], LINKS_SCHEMA)
+                readers = [SegmentReader(stores.storage, segment.path) for segment in inputs.segments]
+                for reader in stores.until_stopped(readers):
+                    reader.rows(LINKS_NAME)  # raises where it is damaged
+                paths = [reader.verified(LINKS_NAME, stores) for reader in readers]
+                engine.tables("links", paths, LINKS_SCHEMA)
                 engine.table("nodes", folder.file(PAGES))
                 _write_arcs(engine, folder, ARCS_OUT, "graph/arcs_out")
             if not folder.has(ARCS_IN):

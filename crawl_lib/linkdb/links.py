@@ -40,7 +40,7 @@ OUTLINKS = Family(
     folder="outlinks",
     name="the table of links",
     schema=OUTLINKS_SCHEMA,
-    remedy="move its folder away: the version before it counts, and `krake linkdb update` makes what it lacks",
+    made_again="the version before it counts, and `krake linkdb update` makes what it lacks",
     rebuilt="move all of them away: `krake linkdb update` makes one of the segments that are there",
     dictionary=("url", "target_url", "anchor", "capture_segment"),
 )
@@ -52,7 +52,7 @@ LINKDB = Family(
     folder="linkdb",
     name="the LinkDb",
     schema=INLINKS_SCHEMA,
-    remedy="move its folder away: `krake linkdb update` makes it again",
+    made_again="`krake linkdb update` makes it again",
     dictionary=("url", "source_url", "anchor"),
 )
 """`settings` of a manifest are the section `linkdb` of the config, and of all of it where the scope has rules."""
@@ -85,7 +85,7 @@ def update_outlinks(stores: Stores, *, now: datetime) -> Version:
 def _rows(parent: Version | None, inputs: SegmentInputs, work: Work) -> Iterator[pa.RecordBatch]:
     engine = work.engine
     inputs.give(engine)
-    engine.tables("old", parent.paths if parent else (), OUTLINKS_SCHEMA)
+    Versions(work.stores, OUTLINKS).give(parent, engine, "old")
     engine.view("seen", "linkdb/seen")
     work.ask("sources", _SOURCES, "linkdb/sources", "linkdb.pages")
     return engine.stream("linkdb/outlinks", GROUP_ROWS, "linkdb.outlinks")

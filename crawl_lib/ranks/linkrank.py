@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from crawl_lib.config import LinkRankConfig
-from crawl_lib.crawldb import CRAWLDB_SCHEMA, newest_version
+from crawl_lib.crawldb import CRAWLDB, newest_version
 from crawl_lib.engine import in_batches
 from crawl_lib.errors import InputError
-from crawl_lib.linkdb import OUTLINKS_SCHEMA, update_outlinks
+from crawl_lib.linkdb import OUTLINKS, update_outlinks
 from crawl_lib.ranks.kernel import Floats, Inlinks, Ints, mapped, starts_of, with_ranks
 from crawl_lib.segment import parquet_batches
 from crawl_lib.stopping import Progress
@@ -28,7 +28,7 @@ LINKRANK = Family(
     folder="linkrank",
     name="LinkRank",
     schema=LINKRANK_SCHEMA,
-    remedy="move its folder away: `krake linkdb rank` makes it again",
+    made_again="`krake linkdb rank` makes it again",
 )
 """`settings` of a manifest are the section `linkrank` of the config, and a digest of a CrawlDb whose duplicates go."""
 _ENDS = columns("key bytes, url text, id int32, host int32, domain int32")
@@ -47,9 +47,9 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
     crawldb = newest_version(stores) if options.duplicates == "drop" and stores.config.frontier.is_crawldb else None
 
     def rows(work: Work) -> Iterator[pa.RecordBatch]:
-        work.engine.tables("outlinks", links.paths, OUTLINKS_SCHEMA)
+        Versions(stores, OUTLINKS).give(links, work.engine, "outlinks")
         if crawldb is not None:
-            work.engine.tables("crawldb", crawldb.paths, CRAWLDB_SCHEMA)
+            Versions(stores, CRAWLDB).give(crawldb, work.engine, "crawldb")
         work.engine.view("links", "linkrank/links_but_duplicates" if crawldb else "linkrank/links")
         work.engine.keep("unseen", "linkrank/unseen", "linkrank.unseen")
         ends = work.keep("ends", _ENDS, _numbered(work))

@@ -23,7 +23,7 @@ goes through the parts once and changes nothing.
 import socket
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from crawl_lib.config import is_sqlite_server
@@ -334,7 +334,24 @@ class _Pass:
                 texts.add("text_damaged", path, str(error), severity=Severity.WARNING)
         self._add("texts", texts.list(), 0)
         for family in (CRAWLDB, OUTLINKS, LINKDB, LINKRANK, DUPLICATES):
-            self._add(f"versions of {family.name}", Versions(self.stores, family).check(full=self.report.full), 0)
+            self._versions(Versions(self.stores, family))
+
+    def _versions(self, versions: Versions) -> None:
+        """Check the versions of a table; a repair sets damaged ones aside.
+
+        Where none is whole, and something may be lost without them, that is left to people.
+        """
+        family, found = versions.family, versions.check(full=self.report.full)
+        if family.rebuilt and len(found) == len(versions.numbers()):
+            repairs = [family.rebuilt.replace("all of them", f"the folder {one.where}") for one in found]
+            found = [replace(one, repair=repair) for one, repair in zip(found, repairs, strict=True)]
+        elif self.say is not None:
+            for one in found:
+                self.did(f"{one.where}: set aside; {family.made_again}")
+                if not self.dry_run:
+                    versions.set_aside(int(one.where.rpartition("/")[2]))
+            found = found if self.dry_run else []
+        self._add(f"versions of {family.name}", found, 0)
 
     def exports(self) -> None:
         """All exports."""

@@ -47,6 +47,7 @@ from crawl_lib.segment.publish import (
     hidden_folder,
     publish,
     seal_all,
+    stored_digest,
     upload_built,
     upload_checked,
 )
@@ -57,6 +58,7 @@ from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, L
 from crawl_lib.segment.spool import PartWriter
 from crawl_lib.segment.tables import (
     NO_COLUMNS,
+    ParquetTable,
     open_parquet,
     parquet_batches,
     parquet_errors,

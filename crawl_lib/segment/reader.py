@@ -20,9 +20,11 @@ from crawl_lib.segment.manifest import (
     read_dropped,
 )
 from crawl_lib.segment.parts import REPAIR, WARC_SUFFIX
+from crawl_lib.segment.publish import stored_digest
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA, with_later_fields
 from crawl_lib.segment.tables import ParquetTable, open_parquet, parquet_errors
 from crawl_lib.segment.warc import WarcRecord, read_one, walk
+from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
 
 BATCH_ROWS = 10_000
@@ -99,15 +101,27 @@ class SegmentReader:
 
         wanted = pa.array(sorted({*keys} - self.dropped), pa.binary(20))
         with self._open(PAGES_NAME) as table, parquet_errors(table.where, table.remedy):
-            for group in range(table.file.num_row_groups):
-                chosen = pc.is_in(table.file.read_row_group(group, ["key"]).column(0), value_set=wanted)
+            for group in range(table.groups):
+                chosen = pc.is_in(table.group(group, ["key"]).column(0), value_set=wanted)
                 if pc.any(chosen).as_py():
-                    for row in table.file.read_row_group(group).filter(chosen).to_pylist():
+                    for row in table.group(group).filter(chosen).to_pylist():
                         yield {**dict.fromkeys(PAGES_SCHEMA.names), **row}
 
     def links(self, columns: Sequence[str] | None = None, *, with_dropped: bool = False) -> Iterator[pa.RecordBatch]:
         """Rows of `links`, all columns or some; those on dropped pages only if asked for."""
         return self._table(LINKS_NAME, columns, None if with_dropped else "source")
+
+    def verified(self, name: str, work: Work) -> str:
+        """Compare a table with its digest in the manifest; returns its path.
+
+        An engine does not notice changed bytes, so every table of a segment that one reads passes through here. `work`:
+        is told how far it is. Raises PathNotFoundError, DamagedFileError naming the repair, StorageError, StoppedError.
+        """
+        where = f"{self.path}/{name}"
+        for entry in self.manifest.files:
+            if entry["name"] == name and stored_digest(self._storage, where, work) != entry["sha256"]:
+                raise DamagedFileError(f"{where}: is not what was written (SHA-256); {REPAIR}")
+        return where
 
     def rows(self, name: str) -> int:
         """How many rows a table says it has; only its end is read. Raises what `pages` does."""

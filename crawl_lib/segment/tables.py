@@ -184,6 +184,24 @@ class ParquetTable:
         """Names of its columns."""
         return self.file.schema_arrow.names
 
+    @property
+    def groups(self) -> int:
+        """How many row groups it has."""
+        return int(self.file.num_row_groups)
+
+    def group(self, number: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """Read one row group, all columns or some, with the checksums of its pages; no other rows are read."""
+        with parquet_errors(self.where, self.remedy):
+            group = self.file.read_row_group(number, None if columns is None else list(columns), use_threads=False)
+            group.validate(full=True)
+            self._require_values(group)
+        return group
+
+    def _require_values(self, rows: pa.Table | pa.RecordBatch) -> None:
+        for column in self.never_null.intersection(rows.schema.names):
+            if rows.column(column).null_count:
+                raise pa.ArrowInvalid(f"column {column} has nulls")
+
     def batches(self, rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """All rows in batches, all columns or some; text is Unicode, and as many rows as it says."""
         read = 0
@@ -195,9 +213,7 @@ class ParquetTable:
                 if batch is None:
                     break
                 batch.validate(full=True)
-                for column in self.never_null.intersection(batch.schema.names):
-                    if batch.column(column).null_count:
-                        raise pa.ArrowInvalid(f"column {column} has nulls")
+                self._require_values(batch)
             read += batch.num_rows
             yield batch
         if read != self.rows:

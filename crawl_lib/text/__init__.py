@@ -18,6 +18,7 @@ from crawl_lib.lazy import loads_later
 if TYPE_CHECKING:
     from crawl_lib.text.profile import count_words, text_profile
     from crawl_lib.text.stage import (
+        AGAIN,
         TEXT_SCHEMA,
         TextReport,
         check_text_leftovers,
@@ -32,6 +33,7 @@ else:
         {
             "profile": ("count_words", "text_profile"),
             "stage": (
+                "AGAIN",
                 "TEXT_SCHEMA",
                 "TextReport",
                 "check_text_leftovers",

@@ -7,7 +7,7 @@ the newest whole one counts. `work` is where one is made: an engine, and tables 
 """
 
 from crawl_lib.versions.derive import derive
-from crawl_lib.versions.segments import SegmentInputs, find_segments, numbered
+from crawl_lib.versions.segments import SegmentInputs, find_segments, give_segments, numbered
 from crawl_lib.versions.version import GROUP_ROWS, Family, Version, Versions
 from crawl_lib.versions.work import SCORE, TIME, Work, columns, table_of, tables_of
 from crawl_lib.versions.writing import make_version, write_version

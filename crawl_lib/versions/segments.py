@@ -1,6 +1,6 @@
 """What a version is made of besides the one before: committed segments that it lacks, and pages that were dropped."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -64,9 +64,9 @@ class SegmentInputs:
             if str(segment) in marked
             for key in sorted(SegmentReader(self.stores.storage, segment.path).dropped)
         ]
-        engine.tables(pages, [f"{segment.path}/{PAGES_NAME}" for segment in fresh], PAGES_SCHEMA)
+        give_segments(self.stores, engine, pages, fresh, PAGES_NAME)
         if links is not None:
-            engine.tables(links, [f"{segment.path}/{LINKS_NAME}" for segment in fresh], LINKS_SCHEMA)
+            give_segments(self.stores, engine, links, fresh, LINKS_NAME)
         engine.values("dropped", _table(dropped, _DROPPED))
         engine.values("taken_out", _table(self.taken_out, _TAKEN_OUT))
         engine.values("segments", numbered(map(str, fresh)))
@@ -78,6 +78,15 @@ def find_segments(stores: Stores, known: Collection[str]) -> SegmentInputs:
     fresh = stores.until_stopped([segment for segment in there if str(segment) not in known])
     found = tuple((one, SegmentReader(stores.storage, one.path).digest) for one in fresh)
     return SegmentInputs(stores, there, tuple(_taken_out(stores, there)), found)
+
+
+def give_segments(stores: Stores, engine: Engine, table: str, segments: Sequence[SegmentRef], name: str) -> None:
+    """Make a table of an engine of one of the tables of segments (`PAGES_NAME`, `LINKS_NAME`).
+
+    The digest of each was compared then. Raises DamagedFileError naming the file, StorageError, StoppedError.
+    """
+    paths = [SegmentReader(stores.storage, segment.path).verified(name, stores) for segment in segments]
+    engine.tables(table, paths, LINKS_SCHEMA if name == LINKS_NAME else PAGES_SCHEMA)
 
 
 def numbered(names: Iterable[str]) -> pa.Table:

@@ -2,9 +2,15 @@
 
 A version is whole if its manifest is as written, and all parts are there with their sizes. One that is not is passed
 over, and named by `krake fsck`; the last whole one counts.
+
+Nobody believes the bytes of a part. Who reads a whole version compares the digest of each part first: `give` for an
+engine, `batches` for Arrow. Who looks up a key (`rows_of`) reads single row groups, and Arrow compares the checksums of
+their pages. `krake fsck --repair` sets a damaged version aside (`set_aside`).
 """
 
 import logging
+import time
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -13,35 +19,42 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl_lib.crawldir import read_json
+from crawl_lib.crawldir import DAMAGED_PREFIX, read_json
+from crawl_lib.durable import reached
+from crawl_lib.engine import Engine
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.sealed import MANIFEST_FILE
-from crawl_lib.segment import parquet_batches
+from crawl_lib.segment import ParquetTable, open_parquet, parquet_batches, stored_digest
 from crawl_lib.stores import Stores
 
 GROUP_ROWS = 1 << 16
 """Of a row group."""
 log = logging.getLogger(__name__)
-_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Family:
     """Tables of one kind, in a folder of the crawl directory.
 
-    `name`: in messages. `schema`: the columns; rows are in ascending order of the first one, `key`. `remedy`: what to
-    do about a damaged version; `rebuilt`: and if no version is whole. `dictionary`: columns with few values. `counted`:
+    `name`: in messages. `schema`: the columns; rows are in ascending order of the first one, `key`. `made_again`: by
+    which command, or by what, rows that a damaged version had come back. `rebuilt`: what to do if no version is whole;
+    "": the same, since nothing but the command is needed to make one. `dictionary`: columns with few values. `counted`:
     the columns whose values the manifest counts, each with the name that the counts have there.
     """
 
     folder: str
     name: str
     schema: pa.Schema
-    remedy: str
-    rebuilt: str = "do so with all of them"
+    made_again: str
+    rebuilt: str = ""
     dictionary: tuple[str, ...] = ()
     counted: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def remedy(self) -> str:
+        """What to do about a damaged version."""
+        return f"run `krake fsck --repair`, which sets the version aside; {self.made_again}"
 
 
 @dataclass(frozen=True)
@@ -84,9 +97,16 @@ class Versions:
         names = self.stores.crawl.names(self.family.folder)
         return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
 
+    def aside(self) -> list[str]:
+        """The folders of damaged versions that were set aside, sorted: `.damaged-<number>-<time>`."""
+        storage = self.stores.storage
+        names = [entry.name for entry in storage.list(self.folder)] if storage.exists(self.folder) else []
+        return sorted(name for name in names if name.startswith(DAMAGED_PREFIX))
+
     def next_number(self) -> int:
-        """Of the version that is made next: above all that are there, whole or not."""
-        return max(self.numbers(), default=0) + 1
+        """The number of the version that is made next: above all that are there, whole, damaged or set aside."""
+        aside = (name.removeprefix(DAMAGED_PREFIX).partition("-")[0] for name in self.aside())
+        return max([0, *self.numbers(), *map(int, aside)]) + 1
 
     def read(self, number: int) -> Version:
         """A version. Raises DamagedFileError if it is not whole, naming what it lacks, or StorageError."""
@@ -117,26 +137,38 @@ class Versions:
                 damaged = damaged or error
                 log.warning("%s", error)
         if damaged is not None:
-            raise DamagedFileError(f"{damaged}; no version is whole: {self.family.rebuilt}") from damaged
+            rebuilt = self.family.rebuilt or self.family.made_again
+            raise DamagedFileError(f"{damaged}; no version is whole: {rebuilt}") from damaged
         return None
 
-    def batches(
-        self, version: Version, columns: Sequence[str], paths: Sequence[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Columns of a version, or of some of its parts, in order of keys. Raises DamagedFileError, StoppedError."""
-        for path in version.paths if paths is None else paths:
-            remedy, storage = f"; {self.family.remedy}", self.stores.storage
-            batches = parquet_batches(storage, path, self.family.schema, columns, remedy)
+    def give(self, version: Version | None, engine: Engine, name: str) -> None:
+        """Make a table of an engine of a version's rows, once the digest of each part was compared; None: no rows.
+
+        Raises DamagedFileError naming the part, PathNotFoundError, StorageError, StoppedError.
+        """
+        if version is not None:
+            self._require_digests(version)
+        engine.tables(name, version.paths if version is not None else (), self.family.schema)
+
+    def batches(self, version: Version, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Columns of a whole version in order of keys, of each part once its digest was compared. Raises as `give`."""
+        for number, path in enumerate(version.paths):
+            self._require_digest(version, number)
+            batches = parquet_batches(self.stores.storage, path, self.family.schema, columns, f"; {self.family.remedy}")
             yield from self.stores.until_stopped(batches)
 
     def rows_of(self, version: Version, key: bytes) -> Iterator[pa.RecordBatch]:
-        """The rows of a key, of which only the parts are read that may have some. Raises as `batches` does."""
-        wanted = pa.scalar(key, pa.binary(20))
+        """The rows of a key. Of each part that may have some only keys of a few row groups are read, and their rows.
+
+        Raises DamagedFileError where the checksum of a page that is read differs, StorageError, StoppedError.
+        """
+        storage, schema, remedy = self.stores.storage, self.family.schema, f"; {self.family.remedy}"
         for part, path in zip(version.manifest["parts"], version.paths, strict=True):
             if part["first_key"] <= key.hex() <= part["last_key"]:
-                for batch in self.batches(version, self.family.schema.names, [path]):
-                    if len(found := batch.filter(pc.equal(batch.column("key"), wanted))):
-                        yield found
+                with open_parquet(storage, path, schema, remedy) as table:
+                    if (rows := table.rows) != part["rows"]:
+                        raise DamagedFileError(f"{path}: has {rows} rows, and {part['rows']} were written{remedy}")
+                    yield from self.stores.until_stopped(_rows_of(table, key))
 
     def check(self, *, full: bool = True) -> list[Finding]:
         """Versions that are not whole. `full`: every byte is read. Raises StorageError, StoppedError."""
@@ -145,20 +177,43 @@ class Versions:
             try:
                 version = self.read(number)
                 if full:
-                    self._require_bytes(version)
+                    self._require_digests(version)
             except DamagedFileError as error:
-                name, path = f"{self.family.folder}_damaged", self.path(number)
+                name = f"{self.family.folder}_damaged"
                 problem = str(error).removesuffix(f"; {self.family.remedy}")
-                repair = self.family.remedy.replace("its folder", f"the folder {path}")
-                findings.add(name, path, problem, repair=repair, severity=Severity.WARNING)
+                findings.add(name, self.path(number), problem, severity=Severity.WARNING)
         return findings.list()
 
-    def _require_bytes(self, version: Version) -> None:
-        for path, part in zip(version.paths, version.manifest["parts"], strict=True):
-            digest = sha256()
-            with self.stores.storage.open_read(path) as file:
-                while block := file.read(_BLOCK_BYTES):
-                    self.stores.go_on()
-                    digest.update(block)
-            if digest.hexdigest() != part["sha256"]:
-                raise DamagedFileError(f"{path}: is not what was written (SHA-256)")
+    def set_aside(self, number: int) -> str:
+        """Rename the folder of a damaged version, so that the one before it counts; returns the new path.
+
+        Raises StorageError.
+        """
+        aside = f"{self.folder}/{DAMAGED_PREFIX}{number}-{time.time_ns()}"  # two of a second keep both
+        self.stores.storage.rename(self.path(number), aside)
+        reached("versions.aside")
+        return aside
+
+    def _require_digests(self, version: Version) -> None:
+        for number in range(len(version.paths)):
+            self._require_digest(version, number)
+
+    def _require_digest(self, version: Version, number: int) -> None:
+        """Compare a part with its digest."""
+        path = version.paths[number]
+        if stored_digest(self.stores.storage, path, self.stores) != version.manifest["parts"][number]["sha256"]:
+            raise DamagedFileError(f"{path}: is not what was written (SHA-256); {self.family.remedy}")
+
+
+def _rows_of(table: ParquetTable, key: bytes) -> Iterator[pa.RecordBatch]:
+    """The rows of a key in a table in order of keys. The first row group that may have some is found by bisection."""
+
+    def keys(group: int) -> "pa.ChunkedArray[Any]":
+        return table.group(group, ["key"]).column(0)
+
+    groups = range(table.groups)
+    for group in groups[bisect_left(groups, key, key=lambda group: keys(group)[-1].as_py()) :]:
+        if keys(group)[0].as_py() > key:
+            break
+        found = table.group(group)
+        yield from found.filter(pc.equal(found.column("key"), pa.scalar(key, pa.binary(20)))).to_batches()

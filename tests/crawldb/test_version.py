@@ -16,7 +16,7 @@ import pytest
 from crawl_lib.config import Config, ScheduleRuleConfig
 from crawl_lib.crawldb import CRAWLDB, CRAWLDB_SCHEMA, Status, newest_version
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.repair import fsck, sweep
+from crawl_lib.repair import fsck, repair_crawl, sweep
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version, Versions, Work, columns, write_version, writing
@@ -113,7 +113,13 @@ def test_of_damaged_versions_the_last_whole_one_counts(
     assert "crawldb/2" in caplog.text
     [finding] = Versions(stores, CRAWLDB).check()
     assert (finding.name, finding.where) == ("crawldb_damaged", "crawl/crawldb/2")
-    assert f"move the folder {finding.where} away" in finding.to_text()
+    assert "run `krake fsck --repair`, which sets the version aside" in finding.to_text()
+    assert [line for line in repair_crawl(stores).done if "aside" in line] == [
+        "crawl/crawldb/2: set aside; the version before it counts, and the next update makes what it lacks"
+    ]
+    assert Versions(stores, CRAWLDB).check() == []
+    assert Versions(stores, CRAWLDB).numbers() == [1]
+    assert Versions(stores, CRAWLDB).next_number() == 3
 
 
 def test_a_full_check_reads_every_byte(stores: Stores) -> None:

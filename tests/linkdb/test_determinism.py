@@ -144,5 +144,5 @@ def test_bytes_that_changed_are_named_with_what_to_do(crawl: Crawl) -> None:
     shutil.copy(part, part.with_name("copy"))
     part.write_bytes(b"x" * part.stat().st_size)
     crawl.stores.storage.delete(version.path)
-    with pytest.raises(DamagedFileError, match=r"outlinks/1/part-00000\.parquet.*; move its folder away"):
+    with pytest.raises(DamagedFileError, match=r"outlinks/1/part-00000\.parquet.*; run `krake fsck --repair`"):
         update_linkdb(crawl.stores, now=NOW)
