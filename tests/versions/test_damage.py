@@ -1,0 +1,220 @@
+"""A flipped bit in a derived table: who reads it gives the same rows, or an error that names the file and a remedy."""
+
+from __future__ import annotations
+
+import io
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from crawl_lib.ask import (
+    best_rows,
+    crawldb_stats,
+    dump_crawldb,
+    dump_hosts,
+    dump_links,
+    explain_listing,
+    inlinks_of,
+    row_of_url,
+)
+from crawl_lib.config import from_mapping
+from crawl_lib.crawldb import CRAWLDB, filter_crawldb, generate, update
+from crawl_lib.duplicates import DUPLICATES, find_mirrors, find_near, find_templates, mark_duplicates
+from crawl_lib.errors import KrakeError
+from crawl_lib.linkdb import LINKDB, OUTLINKS, update_linkdb, update_outlinks
+from crawl_lib.ranks import LINKRANK, update_linkrank, update_score_by_links
+from crawl_lib.repair import fsck, repair_crawl
+from crawl_lib.segment import Manifest, file_entry
+from crawl_lib.storage import open_storage
+from crawl_lib.stores import Stores
+from crawl_lib.text import TEXT_SCHEMA, text_table
+from crawl_lib.versions import Family, Version, Versions
+from tests.crawldb.crawls import Crawl, Visit
+from tests.crawldb.test_update import DAY, NOW, T
+from tests.duplicates.web import lines, row_of, text_of
+from tests.stores import stores_on
+
+FAMILIES = (CRAWLDB, OUTLINKS, LINKDB, LINKRANK, DUPLICATES)
+URLS = [f"http://{host}.example/{number}" for host in "abcd" for number in range(40)]
+FLIPS = 2
+Asked = Callable[[Stores], Any]
+
+
+def stores_of(root: Path) -> Stores:
+    """The stores of a crawl whose DFS is that folder."""
+    options = {
+        "servers": ["node-a"],
+        "dfs_primary": str(root),
+        "frontier": {"order": "crawldb"},
+        "crawldb": {"signature": "text"},
+        "duplicates": {"near": True},
+        "urls": {"scope": "any"},
+        "scratch": {"directory": str(root.with_name(f"{root.name}-scratch"))},
+    }
+    config = from_mapping(options, root)
+    return stores_on(open_storage(config), config)
+
+
+def add_segment(crawl: Crawl, folder: int, seed: int) -> None:
+    """A segment with digests of its tables, and its table of texts."""
+    rng, stores = random.Random(seed), crawl.stores
+    shared = [text_of(rng) for _ in range(20)]
+    texts = {url: lines(rng.choice(shared)) for url in URLS}
+    more = {"mime_detected": "text/html"}
+    crawl.segment(folder, [Visit(url, body=text, links=rng.sample(URLS, 3), more=more) for url, text in texts.items()])
+    place = crawl.root / str(folder) / "node-a"
+    where = place / "manifest.json"
+    files = [file_entry(place / f"{name}.parquet") for name in ("pages", "links")]
+    where.write_bytes(replace(Manifest.from_bytes(where.read_bytes(), ""), files=files).to_bytes())
+    [segment] = [one for one in stores.crawl.segments() if one.folder == str(folder)]
+    path = Path(stores.config.dfs_primary) / text_table(stores, segment)
+    path.parent.mkdir(parents=True)
+    table = pa.Table.from_pylist([row_of(url, text, folder + 10) for url, text in texts.items()], TEXT_SCHEMA)
+    pq.write_table(table, path, compression="zstd", write_page_checksum=True)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A crawl with every derived table, and a segment that none of them has taken in."""
+    root = tmp_path_factory.mktemp("made") / "dfs"
+    root.mkdir()
+    stores = stores_of(root)
+    crawl = Crawl(stores)
+    crawl.seeds(URLS[0])
+    add_segment(crawl, T, 1)
+    update(stores, now=NOW)
+    update_score_by_links(stores, now=NOW)
+    update_linkdb(stores, now=NOW)
+    find_near(stores, now=NOW)
+    generate(stores, "one", 1, now=NOW, batch_size=20)
+    add_segment(crawl, T + DAY, 2)
+    return root
+
+
+def rows_of(stores: Stores, family: Family, version: Version) -> list[dict[str, Any]]:
+    root = Path(stores.config.dfs_primary)
+    return [row for path in version.paths for row in pq.read_table(root / path).to_pylist()]
+
+
+def made_by(family: Family, make: Callable[..., Version]) -> Asked:
+    return lambda stores: rows_of(stores, family, make(stores, now=NOW))
+
+
+def written(write: Callable[..., Any], *more: Any, **options: Any) -> Asked:
+    def ask(stores: Stores) -> str:
+        out = io.StringIO()
+        write(stores, *more, out, **options)
+        return out.getvalue()
+
+    return ask
+
+
+def listed(stores: Stores) -> Any:
+    found = generate(stores, "two", 1, now=NOW, batch_size=20)
+    return found["listed"], found["counts"]
+
+
+CRAWLDB_READERS: dict[str, Asked] = {
+    "update": made_by(CRAWLDB, update),
+    "filter": made_by(CRAWLDB, filter_crawldb),
+    "generate": listed,
+    "stats": lambda stores: crawldb_stats(stores, now=NOW),
+    "dump": written(dump_crawldb, as_csv=True),
+    "top": lambda stores: best_rows(stores, 5),
+    "hosts": written(dump_hosts, now=NOW, as_csv=False),
+    "get": lambda stores: [row_of_url(stores, url) for url in URLS[:9]],
+    "explain": lambda stores: explain_listing(stores, URLS[3]),
+    "mark": made_by(CRAWLDB, mark_duplicates),
+    "score": made_by(CRAWLDB, update_score_by_links),
+    "near": made_by(DUPLICATES, find_near),
+}
+READERS: dict[str, dict[str, Asked]] = {
+    "crawl/crawldb/*/part-*": CRAWLDB_READERS,
+    "crawl/outlinks/*/part-*": {
+        "update": made_by(OUTLINKS, update_outlinks),
+        "linkdb": made_by(LINKDB, update_linkdb),
+        "rank": made_by(LINKRANK, update_linkrank),
+        "dump": written(dump_links, "outlinks", as_csv=True),
+    },
+    "crawl/linkdb/*/part-*": {
+        "get": lambda stores: [inlinks_of(stores, url) for url in URLS[:9]],
+        "dump": written(dump_links, "inlinks", as_csv=True),
+    },
+    "crawl/linkrank/*/part-*": {
+        "score": made_by(CRAWLDB, update_score_by_links),
+        "dump": written(dump_links, "ranks", as_csv=False),
+    },
+    "crawl/duplicates/*/part-*": {"mark": made_by(CRAWLDB, mark_duplicates)},
+    "text/**/text-*": {
+        "update": made_by(CRAWLDB, update),
+        "near": made_by(DUPLICATES, find_near),
+        "mirrors": find_mirrors,
+        "templates": find_templates,
+    },
+    "crawl/lists/*/listed.parquet": {"generate": listed, "explain": lambda stores: explain_listing(stores, URLS[3])},
+    "crawl/[0-9]*/*/pages.parquet": {
+        "update": made_by(CRAWLDB, update),
+        "linkdb": made_by(OUTLINKS, update_outlinks),
+        "hosts": written(dump_hosts, now=NOW, as_csv=True),
+        "near": made_by(DUPLICATES, find_near),
+    },
+    "crawl/[0-9]*/*/links.parquet": {
+        "update": made_by(CRAWLDB, update),
+        "linkdb": made_by(OUTLINKS, update_outlinks),
+    },
+}
+"""Who reads which files of a crawl, with what is asked of them."""
+
+
+def answer(stores: Stores, ask: Asked) -> Any:
+    """What is answered, or the error."""
+    try:
+        return ask(stores)
+    except KrakeError as error:
+        return error
+
+
+@pytest.mark.parametrize(
+    ("files", "reader"), [(files, reader) for files, readers in READERS.items() for reader in readers]
+)
+def test_a_flipped_bit_gives_no_other_rows(files: str, reader: str, made: Path, tmp_path: Path) -> None:
+    ask, rng = READERS[files][reader], random.Random(f"{files} {reader}")
+    wanted = ask(stores_of(shutil.copytree(made, tmp_path / "whole")))
+    for number in range(FLIPS):
+        root = shutil.copytree(made, tmp_path / str(number))
+        file = rng.choice(sorted(root.glob(files)))
+        data = bytearray(file.read_bytes())
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        file.write_bytes(data)
+        found = answer(stores_of(root), ask)
+        if isinstance(found, KrakeError):
+            assert str(file.relative_to(root)) in str(found)
+            assert "`krake fsck --repair`" in str(found) or "move it away" in str(found)
+        else:
+            assert found == wanted
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: str(family.folder))
+def test_a_repair_sets_a_damaged_version_aside(family: Family, made: Path, tmp_path: Path) -> None:
+    stores = stores_of(shutil.copytree(made, tmp_path / "crawl"))
+    before = Versions(stores, family).newest()
+    assert before is not None
+    shutil.copytree(tmp_path / "crawl" / before.path, tmp_path / "crawl" / Versions(stores, family).path(99))
+    path = tmp_path / "crawl" / Versions(stores, family).path(99) / "part-00000.parquet"
+    path.write_bytes(path.read_bytes()[::-1])
+    assert [one.where for one in fsck(stores).findings if one.name.endswith("_damaged")] == [
+        f"crawl/{family.folder}/99"
+    ]
+    report = repair_crawl(stores)
+    assert not [one for one in report.findings if one.name.endswith("_damaged")]
+    newest = Versions(stores, family).newest()
+    assert newest is not None
+    assert newest.number == before.number
+    assert Versions(stores, family).next_number() == 100
