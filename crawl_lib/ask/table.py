@@ -53,7 +53,7 @@ def crawldb_stats(stores: Stores, *, now: datetime) -> Facts:
         "hosts": sums["hosts"],
         "rows_of_host": {row["host"]: row["urls"] for row in largest},
         "due": {name: sums[column] for name, column in _DUE.items()},
-        "score": {name: str(sums[name]) for name in ("least", "highest")} if sums["hosts"] else {},
+        "score": {name: float(sums[name]) for name in ("least", "highest")} if sums["hosts"] else {},
     }
 
 
@@ -145,4 +145,4 @@ def _version(stores: Stores) -> Version:
 
 
 def _plain(row: Mapping[str, Any]) -> Facts:
-    return plain_row({name: str(value) if isinstance(value, Decimal) else value for name, value in row.items()})
+    return plain_row({name: float(value) if isinstance(value, Decimal) else value for name, value in row.items()})

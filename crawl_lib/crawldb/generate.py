@@ -90,9 +90,10 @@ def generate(
     `now`: when, for what is due and for the lease. `batch_size`: URLs a node may take, None: as the config says.
     Returns `list` (its name), the iteration's `folder`, `listed` and `counts` by `Reason`; `ended`, if nothing is due
     and nothing waits: then there is no folder, and the run's rounds end.
-    Raises InputError before the first version; ConfigError as `start_iteration` does; DamagedFileError naming a list
-    that cannot be read; StorageError, StoppedError.
+    Raises InputError before the first version; ConfigError of a plug-in, and as `start_iteration` does;
+    DamagedFileError naming a list that cannot be read, or a part of the version; StorageError, StoppedError.
     """
+    Scoring.of(stores.config)
     while True:
         lists = read_lists(stores)
         if (made := next((one for one in lists if one.is_of(run_id, iteration)), None)) is not None:

@@ -4,11 +4,13 @@ Their order is that of time: seeds come before the first iteration whose scope h
 on how they were grouped into updates.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from hashlib import sha1
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +38,8 @@ HOPS_SCHEMA = columns(
 )
 
 COUNTED_SCHEMA = columns("key bytes, segment int32, redirects int32")
+TURN_SCHEMA = columns("turn int32, moment time, first_segment int32, end_segment int32")
+SEED_TURNS_SCHEMA = columns("folder text, turn int32")
 
 NAMED_SCHEMA = columns("key bytes, url text, moment time")
 
@@ -78,6 +82,20 @@ class UpdateInputs(SegmentInputs):
     seeds: tuple[tuple[str, datetime], ...]
     empty: tuple[str, ...]
     _filters: dict[str, UrlFilter] = field(default_factory=dict)
+
+    def turns(self) -> list[dict[str, Any]]:
+        """The rounds that are new, oldest first: rows of `this_turn`, each with the places of its segments."""
+        rounds = groupby(range(len(self.segments)), lambda place: self.segments[place][0].folder)
+        places = [(folder, [*found]) for folder, found in rounds]
+        return [
+            {"turn": turn, "moment": _time_of(folder), "first_segment": found[0], "end_segment": found[-1] + 1}
+            for turn, (folder, found) in enumerate(places)
+        ]
+
+    def seed_turns(self, turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Before which round each folder of seeds came: rows of `seed_turns`. `turns`: the rounds."""
+        moments = [turn["moment"] for turn in turns]
+        return [{"folder": name, "turn": bisect_left(moments, named)} for name, named in self.seeds]
 
     def seed_rows(self, begun: Sequence[tuple[str, datetime]]) -> Iterator[dict[str, Any]]:
         """Rows of seeds. `begun`: when the first page of each new segment was fetched, which may be earlier than its
@@ -131,7 +149,7 @@ class UpdateInputs(SegmentInputs):
                 continue
             facts = SeedFacts.of(row["metadata"])
             limit = UNLIMITED if facts.max_depth is None else facts.max_depth
-            score = row["score"] or facts.score or Decimal(0)
+            score = next((one for one in (row["score"], facts.score) if one is not None), Decimal(0))
             origin = {"source": row["key"], "segment": row["segment"], "given": Decimal(0)}
             place = {"key": key, "url": url, "moment": row["moment"], "depth": row["depth"], "redirects": redirects}
             yield {**place, "max_depth": limit, "score": score, "counts": int(row["is_other"]), **origin}
@@ -160,8 +178,13 @@ def _hops_to(row: dict[str, Any], led: tuple[datetime, int] | None) -> int:
 def named_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     """Rows of what robots.txt names, found when their iteration began. `batches`: answer of `crawldb/named`."""
     for row in (row for batch in batches for row in batch.to_pylist()):
-        moment = datetime.fromtimestamp(int(row["name"].partition("/")[0]), UTC)
+        moment = _time_of(row["name"].partition("/")[0])
         yield {"key": row["key"], "url": row["url"], "moment": moment}
+
+
+def _time_of(folder: str) -> datetime:
+    """The time that the name of an iteration's folder says."""
+    return datetime.fromtimestamp(int(folder), UTC)
 
 
 def find_inputs(stores: Stores, parent: Version | None) -> UpdateInputs:
@@ -183,7 +206,7 @@ def _times(stores: Stores, seeds: Iterable[str]) -> Iterator[tuple[str, datetime
         except PathNotFoundError:
             continue
         for name in waiting.intersection(named):
-            yield name, datetime.fromtimestamp(int(folder), UTC)
+            yield name, _time_of(folder)
         waiting.difference_update(named)
         if not waiting:
             return

@@ -31,7 +31,7 @@ def revise(
         revised = {**before.get("revised", {}), what: of}
         if before.get("revised") == revised:
             return parent
-        carried = {name: before[name] for name in ("config_digest", "segments", "seeds")}
+        carried = {name: before[name] for name in ("config_digest", "segments", "seeds", "ranked") if name in before}
         facts = {**carried, "parent": parent.number, "now": int(now.timestamp()), "revised": revised}
 
         def rows(work: Work, parent: Version = parent) -> Iterator[pa.RecordBatch]:

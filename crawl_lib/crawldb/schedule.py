@@ -23,8 +23,11 @@ Kind = tuple[tuple[int, ...], int | None]
 """The rules that match a URL but for its status, and the interval that its seed has fixed."""
 
 
-def schedule_table(schedule: ScheduleConfig, crawldb: CrawlDbConfig) -> pa.Table:
-    """One row: what holds for all. The fixed schedule is an adaptive one that never changes an interval."""
+def schedule_table(schedule: ScheduleConfig, crawldb: CrawlDbConfig, *, ranked: bool = False) -> pa.Table:
+    """One row: what holds for all. The fixed schedule is an adaptive one that never changes an interval.
+
+    `ranked`: the scores are a rank, which links do not change.
+    """
     adapts = schedule.kind == "adaptive"
     row: dict[str, Any] = {
         "interval_s": schedule.interval_s,
@@ -36,6 +39,7 @@ def schedule_table(schedule: ScheduleConfig, crawldb: CrawlDbConfig) -> pa.Table
         "slower": schedule.slower if adapts else 0.0,
         "hints": schedule.sitemaps,
         "hint_s": schedule.min_s,
+        "ranked": ranked,
         "orphans": "orphan" if crawldb.orphans == "keep" else crawldb.orphans,
     }
     return pa.Table.from_pylist([row])

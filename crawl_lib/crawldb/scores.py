@@ -40,16 +40,20 @@ class Scores:
             self.work.engine.define("all_seeds", "select * from seeds_given")
 
     def share(self) -> None:
-        """What each link hands on, and which lead nowhere: `sources` and `hops`, of `sources_given`, `hops_given`."""
+        """Ask plug-ins what each page hands on: `shares`, of `sources_given` and `hops_given`."""
+        if self.looks_at_links:
+            self.work.engine.view("changes", "scoring/changes")
+            self.work.engine.view("givers", "scoring/givers")
+            self.scoring.apply(self.work, "distribute", "givers", "shares", _SHARES)
+
+    def hand_on(self) -> None:
+        """Make `sources` and `hops`, of those that are given, and `dropping`, the pages whose links lead nowhere."""
         engine = self.work.engine
         if not self.looks_at_links:
             engine.values("dropping", columns("key bytes").empty_table())
             for name in ("sources", "hops"):
                 engine.define(name, f"select * from {name}_given")
             return
-        engine.view("changes", "scoring/changes")
-        engine.view("givers", "scoring/givers")
-        self.scoring.apply(self.work, "distribute", "givers", "shares", _SHARES)
         for name in ("sources", "hops", "dropping"):
             engine.view(name, f"scoring/{name}")
 

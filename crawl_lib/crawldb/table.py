@@ -79,12 +79,20 @@ CRAWLDB = Family(
 )
 """A version's manifest has `parent` (a number, or null), `now` (POSIX seconds), `config_digest`, `segments` (those
 taken in: `<folder>/<node>` and the digest of its manifest), `seeds` (names of folders taken in), `statuses` (rows by
-status), `ruled` where there are such rules (see `filtering`), and `revised` (see `revise`)."""
+status), `ruled` where there are such rules (see `filtering`), `revised` (see `revise`), and `ranked`, the rank that the
+scores are since an earlier version (see `rank_of`)."""
 
 
 def newest_version(stores: Stores) -> Version | None:
     """The newest whole CrawlDb, None before the first. Raises as `Versions.newest` does."""
     return Versions(stores, CRAWLDB).newest()
+
+
+def rank_of(version: Version | None) -> str | None:
+    """Which rank the scores of a version are, as `revise` named it; None if they follow from links."""
+    manifest = {} if version is None else version.manifest
+    found: str | None = manifest.get("revised", {}).get("score") or manifest.get("ranked")
+    return found
 
 
 def counts_of(version: Version) -> dict[str, Any]:

@@ -22,7 +22,9 @@ from crawl_lib.crawldb.inputs import (
     COUNTED_SCHEMA,
     HOPS_SCHEMA,
     NAMED_SCHEMA,
+    SEED_TURNS_SCHEMA,
     SEEDS_SCHEMA,
+    TURN_SCHEMA,
     UpdateInputs,
     find_inputs,
     named_rows,
@@ -30,7 +32,7 @@ from crawl_lib.crawldb.inputs import (
 from crawl_lib.crawldb.matrix import matrix_table, outcome_table
 from crawl_lib.crawldb.schedule import KINDS_SCHEMA, Kinds, facts_table, schedule_table
 from crawl_lib.crawldb.scores import Scores
-from crawl_lib.crawldb.table import CRAWLDB, newest_version
+from crawl_lib.crawldb.table import CRAWLDB, newest_version, rank_of
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.engine import Engine, in_batches
 from crawl_lib.errors import InputError
@@ -59,6 +61,8 @@ _MOST_GROUPS = 16
 """Of segments: for each of them all events are read."""
 _BEGUN = columns("name text, began time")
 _LINKED = columns("key bytes, linked_at time")
+_STANDING = columns("key bytes, segment int32, score score")
+_ENDED = columns("key bytes, score score")
 _HINTED = columns("key bytes, every_s int64, is_newer int32")
 _SIGNATURES = columns("key bytes, time time, signature bytes, segment int32")
 
@@ -68,8 +72,10 @@ def update(stores: Stores, *, now: datetime) -> Version:
 
     Where it lacks nothing, that is the newest one. `now`: when, for the manifest. Run again after a kill, it finds what
     is there; of two at once, the second one takes in what the first has left. Raises DamagedFileError (an input, or
-    all versions), LockedError, StorageError, NoRoomError, StoppedError, ConfigError.
+    all versions), LockedError, StorageError, NoRoomError, StoppedError, and ConfigError of a plug-in, also if nothing
+    is new.
     """
+    Scoring.of(stores.config)
     while True:
         parent = newest_version(stores)
         inputs = find_inputs(stores, parent)
@@ -112,6 +118,8 @@ def _grown(stores: Stores, parent: Version | None, inputs: UpdateInputs, now: da
     known = parent.manifest["seeds"] if parent else ()
     seeds = {*known, *inputs.empty, *(name for name, _ in inputs.seeds)}
     facts = {**inputs.facts(parent, now), "seeds": sorted(seeds.intersection(stores.crawl.seeds()))}
+    if (rank := rank_of(parent)) is not None:
+        facts["ranked"] = rank
     scoring = Scoring.of(stores.config, now=facts["now"], version=number)
     with Work.of(versions, number) as work:
         made = _Update(work, parent, inputs, Scores(work, scoring))
@@ -245,30 +253,74 @@ class _Update:
         engine.values("limits", kinds.limits())
         engine.values("facts", facts_table(texts))
         engine.values("matrix", matrix_table())
-        engine.values("schedule", schedule_table(config.schedule, config.crawldb))
+        ranked = rank_of(self.parent) is not None
+        engine.values("schedule", schedule_table(config.schedule, config.crawldb, ranked=ranked))
 
     def _links(self, count: int) -> None:
         """What links say, of each URL they lead to. `count`: in how many groups the segments are read."""
         engine = self.engine
         counted: dict[tuple[bytes, int], int] = {}
         rows = self.inputs.hop_rows(engine.stream("crawldb/hops", GROUP_ROWS), counted)
-        self.work.keep("hops_given", HOPS_SCHEMA, tables_of(rows, HOPS_SCHEMA))
+        self.work.keep("hops_found", HOPS_SCHEMA, tables_of(rows, HOPS_SCHEMA))
         hops = [{"key": key, "segment": segment, "redirects": count} for (key, segment), count in counted.items()]
         engine.values("counted", table_of(hops, COUNTED_SCHEMA))
-        engine.view("sources_given", "crawldb/sources")
+        engine.values("standing", _STANDING.empty_table())
+        engine.values("ended", _ENDED.empty_table())
+        self._give()
         if self.scores.looks_at_links:  # it is read for each moment then
             self._waves()
             engine.keep("base", "crawldb/base", "crawldb.events")
         self.scores.share()
+        self._rounds()
         for number, group in enumerate(_groups(len(self.inputs.segments), count)):
             self._narrow(group, "links", "events")
-            if not self.scores.looks_at_links:
-                engine.view("sources_given", "crawldb/sources")
+            self._hand_on()
             engine.keep("said", "crawldb/said", "crawldb.links", more=number > 0)
             if self.stores.config.schedule.sitemaps:
                 engine.keep("all_hints", "crawldb/hints", "crawldb.links", more=number > 0)
         self._narrow("true", "events")
+        self._hand_on()
         engine.view("all_found", "crawldb/found")
+
+    def _give(self) -> None:
+        """Whose links and redirects are new, with the scores that pages had when these were found."""
+        self.engine.view("sources_given", "crawldb/sources")
+        self.engine.view("hops_given", "crawldb/hopped")
+
+    def _hand_on(self) -> None:
+        """The same with what plug-ins say of them: views are made again once a table that they read is another one."""
+        self._give()
+        self.scores.hand_on()
+
+    def _rounds(self) -> None:
+        """Find the scores that pages had in each round: `standing`, and `ended`, those after all rounds.
+
+        A round hands on what the rounds before it have left, as if an update had followed each of them. The scores of a
+        single round without seeds are those of the version before.
+        """
+        engine, turns = self.engine, self.inputs.turns()
+        if not turns or (len(turns) == 1 and not self.inputs.seeds):
+            return
+        self._narrow("true", "seeds", "events")
+        engine.values("seed_turns", table_of(self.inputs.seed_turns(turns), SEED_TURNS_SCHEMA))
+        engine.keep("marks_0", "crawldb/marks", "crawldb.scores")
+        for turn in turns:
+            self._begin_turn(turn)
+            self._narrow(f"segment >= {turn['first_segment']} and segment < {turn['end_segment']}", "links", "events")
+            engine.keep("standing", "crawldb/standing", "crawldb.scores", more=turn["turn"] > 0)
+            self._hand_on()
+            engine.view("said", "crawldb/said")
+            engine.view("gains", "crawldb/gains")
+            engine.keep(f"marks_{(turn['turn'] + 1) % 2}", "crawldb/marked", "crawldb.scores")
+        self._begin_turn({"turn": len(turns)})
+        engine.keep("ended", "crawldb/ended", "crawldb.scores")
+        self._narrow("true", "links", "events")
+
+    def _begin_turn(self, turn: dict[str, Any]) -> None:
+        """Take the seeds of a round into the scores that the round before it has left (`seeded`)."""
+        self.engine.values("this_turn", table_of([turn], TURN_SCHEMA))
+        self.engine.define("marks", f"select * from marks_{turn['turn'] % 2}")
+        self.engine.view("seeded", "crawldb/seeded")
 
     def _lost(self, older: Sequence[SegmentRef], count: int) -> None:
         """Links on captures that have newer ones now. `older`: the segments that have such captures."""

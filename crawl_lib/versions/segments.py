@@ -52,7 +52,8 @@ class SegmentInputs:
 
     def give(self, engine: Engine, pages: str = "pages", links: str | None = "links") -> None:
         """Tables of an engine: `pages` and `links` of the new segments, whose places and names are `segments`;
-        `dropped` (key, segment) of them, and `taken_out` (key, name) of all that are there.
+        `dropped` (key, segment) of them, and `taken_out` (key, name) of all that are there. With `links` there is
+        `unread` (key, segment), the captures of which nothing could be read.
 
         `pages`, `links`: other names for the tables of these names; None: it is not made.
         """
@@ -67,6 +68,7 @@ class SegmentInputs:
         give_segments(self.stores, engine, pages, fresh, PAGES_NAME)
         if links is not None:
             give_segments(self.stores, engine, links, fresh, LINKS_NAME)
+            _give_unread(engine, pages, links)
         engine.values("dropped", _table(dropped, _DROPPED))
         engine.values("taken_out", _table(self.taken_out, _TAKEN_OUT))
         engine.values("segments", numbered(map(str, fresh)))
@@ -87,6 +89,17 @@ def give_segments(stores: Stores, engine: Engine, table: str, segments: Sequence
     """
     paths = [SegmentReader(stores.storage, segment.path).verified(name, stores) for segment in segments]
     engine.tables(table, paths, LINKS_SCHEMA if name == LINKS_NAME else PAGES_SCHEMA)
+
+
+def _give_unread(engine: Engine, pages: str, links: str) -> None:
+    """The table `unread`. Links are read only where a capture is suspected, which is seldom."""
+    engine.define("given_pages", f"select * from {pages}")
+    engine.define("given_links", f"select * from {links}")
+    engine.keep("suspects", "versions/suspects")
+    if engine.value("versions/suspected"):
+        engine.keep("unread", "versions/unread")
+    else:
+        engine.values("unread", _DROPPED.empty_table())
 
 
 def numbered(names: Iterable[str]) -> pa.Table:

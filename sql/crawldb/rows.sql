@@ -1,7 +1,8 @@
 -- The rows of the new version, in order of keys: as visits and seeds left them, with what links say, and the rule of
 -- orphans. Host and domain of new rows are null: the writer knows them.
 -- In: base, hinted (key, every_s, is_newer), found, lost (key, inlinks), matrix, schedule, facts, there (name: segments
--- that are there), taken_out (key, name: dropped pages), scores (key, score: of plug-ins).
+-- that are there), taken_out (key, name: dropped pages), scores (key, score: of plug-ins),
+-- ended (key, score: of several rounds, or of seeds that come with one).
 select
   key, url, host, domain, case when becomes is null then status else becomes end as status, fetch_time, modified_time,
   retries, case when becomes = 'gone' and fetch_status <> 'gone' then longer_s else interval_s end as interval_s,
@@ -51,8 +52,9 @@ from (
         base.fetch_time, found.linked_at, base.modified_time, coalesce(base.retries, 0) as retries, base.interval_s,
         case
           when scores.key is not null then scores.score
+          when ended.key is not null then ended.score
           when base.key is null then found.score
-          when base.depth = 0 or found.key is null then base.score
+          when base.depth = 0 or found.key is null or schedule.ranked then base.score
           else greatest(base.score, found.score)
         end as score,
         base.signature, base.fetched_time, base.etag, base.last_modified, base.redirect_url,
@@ -77,6 +79,8 @@ from (
       full outer join found on found.key = base.key
       left join facts on facts.metadata = base.metadata
       left join scores on scores.key = coalesce(base.key, found.key)
+      left join ended on ended.key = coalesce(base.key, found.key)
+      cross join schedule
       where base.key is not null or found.linked_at is not null
     ) as joined
     cross join schedule

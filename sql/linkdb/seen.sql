@@ -1,7 +1,7 @@
 -- What new segments say of pages: the capture whose links count (`capture_time`, `segment`; null: none), and whether
 -- the page was gone, or led elsewhere, when it was seen last. Visits that ended otherwise, such as in a timeout, say
 -- nothing.
--- In: pages, dropped (key, segment).
+-- In: pages, dropped (key, segment), unread (key, segment: captures of which nothing could be read).
 select
   key, min(url) as url,
   max(case when has_links and capture_place = 1 then time end) as capture_time,
@@ -14,9 +14,10 @@ from (
     row_number() over (partition by key, has_links order by time desc, segment desc) as capture_place
   from (
     select
-      key, url, time, segment, case when outcome in ('gone', 'redirect') then 1 else 0 end as is_gone,
-      outcome = 'ok' and refers_to is null and parse_error is null as has_links
+      pages.key, url, time, pages.segment, case when outcome in ('gone', 'redirect') then 1 else 0 end as is_gone,
+      outcome = 'ok' and refers_to is null and unread.key is null as has_links
     from pages
+    left join unread on unread.key = pages.key and unread.segment = pages.segment
     where retry_at is null and outcome in ('ok', 'not_modified', 'gone', 'redirect')
       and not exists (select 1 from dropped where dropped.key = pages.key and dropped.segment = pages.segment)
   ) as visits

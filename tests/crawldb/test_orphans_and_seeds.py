@@ -11,6 +11,7 @@ import pytest
 from crawl_lib.config import Config
 from crawl_lib.crawldb import update
 from crawl_lib.storage import open_storage
+from crawl_lib.worker.reading import BARRED
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.test_update import DAY, NOW, A, B, C, T, at
 from tests.stores import stores_on
@@ -154,3 +155,48 @@ def test_a_seed_that_begins_again_keeps_its_links_until_it_has_others(config: Co
     crawl.segment(T + DAY, [Visit(A, body="two", links=[C])])
     rows = crawl.rows(update(crawl.stores, now=NOW))
     assert (rows[B]["inlinks"], rows[C]["inlinks"]) == (0, 1)
+
+
+PARTLY_READ = {
+    "damaged coding": {"parse_error": "gzip: ends too early", "more": {"length": 90}},
+    "cut": {"parse_error": "cut at 100 bytes", "more": {"length": 100}},
+    "unknown coding": {"parse_error": "utf-8: unknown coding", "more": {"length": 90}},
+    "only links are known": {"parse_error": "gzip: ends too early"},
+}
+
+
+@pytest.mark.parametrize("what", PARTLY_READ)
+@pytest.mark.parametrize("orphans", ["keep", "drop"])
+def test_links_of_a_page_that_was_read_in_part_count(config: Config, what: str, orphans: str) -> None:
+    crawl = crawl_with(config, orphans=orphans)
+    crawl.seeds(A)
+    crawl.segment(T, [Visit(A, links=[B, C], **PARTLY_READ[what])])
+    rows = crawl.rows(update(crawl.stores, now=NOW))
+    assert {url: (row["status"], row["inlinks"]) for url, row in rows.items()} == {
+        A: ("fetched", 0),
+        B: ("unfetched", 1),
+        C: ("unfetched", 1),
+    }
+    crawl.segment(T + DAY, [Visit(A, body="two", links=[C], **PARTLY_READ[what])])
+    rows = crawl.rows(update(crawl.stores, now=NOW))
+    assert rows[C]["inlinks"] == 1
+    assert B not in rows if orphans == "drop" else rows[B]["status"] == "orphan"
+
+
+@pytest.mark.parametrize(
+    ("error", "more", "status"),
+    [
+        ("gzip: ends too early", {"length": 0}, "parse_failed"),
+        (f"cut at 9 bytes; {BARRED}", {"length": 9}, "parse_failed"),
+        ("zstd: unknown coding", {"length": 9}, "parse_failed"),
+        ("zstd: unknown coding", {"length": 9, "title": "It is no zstd"}, "fetched"),
+        ("cut at 9 bytes", {"length": 9}, "fetched"),
+        ("gzip: ends too early", {"length": 9, "mime_detected": "application/pdf"}, "fetched"),
+    ],
+)
+def test_a_page_without_links_failed_only_if_nothing_was_read(
+    config: Config, error: str, more: dict[str, Any], status: str
+) -> None:
+    crawl = crawl_with(config)
+    crawl.segment(T, [Visit(A, parse_error=error, more=more), Visit(B, links=[C])])
+    assert crawl.rows(update(crawl.stores, now=NOW))[A]["status"] == status

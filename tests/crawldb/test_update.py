@@ -6,14 +6,16 @@ import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha1
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crawl_lib.config import Config
-from crawl_lib.crawldb import rebuild, update
+from crawl_lib.config import Config, ScoringConfig
+from crawl_lib.crawldb import generate, rebuild, update
 from crawl_lib.crawldir import DROPPED_FILE
+from crawl_lib.errors import ConfigError
 from crawl_lib.segment import LINKS_SCHEMA, write_dropped
 from crawl_lib.storage import open_storage
 from tests.crawldb.crawls import Crawl, Visit
@@ -244,3 +246,27 @@ def test_max_depth_of_a_seed_ends_its_links(crawl: Crawl, grouped: bool) -> None
     crawl.segment(T + DAY, [Visit(B, links=[urls[2]])])
     rows = crawl.rows(update(crawl.stores, now=NOW))
     assert (rows[urls[2]]["metadata"], rows[urls[1]]["metadata"]) == (None, '{"max_depth": "2"}')
+
+
+@pytest.mark.parametrize("make", [update, rebuild])
+def test_of_many_rounds_at_once_each_hands_on_what_the_one_before_has_left(crawl: Crawl, make: Any) -> None:
+    """B has the score of a seed that comes later in the end, and gave C what it had before."""
+    crawl.seeds(A)
+    crawl.segment(T, [Visit(A, links=[B])])
+    crawl.segment(T + DAY, [Visit(B, links=[C], more={"depth": 1})])
+    later = "http://later.example/"
+    crawl.seeds(f"{later}\tscore=7", "two")
+    crawl.segment(T + 2 * DAY, [Visit(later, links=[B])])
+    rows = crawl.rows(make(crawl.stores, now=NOW))
+    assert {url: float(row["score"]) for url, row in rows.items()} == {A: 1, B: 7, C: 1, later: 7}
+
+
+def test_an_unknown_plug_in_is_an_error_also_if_nothing_is_new(crawl: Crawl) -> None:
+    crawl.seeds(A)
+    update(crawl.stores, now=NOW)
+    config = replace(crawl.stores.config, scoring=ScoringConfig(plugins=("nobody",)))
+    stores = replace(crawl.stores, config=config)
+    with pytest.raises(ConfigError, match=r"scoring\.plugins: nobody: is not installed"):
+        update(stores, now=NOW)
+    with pytest.raises(ConfigError, match=r"scoring\.plugins: nobody: is not installed"):
+        generate(stores, "run", 1, now=NOW)

@@ -39,7 +39,7 @@ def test_a_newer_capture_replaces_the_links_of_its_page(crawl: Crawl) -> None:
         Visit(A, refers_to=(f"{T}/node-a", "0.warc.gz", 0)),
         Visit(A, "timeout"),
         Visit(A, "timeout", retry_s=9),
-        Visit(A, parse_error="gzip: cut", links=[C]),
+        Visit(A, parse_error="gzip: cut"),
     ],
     ids=["304", "same content", "failed", "failed for now", "cannot be read"],
 )
@@ -118,3 +118,10 @@ def test_without_a_segment_it_says_what_to_do(crawl: Crawl) -> None:
 def test_pages_without_links_give_an_empty_table(crawl: Crawl) -> None:
     crawl.segment(T, [Visit(A)])
     assert inlinks(crawl) == {}
+
+
+def test_the_links_of_a_page_that_was_read_in_part_count(crawl: Crawl) -> None:
+    crawl.segment(T, [Visit(A, parse_error="cut at 9 bytes", links=[B])])
+    assert inlinks(crawl) == {B: [A]}
+    crawl.segment(T + DAY, [Visit(A, parse_error="gzip: ends too early", links=[C])])
+    assert inlinks(crawl) == {C: [A]}

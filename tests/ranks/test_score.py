@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib.config import Config, LinkRankConfig
+from crawl_lib.crawldb import filter_crawldb, update
 from crawl_lib.crawldb.table import CRAWLDB
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import InputError, PathNotFoundError
@@ -21,6 +22,7 @@ from crawl_lib.repair import sweep
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version, Versions
+from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.tables import NOW, at, leave_version, row_of
 from tests.export.conftest import crawl, storage
 from tests.export.crawls import CrawlMaker
@@ -101,6 +103,25 @@ def test_link_ranks_are_scores_as_they_are(stores: Stores) -> None:
     assert found == {url: wanted[url] for url in found}
     assert sum(score > 0 for score in found.values()) > 1
     assert update_score_by_links(stores, now=at(NOW + 5)).number == version.number
+
+
+@pytest.mark.parametrize("by_links", [False, True], ids=["export", "links"])
+def test_an_update_keeps_a_rank_until_the_next_one(stores: Stores, by_links: bool) -> None:
+    """Links hand nothing on meanwhile: what is new has no rank yet. Seeds have what their lines say."""
+    ranked = scores(stores, updated(stores, by_links))
+    best, new, seed = max(ranked, key=lambda url: ranked[url]), "http://new.example/", "http://seed.example/"
+    hand_made = Crawl(stores)
+    hand_made.seeds(f"{seed}\tscore=3")
+    links = [new, LACKING, *LINKS]
+    hand_made.segment(2_000_000_000, [Visit(best, links=links, more={"depth": 1}), Visit(seed, links=links)])
+    for _ in range(2):
+        grown = update(stores, now=at(NOW))
+        assert scores(stores, grown) == {**ranked, new: Decimal(0), seed: Decimal(3)}
+        hand_made.segment(2_000_000_000 + grown.number, [Visit(LACKING, links=links)])
+    assert set(scores(stores, filter_crawldb(stores, now=at(NOW))).values()) >= set(ranked.values())
+    again = updated(stores, by_links)
+    assert again.number > grown.number
+    assert scores(stores, again)[seed] != Decimal(3)
 
 
 def test_scores_keep_order_and_fit_the_column() -> None:
