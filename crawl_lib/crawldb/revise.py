@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from typing import Any
 
 import pyarrow as pa
 
@@ -9,6 +10,8 @@ from crawl_lib.crawldb.table import CRAWLDB
 from crawl_lib.errors import InputError
 from crawl_lib.stores import Stores
 from crawl_lib.versions import GROUP_ROWS, Version, Versions, Work, make_version
+
+_CARRIED = ("config_digest", "segments", "seeds", "ranked")
 
 
 def revise(
@@ -31,7 +34,7 @@ def revise(
         revised = {**before.get("revised", {}), what: of}
         if before.get("revised") == revised:
             return parent
-        carried = {name: before[name] for name in ("config_digest", "segments", "seeds", "ranked") if name in before}
+        carried: dict[str, Any] = {name: before[name] for name in _CARRIED if name in before}
         facts = {**carried, "parent": parent.number, "now": int(now.timestamp()), "revised": revised}
 
         def rows(work: Work, parent: Version = parent) -> Iterator[pa.RecordBatch]:
