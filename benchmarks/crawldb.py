@@ -28,7 +28,7 @@ from crawl_lib import from_mapping
 from crawl_lib.crawldb import generate, update
 from crawl_lib.crawldir import ITERATION_FILE, SCOPE_DIGEST, SCOPE_FILE, scope_digest, write_json_bytes
 from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
-from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, Manifest, write_parquet
+from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, Manifest, file_entry, write_parquet
 from crawl_lib.stores import Stores, open_stores
 
 ROWS = int(os.environ.get("CRAWLDB_ROWS", "2000000"))
@@ -111,7 +111,8 @@ def make_segment(root: Path, folder: int, number: int, pages: int, rows: int) ->
     named = dict.fromkeys(("krake_version", "config_digest", "user_agent", "robots_policy"), "")
     count = last - first
     counts = {"taken": count, "deferred": 0, "pages": count, "links": count * LINKS_PER_PAGE, "outcomes": {}}
-    manifest = Manifest(**own, **named, counts=counts, started="1970-01-01T00:00:00Z")  # type: ignore[arg-type]
+    files = [file_entry(place / name) for name in (PAGES_NAME, LINKS_NAME)]
+    manifest = Manifest(**own, **named, counts=counts, files=files, started="1970-01-01T00:00:00Z")  # type: ignore[arg-type]
     (place / MANIFEST_FILE).write_bytes(manifest.to_bytes())
 
 

@@ -15,6 +15,8 @@ cost fetches, and how many at most is said first. In this order, since each part
 4. queues of this machine (`queue.node`); one that has to be judged by the key tables waits until these have all pages;
 5. key tables, filled from all of it (`keys.fill`).
 
+At the end damaged versions of tables are set aside, so that the ones before them count.
+
 Then all of it again, at most three times. Locks are held from beginning to end, in one order: repairs of this machine,
 then its nodes as the config names them. Killed anywhere, it is run again: each part finds what it had begun. A dry run
 goes through the parts once and changes nothing.
@@ -27,9 +29,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from crawl_lib.config import is_sqlite_server
-from crawl_lib.crawldb import CRAWLDB
 from crawl_lib.crawldir import SegmentRef, unfilled, urls_of_lost_queue
-from crawl_lib.duplicates import DUPLICATES
 from crawl_lib.durable import delete_durable
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError, PathNotFoundError, StoppedError
 from crawl_lib.export import list_exports
@@ -37,14 +37,12 @@ from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, readable_take
 from crawl_lib.graph import check_export, check_table
 from crawl_lib.keys import check, repair
-from crawl_lib.linkdb import LINKDB, OUTLINKS
-from crawl_lib.ranks import LINKRANK
 from crawl_lib.repair.folders.folders import SmallFiles
 from crawl_lib.repair.folders.identity import check_nodes
 from crawl_lib.repair.keys.fill import KeysReport, check_keys, fill_keys
 from crawl_lib.repair.keys.held import nodes_unseen, note_held
 from crawl_lib.repair.keys.tables import make_tables
-from crawl_lib.repair.places import nodes_held, repairs_locked
+from crawl_lib.repair.places import FAMILIES, nodes_held, repairs_locked
 from crawl_lib.repair.queue.node import check_node, repair_node
 from crawl_lib.repair.segments.known import lost_and_not_queued, requeue_urls
 from crawl_lib.repair.segments.revisits import check_revisits
@@ -333,7 +331,7 @@ class _Pass:
             except DamagedFileError as error:
                 texts.add("text_damaged", path, str(error), severity=Severity.WARNING)
         self._add("texts", texts.list(), 0)
-        for family in (CRAWLDB, OUTLINKS, LINKDB, LINKRANK, DUPLICATES):
+        for family in FAMILIES:
             self._versions(Versions(self.stores, family))
 
     def _versions(self, versions: Versions) -> None:

@@ -41,7 +41,7 @@ from crawl_lib.export import ExportFolder, list_exports
 from crawl_lib.findings import Finding, Severity
 from crawl_lib.frontier import open_take
 from crawl_lib.repair.folders.identity import readable_iterations
-from crawl_lib.repair.places import nodes_held
+from crawl_lib.repair.places import FAMILIES, nodes_held
 from crawl_lib.repair.segments.swap import all_aside
 from crawl_lib.rounds import list_number
 from crawl_lib.seeds import check_seeds
@@ -49,6 +49,7 @@ from crawl_lib.segment import check_segment
 from crawl_lib.storage import DELETED
 from crawl_lib.stores import Stores
 from crawl_lib.text import check_text_leftovers
+from crawl_lib.versions import Versions
 
 _NEXT_TO = re.compile(r"\.(.+)\.[0-9a-f]{32}")
 _HIDDEN = re.compile(r"\.(.+)-([0-9a-f]{32})")
@@ -66,7 +67,8 @@ class SweepReport:
 def sweep(
     stores: Stores, *, dry_run: bool = False, damaged: bool = False, clock: Callable[[], float] = time.time
 ) -> SweepReport:
-    """Delete what is left over. `damaged`: also damaged segments, seeds and lists, whose place was taken by whole ones.
+    """Delete what is left over. `damaged`: also damaged segments, seeds, lists and versions, whose place was taken by
+    whole ones.
 
     Raises StorageError, StoppedError; run it again then.
     """
@@ -99,6 +101,12 @@ def _damaged(stores: Stores, report: SweepReport, now_s: float) -> Iterator[str]
                 yield where
             else:
                 report.skipped.append(f"{where}: {crawl.seeds_path(name, kind)} is not whole")
+    for versions in (Versions(stores, family) for family in FAMILIES):
+        paths = [f"{versions.folder}/{name}" for name in versions.aside()]
+        if paths and versions.family.rebuilt and len(versions.check()) == len(versions.numbers()):
+            report.skipped += [f"{path}: no version is whole" for path in paths]
+        else:
+            yield from paths
     for folder in stores.until_stopped(crawl.folders()):
         aside = all_aside(crawl.folder(folder))
         for node in sorted({node for node, name in aside}):

@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl_lib.crawldir import DAMAGED_PREFIX, read_json
-from crawl_lib.durable import reached
 from crawl_lib.engine import Engine
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
@@ -191,7 +190,6 @@ class Versions:
         """
         aside = f"{self.folder}/{DAMAGED_PREFIX}{number}-{time.time_ns()}"  # two of a second keep both
         self.stores.storage.rename(self.path(number), aside)
-        reached("versions.aside")
         return aside
 
     def _require_digests(self, version: Version) -> None:

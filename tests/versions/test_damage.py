@@ -30,7 +30,7 @@ from crawl_lib.duplicates import DUPLICATES, find_mirrors, find_near, find_templ
 from crawl_lib.errors import KrakeError
 from crawl_lib.linkdb import LINKDB, OUTLINKS, update_linkdb, update_outlinks
 from crawl_lib.ranks import LINKRANK, update_linkrank, update_score_by_links
-from crawl_lib.repair import fsck, repair_crawl
+from crawl_lib.repair import fsck, repair_crawl, sweep
 from crawl_lib.segment import Manifest, file_entry
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
@@ -218,3 +218,18 @@ def test_a_repair_sets_a_damaged_version_aside(family: Family, made: Path, tmp_p
     assert newest is not None
     assert newest.number == before.number
     assert Versions(stores, family).next_number() == 100
+    [aside] = Versions(stores, family).aside()
+    assert sweep(stores, damaged=True).deleted == [f"crawl/{family.folder}/{aside}"]
+
+
+@pytest.mark.parametrize("family", [CRAWLDB, OUTLINKS], ids=lambda family: str(family.folder))
+def test_the_last_version_is_left_to_people(family: Family, made: Path, tmp_path: Path) -> None:
+    stores = stores_of(shutil.copytree(made, tmp_path / "crawl"))
+    for number in Versions(stores, family).numbers():
+        path = tmp_path / "crawl" / Versions(stores, family).path(number) / "part-00000.parquet"
+        path.write_bytes(path.read_bytes()[::-1])
+    found = [one for one in repair_crawl(stores).findings if one.name.endswith("_damaged")]
+    assert [one.where for one in found] == [
+        Versions(stores, family).path(n) for n in Versions(stores, family).numbers()
+    ]
+    assert all(family.rebuilt.partition(":")[0].split()[0] in one.repair for one in found)
