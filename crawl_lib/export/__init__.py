@@ -29,6 +29,7 @@ from crawl_lib.export.folder import (
     ExportFolder,
     changed_segments,
     check_segments,
+    checked_table,
     list_exports,
     row_count,
     write_table,

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from crawl_lib.durable import reached
 from crawl_lib.engine import Engine, Room, open_engine
 from crawl_lib.errors import DamagedFileError, InputError, OutputConflictError, PathNotFoundError, TargetExistsError
-from crawl_lib.export.choice import NAME_PATTERN, Inputs, SegmentInput
-from crawl_lib.segment import NO_COLUMNS, SegmentReader, open_parquet
+from crawl_lib.export.choice import NAME_PATTERN, REMEDY, Inputs, SegmentInput
+from crawl_lib.segment import NO_COLUMNS, SegmentReader, open_parquet, parquet_batches
 from crawl_lib.stopping import Progress
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
@@ -225,6 +225,17 @@ def write_table(
             writer.write_table(table.cast(schema), row_group_size=max(1, len(table)))
             progress.add(len(table))
     progress.end()
+
+
+def checked_table(stores: Stores, path: str, schema: pa.Schema, columns: Sequence[str], remedy: str = REMEDY) -> str:
+    """Read columns of a table through, which compares the checksums of their pages; returns its path.
+
+    An export keeps no digests of its tables, and engines compare no checksums. Raises DamagedFileError, StorageError,
+    StoppedError.
+    """
+    for _ in stores.until_stopped(parquet_batches(stores.storage, path, schema, columns, f"; {remedy}")):
+        pass
+    return path
 
 
 def row_count(storage: Storage, path: str, schema: pa.Schema = NO_COLUMNS) -> int:

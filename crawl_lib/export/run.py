@@ -23,6 +23,7 @@ from crawl_lib.export.folder import (
     URL_MAPPING,
     ExportFolder,
     check_segments,
+    checked_table,
     row_count,
     write_table,
 )
@@ -164,7 +165,9 @@ class _Export:
                     f"export {self.folder.name!r} was begun with {path}, which was deleted since; move"
                     f" {self.folder.path} away, and export again"
                 )
-        engine.tables("crawldb", self.inputs.crawldb, STATUSES)
+        stores, repair = self.folder.stores, "run `krake fsck --repair`, and export under another label"
+        paths = [checked_table(stores, path, STATUSES, STATUSES.names, repair) for path in self.inputs.crawldb]
+        engine.tables("crawldb", paths, STATUSES)
         engine.view("visits", "export/visits_but_duplicates")
 
     def choose(self, engine: Engine) -> None:
@@ -191,7 +194,8 @@ class _Export:
         if folder.has(OFFSETS) and not folder.has(CONTENT):  # asked in this order: content comes first
             self.folder.storage.delete(folder.file(OFFSETS))  # of a content file that somebody deleted
         if not folder.has(CONTENT):
-            engine.table("nodes", folder.file(PAGES))
+            places = ("node_id", "segment", "warc_file", "warc_offset", "warc_length")
+            engine.table("nodes", checked_table(folder.stores, folder.file(PAGES), EXPORT_SCHEMA, places))
             buckets = Buckets(self.scratch, count, engine.value("export/size"), self.folder.stores.config.scratch)
             sizes = write_content(folder, buckets, self.wanted(engine), self.inputs, progress)
         if not folder.has(OFFSETS):

@@ -12,10 +12,12 @@ from crawl_lib.export import (
     ARC_SCHEMAS,
     ARCS_IN,
     ARCS_OUT,
+    EXPORT_SCHEMA,
     PAGES,
     URL_MAPPING,
     ExportFolder,
     check_segments,
+    checked_table,
     row_count,
     scratch_folder,
     write_table,
@@ -59,10 +61,12 @@ def link_export(stores: Stores, *, name: str) -> LinkReport:
                     reader.rows(LINKS_NAME)  # raises where it is damaged
                 paths = [reader.verified(LINKS_NAME, stores) for reader in readers]
                 engine.tables("links", paths, LINKS_SCHEMA)
-                engine.table("nodes", folder.file(PAGES))
+                ends = ("node_id", "key", "segment")
+                engine.table("nodes", checked_table(stores, folder.file(PAGES), EXPORT_SCHEMA, ends))
                 _write_arcs(engine, folder, ARCS_OUT, "graph/arcs_out")
             if not folder.has(ARCS_IN):
-                engine.table("arcs", folder.file(ARCS_OUT))
+                schema = ARC_SCHEMAS[ARCS_OUT]
+                engine.table("arcs", checked_table(stores, folder.file(ARCS_OUT), schema, schema.names))
                 _write_arcs(engine, folder, ARCS_IN, "graph/arcs_in")
     return LinkReport(name, row_count(stores.storage, folder.file(ARCS_IN)), complete)
 

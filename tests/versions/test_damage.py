@@ -219,7 +219,8 @@ def test_a_repair_sets_a_damaged_version_aside(family: Family, made: Path, tmp_p
     assert newest.number == before.number
     assert Versions(stores, family).next_number() == 100
     [aside] = Versions(stores, family).aside()
-    assert sweep(stores, damaged=True).deleted == [f"crawl/{family.folder}/{aside}"]
+    assert f"crawl/{family.folder}/{aside}" in sweep(stores, damaged=True).deleted
+    assert Versions(stores, family).aside() == []
 
 
 @pytest.mark.parametrize("family", [CRAWLDB, OUTLINKS], ids=lambda family: str(family.folder))
