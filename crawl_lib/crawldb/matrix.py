@@ -36,7 +36,7 @@ class Seen(StrEnum):
     PASSING = "passing"
     """A failure that passes: the row of `pages` has a `retry_at`."""
     PARSE_FAILED = "parse_failed"
-    """Content that cannot be read."""
+    """Content of which nothing could be read."""
     LINK = "link"
     """A link, or a redirect, to it, and no capture of its own since."""
     NOTHING = "nothing"

@@ -25,7 +25,7 @@ class Status(StrEnum):
     GONE = "gone"
     """There is nothing, or nothing that may be fetched; it is tried again, at longer and longer intervals."""
     PARSE_FAILED = "parse_failed"
-    """What came cannot be read."""
+    """Nothing could be read of what came."""
     DUPLICATE = "duplicate"
     """Another URL has the same content, and is the better one."""
     ORPHAN = "orphan"
