@@ -60,8 +60,8 @@ class Outcome(StrEnum):
     """The port is one that browsers refuse; the URL was queued by hand, or before ports were looked at. Not fetched."""
     FILTERED = "filtered"
     """A filter of `urls.filters` rejects the queued URL, or a normaliser makes another one of it, which is handed on
-    (`redirect_url`); the rule is in `error`. Or its pages are nearly all the same: then `error` is `similar`. Not
-    fetched."""
+    (`redirect_url`); the rule is in `error`. Or its pages are nearly all the same: then `error` is `similar`. Or it was
+    found on a page whose words too many pages have: then `error` begins with `similar`. Not fetched."""
     HOST_GAVE_UP = "host_gave_up"
     """The host failed too often in this iteration, or is busy, and is left alone; this URL was not tried any more."""
 

@@ -68,6 +68,9 @@ class _Caller:
     def on_robots(self, fetched: Fetched) -> None:
         self._stores.report(robots=fetched.outcome.value)
 
+    def objection(self, taken: TakenUrl) -> str:
+        return ""
+
     def stop(self) -> bool:
         return self._stores.stop.is_set()
 

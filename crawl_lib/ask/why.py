@@ -36,7 +36,7 @@ from crawl_lib.keys import KEY_BYTES
 from crawl_lib.node import waiting_sources
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
-from crawl_lib.urls import Owners, Traps, UrlFilter, authority_of, host_of, key_of
+from crawl_lib.urls import Owners, Rejection, Traps, UrlFilter, authority_of, host_of, key_of
 
 _NOT_FOUND = "was not found: no page that was crawled links to it, and it waits nowhere here"
 Facts = dict[str, Any]
@@ -287,6 +287,8 @@ def says_listing(found: Facts) -> str:
 
 def _rejected(link: Facts, full: Sequence[str]) -> str:
     why = f"({link['rule']})"
+    if link["rule"] == Rejection.SIMILAR:
+        why = f"({link['rule']}: traps.max_equal pages of that domain have the words of this one)"
     if link["followed"]:
         why = f"when it was to be queued ({', '.join(full) or 'by urls.max_pages_per_host, or a rule of traps'})"
     return f"is not crawled: {link['page']} links to it, and it was rejected {why}"

@@ -213,6 +213,7 @@ class TrapsConfig:
     max_sessions: int | None = option(2, minimum=1)
     max_combined: int | None = option(15, minimum=1)
     max_similar: int | None = option(100, minimum=10)
+    max_equal: int | None = option(300, minimum=10)
 
 
 @dataclass(frozen=True)

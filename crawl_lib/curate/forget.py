@@ -1,18 +1,20 @@
 """`krake forget`: make URLs new again, one by one, by host, or by the age of their newest capture.
 
 A decision is durable before its effects: (1) the file `<crawl>/forgotten/.open-<name>` lists the keys; (2) the counts
-of `urls.max_pages_per_host` are lowered on the nodes of this machine, once by the decision's name; (3) the keys are
-deleted on every key server; (4) the file takes its name. Killed after (1), the next `krake forget` goes on with it,
-but for keys that are known again since.
+of `urls.max_pages_per_host` are lowered on the nodes of this machine, once by the decision's name, and the counts of
+`traps` begin at 0 for these hosts; (3) the keys are deleted on every key server; (4) the file takes its name. Killed
+after (1), the next `krake forget` goes on with it, but for keys that are known again since.
 Pages stay in their segments. They are fetched again when their URLs are injected or found.
 """
 
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, compress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,8 @@ import pyarrow.compute as pc
 
 from crawl_lib.crawldir import IMPORT_NODE, OPEN_PREFIX, Forget, Forgotten, Keys, is_among, key_array, key_bytes
 from crawl_lib.durable import reached
-from crawl_lib.errors import ConfigError, InputError
+from crawl_lib.errors import ConfigError, InputError, StorageError
+from crawl_lib.fetch import HostStore, host_stores
 from crawl_lib.frontier import HostCounts, NodeLock
 from crawl_lib.keys import KEY_BYTES, ShardedKeyStore
 from crawl_lib.repair import held_keys, keys_of, urls_on_their_way
@@ -198,12 +201,23 @@ def _carry_out(stores: Stores, store: ShardedKeyStore, folder: str, decision: Fo
         if node and directory.is_dir():
             with NodeLock(directory, node, stores.config.queue.lock_timeout_s, what="krake forget"):
                 HostCounts(directory).lower(decision.name, {host.encode(): count for host, count in hosts.items()})
+                _forget_texts(directory, hosts)
             reached("repair.forget.lowered")
     for batch in _batches(decision.keys):
         store.forget(batch)
     reached("repair.forget.deleted")
     stores.storage.rename(f"{folder}/{OPEN_PREFIX}{decision.name}", f"{folder}/{decision.name}")
     reached("repair.forget.done")
+
+
+def _forget_texts(directory: Path, hosts: Iterable[str]) -> None:
+    """Have pages with equal words count from 0 again for the domains of these hosts.
+
+    A damaged file is left as it is: its repair lets all counts begin at 0.
+    """
+    for path in host_stores(directory):
+        with suppress(StorageError), HostStore(path.parent) as known:
+            known.forget_texts(hosts)
 
 
 def finish_open(stores: Stores, store: ShardedKeyStore) -> int:

@@ -24,9 +24,13 @@ from crawl_lib.fetch.hoststore import (
     HostRow,
     HostStore,
     RobotsRow,
+    Text,
+    TextRow,
+    domain_number,
     host_stores,
     hosts_in_back_off,
     make_hosts_folder,
+    page_number,
     read_hosts,
 )
 from crawl_lib.fetch.loop import fetch_all

@@ -41,6 +41,9 @@ class Caller(Protocol):
     def on_robots(self, fetched: Fetched) -> None:
         """An answer to, or the final failure of, a request for robots.txt; each redirect hop by itself."""
 
+    def objection(self, taken: TakenUrl) -> str:
+        """Say why the next URL is not to be fetched; "": fetch it. The text is the error of its outcome `filtered`."""
+
     def stop(self) -> bool:
         """Whether to abandon what is in flight at once. Asked every 50 ms."""
 

@@ -170,6 +170,8 @@ class _Run:
         began = self.clock()
         while (job := host.next_page(now)) is not None:
             end = host.ending
+            if end is None and job.taken is not None and (error := self.caller.objection(job.taken)):
+                end = (Outcome.FILTERED, error)
             if end is None:
                 rules = self.dispatch.robots.rules_of(job.site)
                 if rules is None:

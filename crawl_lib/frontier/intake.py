@@ -24,12 +24,13 @@ from crawl_lib.frontier.outlinks import (
     key_of_line,
     some_lines,
     split_line,
+    via_of_line,
 )
 from crawl_lib.frontier.queue import Queue
 from crawl_lib.frontier.take import require_no_take, require_settled
 from crawl_lib.sealed import sealed_json
 from crawl_lib.states import KeyState
-from crawl_lib.urls import Traps
+from crawl_lib.urls import Rejection, Traps
 
 if TYPE_CHECKING:  # fetching processes import this package
     import numpy as np
@@ -79,13 +80,15 @@ class IntakeRules:
     """How a node takes URLs in.
 
     `routing`: `host` or `local`. `max_pages_per_host`, `traps`: see `Admission`. `chunk_lines`: how many are decided
-    upon at a time.
+    upon at a time. `full_pages`: finds, among keys of pages, those that too many others are equal to: what was found on
+    them does not join.
     """
 
     routing: str
     max_pages_per_host: int | None = None
     traps: Traps | None = None
     chunk_lines: int = CHUNK_LINES
+    full_pages: Callable[[Collection[bytes]], Collection[bytes]] | None = None
 
 
 def intake(
@@ -215,9 +218,19 @@ class _Intake:
         report.known += len(fresh) - len(accepted) - len(undecided)
         report.past_check += len(past)
         self._keep_undecided(undecided)
-        kept, rejected = self.admission.choose(accepted)
+        wanted = self._without_similar(accepted)
+        kept, rejected = self.admission.choose(wanted)
+        rejected[Rejection.SIMILAR] += len(accepted) - len(wanted)
         report.rejected = dict(Counter(report.rejected) + rejected)
         return kept
+
+    def _without_similar(self, lines: list[bytes]) -> list[bytes]:
+        """The lines but those that were found on pages of `IntakeRules.full_pages`. Those of other nodes stay."""
+        if self.rules.full_pages is None:
+            return lines
+        judged = [b"" if HANDED_ON_MARK in line or is_listed(line) else via_of_line(line) for line in lines]
+        full = self.rules.full_pages({*judged} - {b""})
+        return [line for line, via in zip(lines, judged, strict=True) if via not in full] if full else lines
 
     def _claim(self, lines: list[bytes]) -> list[bytes]:
         """Claim keys and append the URLs that are ours: only a definite answer to the first sending drops one.

@@ -14,6 +14,7 @@ The file `outlinks` is a row of gzip members, one part per owner; the manifest h
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha1
 from itertools import islice
@@ -54,6 +55,13 @@ class OutlinkPart:
 def url_of_line(line: bytes) -> bytes:
     """The URL of an outlink line, or of a line of data."""
     return line.partition(b"\t")[0]
+
+
+def via_of_line(line: bytes) -> bytes:
+    """Return the key of the page that an outlink line was found on; empty for a seed, and where it is no key."""
+    with suppress(ValueError, IndexError):
+        return bytes.fromhex(line.split(b"\t", 2)[1].decode("ascii"))
+    return b""
 
 
 def key_of_line(line: bytes) -> bytes:

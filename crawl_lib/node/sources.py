@@ -4,7 +4,7 @@ With a CrawlDb only what a list asked for joins the queue: what else seeds and s
 are taken in for their scope alone. What a lost queue held is not taken in once more: it comes back after its lease.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -12,6 +12,7 @@ from functools import partial
 from crawl_lib.crawldir import LISTS_FOLDER, SEEDS_FOLDER, FolderState, Iteration, note_begun
 from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.fetch import HostStore, make_hosts_folder, page_number
 from crawl_lib.frontier import (
     DROPPED,
     HANDED_ON_MARK,
@@ -142,7 +143,12 @@ def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
             queue,
             sources,
             keys,
-            IntakeRules(config.frontier.routing, config.urls.max_pages_per_host, Traps(config.traps)),
+            IntakeRules(
+                config.frontier.routing,
+                config.urls.max_pages_per_host,
+                Traps(config.traps),
+                full_pages=partial(_full_pages, task) if config.traps.max_equal else None,
+            ),
             complete_folders=complete,
             stop=task.stores.stop.is_set,
             on_progress=lambda report: task.progress.enter("intake", queue=report.new),
@@ -150,6 +156,16 @@ def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
     if current is not None:
         rehome(queue, owners_of_hosts)
     return pending_report(queue)
+
+
+def _full_pages(task: NodeTask, keys: Collection[bytes]) -> set[bytes]:
+    """Return the keys of the pages whose words are those of too many others (`traps.max_equal`)."""
+    if not keys:
+        return set()
+    numbers = {key: page_number(key) for key in keys}
+    with HostStore(make_hosts_folder(task.directory)) as hosts:
+        full = hosts.full_pages(numbers.values())
+    return {key for key, number in numbers.items() if number in full}
 
 
 def _but_handed_on(stores: Stores, node: str, sources: list[Source], again: TakenIn) -> list[Source]:

@@ -19,7 +19,7 @@ from crawl_lib.parse.charset import PRESCAN_BYTES, charset_of, to_utf8
 from crawl_lib.parse.content import Content, decode_content
 from crawl_lib.parse.dates import http_date
 from crawl_lib.parse.headers import Headers, escape_octets, parse_content_type, parse_head, x_robots_nofollow
-from crawl_lib.parse.html import Links, Page, html_to_utf8, parse_html
+from crawl_lib.parse.html import Links, Page, html_to_utf8, parse_html, words_of
 from crawl_lib.parse.mime import HTML_TYPES, XHTML, detect_mime
 from crawl_lib.parse.refresh import with_refresh
 from crawl_lib.parse.robotsbody import robots_text

@@ -58,6 +58,11 @@ class Page(NamedTuple):
     """meta robots says nofollow or none."""
     links_cut: int
     """Links beyond `parse.max_links_per_page`, which are not in `links`."""
+    words: int | None = None
+    """Digest (64 bits) of the different words that the page shows, its title among them; 0 without words.
+
+    The order of the words and the case of ASCII letters do not count. None for a sitemap, whose links are its text.
+    """
 
     def to_json(self) -> str:
         """Return the page as text, for a process that gives its answer to another."""
@@ -130,7 +135,7 @@ def parse_html(
     charset = charset_of(data, header_charset, is_xml=is_xml)
     while True:
         limits = config.max_links_per_page, config.max_anchor_chars
-        texts, cut, _ = scan(decoded(data, charset), agent, *limits, how)
+        texts, cut, _, words = scan(decoded(data, charset), agent, *limits, how)
         if charset.is_certain or texts[-2] in ("", f"c{charset.name}\n"):
             break
         said = said_by_metas(texts[-2])
@@ -153,7 +158,13 @@ def parse_html(
         links=_links_of(letters, texts[_SAID:], config.max_anchor_chars, charset.name),
         nofollow=robots is not None and says_nofollow(robots),
         links_cut=cut,
+        words=words,
     )
+
+
+def words_of(data: bytes, header_charset: str | None) -> int:
+    """Digest the different words of HTML whose links are not wanted: `Page.words`. Raises MemoryError."""
+    return scan(html_to_utf8(data, header_charset), b"", 0, 0).words
 
 
 def _links_of(letters: str, texts: list[str], max_anchor_chars: int, charset: str) -> Links:

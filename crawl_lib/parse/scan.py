@@ -5,6 +5,7 @@
 
 import ctypes
 from pathlib import Path
+from typing import NamedTuple
 
 from crawl_lib.errors import SetupError
 from crawl_lib.parse.native.compile import LIBRARY, sources_digest
@@ -21,7 +22,21 @@ class _Answer(ctypes.Structure):
         ("length", ctypes.c_size_t),
         ("cut", ctypes.c_uint64),
         ("steps", ctypes.c_uint64),
+        ("words", ctypes.c_int64),
     )
+
+
+class Scanned(NamedTuple):
+    """What the scanner found. `fields`: the texts that `struct krake_page` in links.h describes, then an empty text.
+
+    `cut`: links beyond the limit. `steps`: bytes that were looked at, each as often as it was: the work, which no clock
+    must measure. `words`: digest of the different words of the page, 0 without words.
+    """
+
+    fields: list[str]
+    cut: int
+    steps: int
+    words: int
 
 
 def load(path: Path = LIBRARY) -> ctypes.CDLL:
@@ -63,14 +78,11 @@ def require_scanner() -> None:
         raise SetupError(_failure)
 
 
-def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int, how: int = 0) -> tuple[list[str], int, int]:
+def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int, how: int = 0) -> Scanned:
     """Read a page. `html`: UTF-8, or nearly; `agent`: a name of robots metas other than `robots`, in lower case.
 
     `how`: the sum of `CUT` (the end of the page is missing) and `XML` (it is XHTML with a type of XML), or 0.
-
-    Returns the fields that `struct krake_page` in links.h describes, in their order, with an empty text behind them;
-    how many links are beyond the limit; how many bytes the scanner looked at, each as often as it did: its work, which
-    no clock must measure. Raises MemoryError, and SetupError where the scanner was not compiled.
+    Raises MemoryError, and SetupError where the scanner was not compiled.
     """
     require_scanner()
     answer = _Answer()
@@ -85,7 +97,7 @@ def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int, how: 
         fields = data.decode("utf-8", "replace").split("\0")
     else:  # each on its own: one emoji makes all of a Python text four bytes wide
         fields = [field.decode("utf-8", "replace") for field in data.split(b"\0")]
-    return fields, answer.cut, answer.steps
+    return Scanned(fields, answer.cut, answer.steps, answer.words)
 
 
 def sketch(html: bytes) -> bytes:

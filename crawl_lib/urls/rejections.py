@@ -46,6 +46,7 @@ class Rejection(StrEnum):
     QUERY_EXPLOSION = "query_explosion"
     """Each part of its query is in `traps.max_combined` URLs of its path that were queued before it."""
     SIMILAR = "similar"
-    """`traps.max_similar` pages of its pattern had nearly the same words, of the newest twice as many."""
+    """`traps.max_similar` pages of its pattern had nearly the same words, of the newest twice as many; or it was found
+    on a page whose words `traps.max_equal` pages of one domain have."""
     KNOWN = "known"
     """Its key is in the key store already: it was queued or fetched before."""

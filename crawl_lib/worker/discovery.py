@@ -4,7 +4,7 @@ Written for whole columns: what is the same for a page is asked once a page, wha
 A page of 62 links, 35 of them different, costs 210 us; link by link it was 230.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import compress
 from operator import not_
 from typing import Any
@@ -19,7 +19,7 @@ REMEMBERED_BYTES = 64 << 20
 """Memory for verdicts, and for URLs that were handed on: for about 200,000 URLs of usual length."""
 _ENTRY_BYTES = 250
 """Memory of an entry besides the text of its URL."""
-_ELEMENT, _NOFOLLOW = Rejection.ELEMENT.value, Rejection.NOFOLLOW.value
+_ELEMENT, _NOFOLLOW, _SIMILAR = Rejection.ELEMENT.value, Rejection.NOFOLLOW.value, Rejection.SIMILAR.value
 _BARS = (_ELEMENT, "")
 """What is against a link by its element alone: by whether that may lead to a page."""
 _REDIRECT_LIMIT = Rejection.REDIRECT_LIMIT.value
@@ -62,11 +62,14 @@ class Discovery:
         self._known: dict[str, _Verdict] = {}
         self._sent: dict[str, int] = {}
         self._remembered_bytes = 0
+        self.on_found: Callable[[TakenUrl, bytes, str], None] | None = None
+        """Called for each URL that is handed on: the page that it was found on, its key and its host."""
 
-    def links(self, taken: TakenUrl, page: Page, nofollow: bool, start: int = 0) -> None:
+    def links(self, taken: TakenUrl, page: Page, nofollow: bool, start: int = 0, *, is_similar: bool = False) -> None:
         """Write the links of a page, and hand on those that are followed. `nofollow`: the page says so for all.
 
-        `start`: the place on the page of the first of them, where it comes a part at a time.
+        `start`: the place on the page of the first of them, where it comes a part at a time. `is_similar`: too many
+        pages have the same words, so no link of this page is followed.
         """
         if page.links_cut:
             self._writer.part.counts.rejections[Rejection.PAGE_LIMIT] += page.links_cut
@@ -74,6 +77,8 @@ class Discovery:
             return
         links = page.links
         bars, hops = self._bars(taken, links, nofollow)
+        if is_similar:
+            bars, hops = [bar or _SIMILAR for bar in bars], ()
         keys, urls, followed, rules = self._judged(taken, page, bars, hops, start)
         columns: list[Sequence[Any]] = [keys, urls, links.anchors, links.rels, links.elements, followed, rules]
         self._writer.part.counts.rejections.update(compress(rules, map(not_, followed)))
@@ -160,6 +165,8 @@ class Discovery:
         self._sent[target.url] = taken.position
         found = (target.url, taken.key, depth, redirects, "")
         self._writer.part.outlinks.add(self._owner_index(target.host), taken.position + 1, index, found)
+        if self.on_found is not None:
+            self.on_found(taken, target.key, target.host)
 
     def sitemaps(self, url: str, hrefs: Sequence[str], start: int = 0) -> None:
         """Hand on the sitemaps that the robots.txt at a URL names, as if a seed linked to them; behind all links.

@@ -40,6 +40,7 @@ from crawl_lib.worker.reading import (
     places,
     slices,
 )
+from crawl_lib.worker.texts import Texts
 
 MOST_FETCHES = 64
 MOST_BYTES = 4 << 20
@@ -57,8 +58,9 @@ class PageHandler:
     crawl's filter with the scope of this iteration. `seeds_widen_scope`: whether a URL of depth 0 is a seed, whose
     redirect brings its target's host into the scope; imported pages have that depth and are none. `aside`: reads large
     pages (`large`); without it they are read in place. Their rows come later, at the latest with `drain`. `patterns`:
-    what notes pages of large patterns, where a task has such. `rule_errors`: rules that raised, by name, which are
-    still to be counted. Raises SetupError, ConfigError for a scoring plug-in.
+    what notes pages of large patterns, where a task has such; `texts`: what counts pages with equal words.
+    `rule_errors`: rules that raised, by name, which are still to be counted. Raises SetupError, ConfigError for a
+    scoring plug-in.
     """
 
     def __init__(
@@ -82,9 +84,15 @@ class PageHandler:
         self._waiting: list[Handled] = []
         self._waiting_bytes = 0
         self.patterns = Patterns({}, None, Path())
+        self.texts = Texts()
         self.rule_errors = url_filter.chain.errors
         self._plugins = [one for one in load_plugins(config.scoring) if one.after_parsing is not None]
         self._discovery = Discovery(config, nodes, own_index, url_filter, writer, seeds_widen_scope=seeds_widen_scope)
+
+    def count_texts(self, texts: Texts) -> None:
+        """Have pages counted by their words. Before the first fetch."""
+        self.texts = texts
+        self._discovery.on_found = texts.found if texts.keeps_finders else None
 
     def add(self, taken: TakenUrl, fetched: Fetched, position: Position) -> None:
         """Keep a fetch until there are `MOST_FETCHES` of them, or `MOST_BYTES` of bodies."""
@@ -119,6 +127,7 @@ class PageHandler:
         self.large.drain()
         self._notes.close()
         self.patterns.save()
+        self.texts.save()
         self._note_errors()
 
     def _note_errors(self) -> None:
@@ -157,19 +166,21 @@ class PageHandler:
 
     def _links(self, found: list[tuple[TakenUrl, Page, bool]], end_s: float) -> None:
         """Write the links of pages: of long ones, and of all after `end_s`, by steps."""
-        for taken, page, nofollow in found:
+        self.texts.count()
+        full = [self.texts.is_full(taken) for taken, *_ in found]
+        for (taken, page, nofollow), is_full in zip(found, full, strict=True):
             hrefs = page.links.hrefs
             if len(hrefs) > SLICE_LINKS or sum(map(len, hrefs)) > SLICE_CHARS or time.monotonic() > end_s:
-                self.large.add(self._link_steps(taken, slices(page), nofollow))
+                self.large.add(self._link_steps(taken, slices(page), nofollow, is_full))
             else:
                 with self._notes.over(taken.position):
-                    self._discovery.links(taken, page, nofollow)
+                    self._discovery.links(taken, page, nofollow, is_similar=is_full)
         found.clear()
 
-    def _link_steps(self, taken: TakenUrl, pieces: Pieces, nofollow: bool) -> Steps:
+    def _link_steps(self, taken: TakenUrl, pieces: Pieces, nofollow: bool, is_full: bool) -> Steps:
         with self._notes.over(taken.position):
             for start, piece in pieces:
-                self._discovery.links(taken, piece, nofollow, start)
+                self._discovery.links(taken, piece, nofollow, start, is_similar=is_full)
                 yield
 
     def _write(self, handled: Handled, reading: Reading, pieces: Pieces) -> Steps:
@@ -177,7 +188,11 @@ class PageHandler:
         first = next(pieces, None)
         reading = reading._replace(page=first[1] if first else None)
         nofollow = self._row(handled, parse_head(handled[1].head), reading)
-        yield from self._link_steps(handled[0], chain([first] if first else [], pieces), nofollow)
+        taken, fetched, _ = handled
+        self.texts.note(taken, fetched, reading.page.words if reading.page else None)
+        self.texts.count()
+        is_full = self.texts.is_full(taken)
+        yield from self._link_steps(taken, chain([first] if first else [], pieces), nofollow, is_full)
 
     def _page(self, taken: TakenUrl, fetched: Fetched, position: Position) -> tuple[Page | None, bool]:
         """Write the row of `pages`; returns the page, if it is one, and whether it says nofollow."""
@@ -199,6 +214,8 @@ class PageHandler:
         elif self._reader.is_page(fetched.outcome, reading.mime, content.data):
             read = partial(self._reader.page, headers, fetched.url, content, reading.mime)
             reading = reading._replace(page=self._noted(taken, read) if len(content.data) > NOTED_BYTES else read())
+        if self.texts.counts:
+            self.texts.note(taken, fetched, self._reader.words(headers, fetched.outcome, content, reading))
         return reading.page, self._row((taken, fetched, position), headers, reading)
 
     def _noted(self, taken: TakenUrl, read: Callable[[], Page]) -> Page:
@@ -212,7 +229,7 @@ class PageHandler:
         if fetched.outcome is Outcome.FILTERED:
             if target := target_of_error(fetched.error):
                 row = row._replace(redirect_url=self._discovery.redirect(taken, fetched.url, target))
-            counts.rejections[Rejection.SIMILAR] += fetched.error == SIMILAR
+            counts.rejections[Rejection.SIMILAR] += fetched.error.startswith(SIMILAR)
         self._writer.part.pages.add(row)
 
     def _row(self, handled: Handled, headers: Headers, reading: Reading) -> bool:

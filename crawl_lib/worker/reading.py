@@ -33,6 +33,7 @@ from crawl_lib.parse import (
     robots_sitemaps,
     robots_text,
     with_refresh,
+    words_of,
 )
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
@@ -45,6 +46,7 @@ SLICE_LINKS = 4096
 SLICE_CHARS = 1 << 18
 """A slice of links has about so many characters of hrefs, however few links that are."""
 _META_CHARSET = re.compile(rb"charset", re.IGNORECASE)
+_ERRORS = frozenset({Outcome.GONE, Outcome.CLIENT_ERROR, Outcome.SERVER_ERROR, Outcome.UNEXPECTED_STATUS})
 BARRED = "no links were read: the process that read them died, or passed its limits, as often as it was tried"
 
 
@@ -141,6 +143,17 @@ class Reader:
             refresh = headers.get("refresh")
             return with_refresh(page, refresh, url=url, config=self._parse) if refresh else page
         return parse_sitemap(data, max_bytes=self._max_bytes, **common)
+
+    def words(self, headers: Headers, outcome: Outcome, content: Content, reading: Reading) -> int | None:
+        """Digest the words of a page, or of an error in HTML (`Page.words`); None where there are none to count.
+
+        An error without words does not count: it has nothing in common with a page without words.
+        """
+        if reading.page is not None:
+            return reading.page.words
+        if outcome not in _ERRORS or reading.mime not in HTML_TYPES:
+            return None
+        return words_of(content.data[:IN_PLACE_BYTES], headers.content_type[1]) or None
 
     def sitemaps(self, fetched: Fetched) -> list[str]:
         """The sitemaps that an answer for robots.txt names, if the config says so."""

@@ -38,6 +38,7 @@ from crawl_lib.worker.calls import refuse_calls
 from crawl_lib.worker.page import PageHandler
 from crawl_lib.worker.patterns import SIMILAR, Patterns
 from crawl_lib.worker.sandbox import data_bytes, set_limits, shut_in
+from crawl_lib.worker.texts import Texts
 from crawl_lib.worker.workers import PAUSE_SIGNAL
 
 PROGRESS_INTERVAL_S = 0.5
@@ -107,11 +108,14 @@ class _Worker:
             raise KrakeError(f"{task.node_dir}: the take is gone; run the crawl task again")
         with (
             Aside(self.config, spool, self.own_bytes, lambda: self.stopping) as aside,  # before there are threads
+            HostStore(NodeDirectory(Path(task.node_dir)).hosts) as store,
             PartWriter(spool, task.prefix, WarcInfo(**task.info), self.config.segment) as self.writer,
         ):
             own, url_filter = task.nodes.index(task.node), UrlFilter(self.config.urls, take.scope(), self.config.traps)
             self.alone()
             self.handler = PageHandler(self.config, task.nodes, own, url_filter, self.writer, aside=aside)
+            most, is_crawldb = self.config.traps.max_equal, self.config.frontier.is_crawldb
+            self.handler.count_texts(Texts(store, most, keeps_finders=is_crawldb))
             self.writer.before_close = self.handler.drain
             self.writer.may_close = self.handler.is_empty
             try:
@@ -135,6 +139,7 @@ class _Worker:
         patterns = self.handler.patterns
         while True:
             now, later, traps = patterns.divided(items)
+            self.handler.texts.know(now)
             self._end([taken for taken in traps if taken.position not in finished], repeat(SIMILAR))
             if fresh := self._admitted([taken for taken in now if taken.position not in finished]):
                 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -192,6 +197,10 @@ class _Worker:
         ):
             self.left += await fetch_all(items, config=fetch, retry=retry, store=store, turns=turns, caller=self)
         self.handler.large.detach()
+
+    def objection(self, taken: TakenUrl) -> str:
+        """See `Caller`."""
+        return self.handler.texts.objection(taken)
 
     def stop(self) -> bool:
         """See `Caller`."""

@@ -1,14 +1,15 @@
-"""Seven servers that make URLs without end, crawled to the end with the limits that are there by default."""
+"""Eleven servers that make URLs without end, crawled to the end with the limits that are there by default."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.crawl import Result, check_counts, make_config, run_crawl
-from tests.web.traps import PAGES, SITES, TrapServing, address
+from tests.web.traps import EQUAL, PAGES, SITES, TrapServing, address
 
 RULES = {
     "segments": "repeated_segment",
@@ -18,6 +19,7 @@ RULES = {
     "facets": "query_explosion",
     "refreshes": "redirect_limit",
     "offers": "similar",
+    **dict.fromkeys(EQUAL, "similar"),
 }
 MOST = 1000
 
@@ -76,7 +78,23 @@ def test_each_rule_has_its_counter_and_nothing_else_was_rejected(crawled: Crawle
 def test_what_is_too_deep_or_a_refresh_too_many_is_said_in_the_table_of_links(crawled: Crawled) -> None:
     links = crawled.result.rows("links", ["element", "target_url", "followed", "rule"])
     rules = {link["rule"] for link in links if not link["followed"]}
-    assert rules == {"path_depth", "redirect_limit"}
+    assert rules == {"path_depth", "redirect_limit", "similar"}
     last = [link for link in links if link["rule"] == "redirect_limit"]
     assert [link["element"] for link in last] == ["meta", "a"]
     assert {link["target_url"].partition("?")[2] for link in last} == {"n=11"}
+
+
+def test_equal_pages_end_with_a_crawldb_too(tmp_path: Path) -> None:
+    """Its lists do not say where a URL was found."""
+    config = make_config(
+        tmp_path,
+        nodes=1,
+        frontier={"order": "crawldb"},
+        batch={"size": 500},
+        fetch={"host_delay_s": 0.0, "connections_per_host": 8},
+    )
+    with TrapServing() as traps:
+        result = run_crawl(config, [traps.url("folders")], 4, process=False)
+    outcomes = Counter(row["outcome"] for row in result.rows("pages", ["outcome"]))
+    assert 300 <= outcomes["ok"] < 500
+    assert outcomes["filtered"]

@@ -97,6 +97,9 @@ class Run:
     def on_robots(self, fetched: Fetched) -> None:
         self.robots.append(fetched)
 
+    def objection(self, taken: TakenUrl) -> str:
+        return ""
+
 
 def run(
     directory: Path,

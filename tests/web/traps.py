@@ -1,4 +1,4 @@
-"""Seven sites that make URLs without end: each answers a million URLs, and more.
+"""Eleven sites that make URLs without end: each answers a million URLs, and more.
 
     with TrapServing() as traps:
         traps.url("calendar")
@@ -74,6 +74,36 @@ def offers(path: str) -> Iterator[str]:
         yield f"/offers/{md5(f'{path} {number}'.encode()).hexdigest()}.html"
 
 
+def letters(text: str) -> str:
+    """A name without a digit."""
+    return md5(text.encode()).hexdigest().translate(str.maketrans("0123456789", "ghijklmnop"))
+
+
+def folders(path: str) -> Iterator[str]:
+    """The same page, word for word, in ever new folders of letters."""
+    for number in range(20):
+        yield f"/{letters(f'{path} {number}')[:8]}/{letters(path)[:8]}/"
+
+
+def queries(path: str) -> Iterator[str]:
+    """The same page under ever new names in the query."""
+    for number in range(20):
+        yield f"/?{letters(f'{path} {number}')[:8]}=x"
+
+
+def mixed(path: str) -> Iterator[str]:
+    """Both at once, with another number of links on each page; every fourth page is an error."""
+    for number in range(10 + len(path) % 7):
+        name = letters(f"{path} {number}")
+        yield f"/{name[:8]}/" if number % 2 else f"/{name[:6]}?{name[6:12]}"
+
+
+def pictures(path: str) -> Iterator[str]:
+    """Pages without a word, and a first page with a thousand links."""
+    for number in range(1000 if path == "/" else 20):
+        yield f"/{letters(f'{path} {number}')[:8]}/"
+
+
 SITES: dict[str, Callable[[str], Iterator[str]]] = {
     "segments": segments,
     "depth": depth,
@@ -82,7 +112,12 @@ SITES: dict[str, Callable[[str], Iterator[str]]] = {
     "facets": facets,
     "refreshes": refreshes,
     "offers": offers,
+    "folders": folders,
+    "queries": queries,
+    "mixed": mixed,
+    "pictures": pictures,
 }
+EQUAL = ("folders", "queries", "mixed", "pictures")
 WORDS = "Sorry, this offer is over. But there is more to see, so look at what our shop has: lamps, chairs, tables."
 
 
@@ -101,10 +136,15 @@ class TrapAnswers:
             return MISSING
         name, links = list(SITES.items())[target.site]
         hrefs = list(links(target.path))
-        refresh = f'<meta http-equiv="refresh" content="0; url={hrefs[0]}">' if name == "refreshes" else ""
-        body = f"<p>{WORDS} {target.path}</p>" if name == "offers" else refresh
-        body += "".join(f'<a href="{href}">go on</a>\n' for href in hrefs)
-        return make_answer(200, [("Content-Type", "text/html")], body.encode())
+        body = f'<meta http-equiv="refresh" content="0; url={hrefs[0]}">' if name == "refreshes" else ""
+        if name == "offers":
+            body += f"<p>{WORDS} {target.path}</p>"
+        elif name not in EQUAL:
+            body += f"<p>{' '.join(letters(f'{target.path} {word}') for word in range(20))}</p>"
+        text = "" if name == "pictures" else "go on"
+        body += "".join(f'<a href="{href}">{text}</a>\n' for href in hrefs)
+        is_error = name == "mixed" and int(md5(target.path.encode()).hexdigest(), 16) % 4 == 0
+        return make_answer(404 if is_error else 200, [("Content-Type", "text/html")], body.encode())
 
 
 class TrapServing(ServerProcess):

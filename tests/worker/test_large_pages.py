@@ -227,10 +227,10 @@ def test_a_part_is_not_closed_without_the_links_that_failed_in_a_turn(config, tm
     """Also where the run is over, or a part is full, before the run could be told."""
     true = Discovery.links
 
-    def links(self, taken, page, nofollow, start=0):
+    def links(self, taken, page, nofollow, start=0, **more):
         if start:
             raise MemoryError("planted")
-        true(self, taken, page, nofollow, start)
+        true(self, taken, page, nofollow, start, **more)
 
     monkeypatch.setattr(Discovery, "links", links)
     taken, fetched = item(0, b"".join(b"<a href=/%d>x</a>" % number for number in range(2 * reading.SLICE_LINKS)))
@@ -305,6 +305,7 @@ def test_a_worker_that_is_stopped_while_a_page_is_read_ends_soon_and_does_not_bl
         writer._open.abandon()
         writer._open = None
     (tmp_path / "spool").mkdir()
+    (tmp_path / "hosts").mkdir()
     header = TakeHeader("t", "one", 1, "1", 1, node="node")
     write_take(tmp_path, header, []).write_scope([])
     task = WorkerTask(

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "foreign.h"
+#include "sketch.h"
 #include "text.h"
 
 enum { MAX_TITLE = 1000, MAX_DESCRIPTION = 2000, MAX_REL = 200, MAX_CHARSET = 200 };
@@ -48,6 +49,7 @@ struct reader {
     size_t open_link;    /* number of the link whose text is read, and 1; 0: none */
     size_t blocks;       /* blocks that began within it */
     size_t link_depth;   /* of SVG and MathML, where it began */
+    struct words_seen seen_words;
 };
 
 static void keep_attribute(void *context, struct span name, struct span value) {
@@ -342,6 +344,10 @@ static void on_end(struct reader *r, const struct tag *tag) {
 static void on_text(struct reader *r, enum token kind, struct span text) {
     int how = kind == TOKEN_TEXT || kind == TOKEN_RCDATA ? REFERENCES_COUNT : 0;
     if (kind == TOKEN_TEXT && !foreign_inside(&r->foreign)) how |= DROP_NUL;
+    if (kind != TOKEN_RAW && !r->templates) {
+        r->tokens.steps += text.length;
+        words_see(&r->seen_words, text, r->tokens.end);
+    }
     if (r->in_title) {
         struct words words;
         words_begin(&words, &r->text, MAX_TITLE);
@@ -423,7 +429,7 @@ int krake_links(const char *html, size_t length, const char *agent, size_t agent
     bool failed = r.text.failed || r.anchor.failed || r.robots.failed || r.charsets.failed || r.links.failed;
     if (!failed) write_page(&r, &out);
     failed = failed || out.failed;
-    *page = (struct krake_page){failed ? NULL : out.bytes, out.length, r.cut, r.tokens.steps};
+    *page = (struct krake_page){failed ? NULL : out.bytes, out.length, r.cut, r.tokens.steps, words_digest(&r.seen_words)};
     if (failed) buffer_free(&out);
     buffer_free(&r.text);
     buffer_free(&r.anchor);

@@ -15,6 +15,7 @@ struct krake_page {
     size_t length;
     uint64_t cut;    /* links beyond the limit */
     uint64_t steps;  /* bytes looked at: the work that was done */
+    uint64_t words;  /* digest of the page's words: see sketch.h */
 };
 
 /* The digest of the sources that this was compiled from (`sources_digest` in compile.py), 0 if it was not given. */

@@ -1,6 +1,9 @@
 /* What a page's words are, in few bytes: pages that have nearly the same words have nearly the same bytes. */
+#include "sketch.h"
+
+#include <string.h>
+
 #include "tags.h"
-#include "tokens.h"
 
 enum { SLOT_BITS = 6, SLOTS = 1 << SLOT_BITS };
 
@@ -25,6 +28,94 @@ static void add_words(struct span text, uint64_t *least) {
         uint64_t *slot = least + (hash >> (64 - SLOT_BITS)), rest = hash << SLOT_BITS;
         if (rest < *slot) *slot = rest;
     }
+}
+
+enum { CHUNK = 64 };
+
+/* Eight bytes, the first of them as the lowest bits. */
+static uint64_t load(const unsigned char *at) {
+    uint64_t bytes;
+    memcpy(&bytes, at, sizeof bytes);
+    return __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? __builtin_bswap64(bytes) : bytes;
+}
+
+/* A bit for each byte of a chunk: whether it is part of a word. Compilers make wide instructions of the first loop. */
+static uint64_t word_bits(const unsigned char *chunk) {
+    unsigned char is[CHUNK];
+    uint64_t bits = 0;
+    for (int i = 0; i < CHUNK; i++)
+        is[i] = (unsigned char)((chunk[i] | 0x20) - 'a') < 26 || (unsigned char)(chunk[i] - '0') < 10 || chunk[i] >= 0x80;
+    for (int i = 0; i < CHUNK; i += 8) bits |= (load(is + i) * 0x0102040810204080u >> 56) << i;
+    return bits;
+}
+
+/* Eight bytes of a word, ASCII letters in lower case, of which the first `length` count: all from 8 on, none below 1. */
+static uint64_t letters(const unsigned char *at, int length) {
+    static const uint64_t COUNT[] = {
+        0, 0xff, 0xffff, 0xffffff, 0xffffffff, 0xffffffffff, 0xffffffffffff, 0xffffffffffffff, UINT64_MAX,
+    };
+    uint64_t bytes = load(at);
+    return (bytes | (~bytes & 0x8080808080808080u) >> 2) & COUNT[length < 0 ? 0 : length > 8 ? 8 : length];
+}
+
+/* The hash of a word, or of a part of one of a chunk's length. Most words end within the first step. */
+static uint64_t word_hash(const unsigned char *at, int length) {
+    uint64_t hash = 0;
+    do {
+        hash = (hash ^ letters(at, length)) * 0xc4ceb9fe1a85ec53u;
+        hash = (hash ^ hash >> 29 ^ letters(at + 8, length - 8)) * 0xff51afd7ed558ccdu;
+        hash ^= hash >> 32;
+        at += 16, length -= 16;
+    } while (length > 0);
+    return hash * 0x9e3779b97f4a7c15u;
+}
+
+static void see(struct words_seen *seen, uint64_t hash) {
+    seen->count++;
+    for (int i = 0; i < 3; i++, hash <<= 16)
+        seen->bits[hash >> 54] |= UINT64_C(1) << (hash >> 48 & 63);
+}
+
+/* The words of a chunk, of which `length` bytes count; returns where the next chunk begins. */
+static size_t see_chunk(struct words_seen *seen, const unsigned char *chunk, size_t length, bool is_last) {
+    uint64_t bits = word_bits(chunk);
+    if (length < CHUNK) bits &= (UINT64_C(1) << length) - 1;
+    uint64_t edges = bits ^ bits << 1;  /* where words begin, and behind their ends */
+    while (edges) {
+        int from = __builtin_ctzll(edges);
+        edges &= edges - 1;
+        int to = edges ? __builtin_ctzll(edges) : CHUNK;
+        edges &= edges - 1;
+        if (to == CHUNK && from && !is_last) return (size_t)from;  /* it may go on */
+        see(seen, word_hash(chunk + from, to - from));
+    }
+    return length;
+}
+
+/* A piece of text as it is, all bytes of it. */
+static uint64_t piece_hash(const unsigned char *at, size_t length) {
+    uint64_t hash = length;
+    for (; length >= 8; at += 8, length -= 8) hash = (hash << 29 ^ hash >> 35 ^ load(at)) * 0xc4ceb9fe1a85ec53u;
+    for (; length > 0; at++, length--) hash = (hash << 29 ^ hash >> 35 ^ *at) * 0xc4ceb9fe1a85ec53u;
+    return mixed(hash);
+}
+
+void words_see(struct words_seen *seen, struct span text, const unsigned char *end) {
+    unsigned char copy[2 * CHUNK];
+    const unsigned char *at = text.at, *stop = at + text.length;
+    while (at < stop && seen->count < WORDS_TOLD) {
+        size_t left = (size_t)(stop - at), length = left < CHUNK ? left : CHUNK;
+        bool whole = (size_t)(end - at) >= sizeof copy;
+        if (!whole) memcpy(memset(copy, 0, sizeof copy), at, length);
+        at += see_chunk(seen, whole ? at : copy, length, length == left);
+    }
+    if (at < stop) see(seen, piece_hash(at, (size_t)(stop - at)));
+}
+
+uint64_t words_digest(const struct words_seen *seen) {
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < SEEN_NUMBERS; i++) sum += mixed(seen->bits[i] + i * 0x9e3779b97f4a7c15u);
+    return seen->count ? mixed(sum) : 0;
 }
 
 /* How the text behind a start tag is read; what an end tag must be called to end it. */

@@ -1,0 +1,146 @@
+"""Pages whose words are equal: how many of a registered domain have the same text, and what was found on them.
+
+The host store keeps a row for each page and text: the domain, a digest of the words, the key of the page. A page that
+is handled again after a kill, or visited again, counts once. Once `traps.max_equal` pages of a domain have a text, this
+text is full: links on pages with it are refused, and URLs that were found on such pages end unfetched. A host counts
+with its domain, so one limit holds for both.
+
+Most texts occur once. They wait in memory until the open part closes. A text that occurs twice is written at once, so
+that all processes of the node count together.
+
+The queue says on which page a URL was found. The lists of a CrawlDb do not, so the host store keeps this too. A page
+that was captured before is visited again, whatever page it was found on.
+
+After a kill, pages of the open part are judged by counts that include these pages already, so links of a few more
+pages may be refused than without the kill. Losing the host store is harmless: all counts begin at 0, and a trap ends
+after as many fetches again.
+"""
+
+from collections.abc import Iterable
+
+from crawl_lib.fetch import HostStore, Text, TextRow, domain_number, page_number
+from crawl_lib.records import RETRY_LISTS, Fetched, TakenUrl
+from crawl_lib.urls import host_of
+from crawl_lib.worker.patterns import SIMILAR
+
+_MOST_WAITING = 5_000
+_MOST_FINDERS = 50_000
+
+
+class Texts:
+    """The texts of the pages of one worker.
+
+    `store`: None: nothing is counted, such as where pages are only read again. `most`: `traps.max_equal`.
+    `keeps_finders`: whether URLs come from lists, which do not say where a URL was found.
+    """
+
+    def __init__(self, store: HostStore | None = None, most: int | None = None, *, keeps_finders: bool = False) -> None:
+        self._store = store if most else None
+        self._most = most or 0
+        self.keeps_finders = keeps_finders and self._store is not None
+        self._noted: list[TextRow] = []
+        self._once: dict[Text, TextRow] = {}
+        self._often: set[Text] = set()
+        self._full = self._store.full_texts() if self._store is not None else set[Text]()
+        self._full_pages: set[int] = set()
+        self._refused: set[int] = set()
+        self._domains: set[int] = set()
+        self._finders: dict[tuple[int, int], int] = {}
+        self._found_on: dict[int, int] = {}
+
+    @property
+    def counts(self) -> bool:
+        """Whether pages are counted."""
+        return self._store is not None
+
+    def know(self, items: Iterable[TakenUrl]) -> None:
+        """Look up which URLs of the take were found on pages whose text is full, or may become full."""
+        if self._store is None:
+            return
+        pages = set[int]()
+        for taken in items:
+            if (page := self._found(self._store, taken)) is not None:
+                self._found_on[taken.position] = page
+                pages.add(page)
+        self._full_pages |= self._store.full_pages(pages)
+
+    def _found(self, store: HostStore, taken: TakenUrl) -> int | None:
+        """The page that a URL was found on. None for seeds, and for what people listed: they are always fetched."""
+        queued = taken.queued
+        if not queued.list_name:
+            return None if queued.via is None else page_number(queued.via)
+        if not self.keeps_finders or queued.earlier or queued.list_name.startswith(RETRY_LISTS):
+            return None
+        return store.finder(domain_number(host_of(queued.url)), page_number(taken.key))
+
+    def objection(self, taken: TakenUrl) -> str:
+        """Say why a URL is not to be fetched, which was found on a page whose text is full. "": fetch it."""
+        if self._found_on.get(taken.position) not in self._full_pages:
+            return ""
+        return f"{SIMILAR}: {self._most} pages of a domain have the words of the page it was found on (traps.max_equal)"
+
+    def note(self, taken: TakenUrl, fetched: Fetched, words: int | None) -> None:
+        """Note the words of a page (`Page.words`), or of an error; None: it is no page of words."""
+        if self._store is not None and words is not None:
+            domain, time_us = domain_number(host_of(fetched.url)), round(fetched.time * 1_000_000)
+            self._noted.append(TextRow(domain, words, page_number(taken.key), time_us))
+
+    def found(self, taken: TakenUrl, key: bytes, host: str) -> None:
+        """Note on which page a URL was found, by its key and host."""
+        self._finders.setdefault((domain_number(host), page_number(key)), page_number(taken.key))
+        if len(self._finders) >= _MOST_FINDERS:
+            self._write_finders()
+
+    def count(self) -> None:
+        """Count what was noted. Raises StorageError."""
+        noted, self._noted = self._noted, []
+        often: list[TextRow] = []
+        for row in noted:
+            text = row.text
+            if text in self._full:
+                continue
+            if text in self._often:
+                often.append(row)
+            elif (first := self._once.pop(text, None)) is None:
+                self._once[text] = row
+            else:
+                self._often.add(text)
+                often += (first, row)
+        self._write(often)
+        if len(self._once) >= _MOST_WAITING:
+            self._write_once()
+        if noted:
+            self._refused = {row.page for row in noted if row.text in self._full}
+
+    def _write(self, rows: list[TextRow]) -> None:
+        """Add pages to the counts of the node, and learn which texts are full."""
+        if self._store is None or not rows:
+            return
+        self._store.add_texts(rows)
+        full = self._store.fill_texts({row.text for row in rows}, self._most)
+        self._full.update(full)
+        self._full_pages.update(*full.values())
+        self._domains.update(row.domain for row in rows)
+
+    def _write_once(self) -> None:
+        once, self._once = self._once, {}
+        self._often.update(once)
+        self._write(sorted(once.values()))
+
+    def _write_finders(self) -> None:
+        finders, self._finders = self._finders, {}
+        if self._store is not None and finders:
+            self._store.add_finders(sorted((*url, page) for url, page in finders.items()))
+
+    def is_full(self, taken: TakenUrl) -> bool:
+        """Whether links of a page are refused. After the `count` that followed the `note` of this page."""
+        return page_number(taken.key) in self._refused
+
+    def save(self) -> None:
+        """Write what was noted, and forget the oldest. Before the part that holds these pages is closed."""
+        self.count()
+        self._write_once()
+        self._write_finders()
+        if self._store is not None and self._domains:
+            self._store.trim_texts(self._domains)
+            self._domains.clear()
