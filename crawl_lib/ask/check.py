@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from crawl_lib.ask.why import Facts, robots_says, verdict
+from crawl_lib.ask.why import Facts, full_here, robots_says, verdict
 from crawl_lib.export import url_named
 from crawl_lib.fetch import RETRIES, HostStore, Seams, Turns, fetch_all, read_hosts
 from crawl_lib.parse import parse_head
@@ -26,7 +26,8 @@ def check_url(stores: Stores, text: str) -> Facts:
     """What `krake check` prints, as JSON takes it.
 
     `url`, `key`, `host`, `owner` (the node of its host; None with local routing); `as_seed`, `as_link`: what rules and
-    scope say of it; `robots`: see `explain`; `fetch`: what the test fetch brought.
+    scope say of it; `full`: rules for traps and budgets that would keep it out of its node's queue now, `notes`: what
+    could not be asked; `robots`: see `explain`; `fetch`: what the test fetch brought.
 
     Raises InputError for what is no URL; ConfigError for a site of other people where the config names no contact;
     StoppedError.
@@ -41,6 +42,8 @@ def check_url(stores: Stores, text: str) -> Facts:
         row = store.robots(authority_of(url))
     found: Facts = {"url": url, "key": key_of(url).hex(), "host": host, "owner": owner}
     found |= {"as_seed": verdict(stores, url, 0, as_seed=True), "as_link": verdict(stores, url, 1)}
+    notes: list[str] = []
+    found |= {"full": full_here(stores, owner, url, notes), "notes": notes}
     found["robots"] = None if row is None else robots_says(row, config.fetch.user_agent, url)
     return {**found, "fetch": _facts(fetched)}
 

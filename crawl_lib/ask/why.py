@@ -36,7 +36,7 @@ from crawl_lib.keys import KEY_BYTES
 from crawl_lib.node import waiting_sources
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
-from crawl_lib.urls import Owners, Rejection, Traps, UrlFilter, authority_of, host_of, key_of
+from crawl_lib.urls import Budgets, Owners, Rejection, Traps, UrlFilter, authority_of, host_of, key_of
 
 _NOT_FOUND = "was not found: no page that was crawled links to it, and it waits nowhere here"
 Facts = dict[str, Any]
@@ -73,7 +73,7 @@ def explain(stores: Stores, text: str) -> Facts:
     found["source"] = _source(stores, url, waits or (None if row is None else plain_row(row)))
     depth = (found["source"] or found["link"] or {}).get("depth", 0)
     found["scope"] = verdict(stores, url, depth)
-    found["full"] = _full(stores, owner, url, notes) if found["link"] and found["link"]["followed"] else []
+    found["full"] = full_here(stores, owner, url, notes) if found["link"] and found["link"]["followed"] else []
     found |= _host(stores, owner, url, host, notes)
     if stores.config.frontier.is_crawldb:
         found["crawldb"] = None
@@ -133,13 +133,16 @@ def _waits(stores: Stores, owner: str | None, url: str, notes: list[str]) -> Fac
     return None
 
 
-def _full(stores: Stores, owner: str | None, url: str, notes: list[str]) -> list[str]:
-    """The rules that keep a URL out of its owner's queue, as far as this machine can see."""
-    most, traps = stores.config.urls.max_pages_per_host, Traps(stores.config.traps)
+def full_here(stores: Stores, owner: str | None, url: str, notes: list[str]) -> list[str]:
+    """Return the rules that keep a URL out of its owner's queue, as far as this machine can see.
+
+    `notes`: gets what could not be asked.
+    """
+    budgets, traps = Budgets(stores.config.urls), Traps(stores.config.traps)
     found: list[str] = []
     with _noted(notes):
         for node in [owner] if owner else stores.config.servers:
-            found += full_for(stores.node_dir(node), most, traps, url.encode())
+            found += full_for(stores.node_dir(node), budgets, traps, url.encode())
     return found
 
 
@@ -290,7 +293,7 @@ def _rejected(link: Facts, full: Sequence[str]) -> str:
     if link["rule"] == Rejection.SIMILAR:
         why = f"({link['rule']}: traps.max_equal pages of that domain have the words of this one)"
     if link["followed"]:
-        why = f"when it was to be queued ({', '.join(full) or 'by urls.max_pages_per_host, or a rule of traps'})"
+        why = f"when it was to be queued ({', '.join(full) or 'by a limit of its host or domain, or a rule of traps'})"
     return f"is not crawled: {link['page']} links to it, and it was rejected {why}"
 
 

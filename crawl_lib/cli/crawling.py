@@ -94,6 +94,8 @@ def _iterate(
     committed = stages.commit_iteration(stores, **which)
     if has_crawldb:
         print_counts(f"{run_id}: iteration {iteration}, update", stages.update_crawldb(stores))
+    if "budgets" in committed:
+        print(f"{run_id}: iteration {iteration}, limits reached: {committed['budgets']}")
     return committed.get("ended")
 
 

@@ -119,6 +119,8 @@ def _show_status(found: Mapping[str, Any], console: Console) -> None:
     for entry in found["iterations"]:
         if "warning" in entry:
             console.print(f"warning: iteration {entry['folder']}: {entry['warning']}")
+        if "budgets" in entry:
+            console.print(f"limits reached: iteration {entry['folder']}: {entry['budgets']}")
     tries, retried = found["totals"]["outcomes"], found["totals"].get("retried", {})
     if tries:
         rows = [(outcome, number - retried.get(outcome, 0), number) for outcome, number in tries.items()]

@@ -44,7 +44,9 @@ def forget(arguments: argparse.Namespace) -> int:
         with stores.key_servers() as store:
             store.require_ring(write=not arguments.dry_run)
             report = curate.forget(stores, store, pages, dry_run=arguments.dry_run)
-    limited = stores.config.urls.max_pages_per_host is not None
+    urls = stores.config.urls
+    limits = (urls.max_pages_per_host, urls.max_pages_per_domain, urls.max_hosts_per_domain)
+    limited = any(limit is not None for limit in limits)
     asked = bool(report.asked or older_than_s is not None)
     print_result(arguments, report, partial(_show_forgotten, report, asked=asked, limited=limited))
     return 0
@@ -81,7 +83,7 @@ def _show_forgotten(report: ForgetReport, *, asked: bool, limited: bool) -> None
         where = (
             f"of node {node}, which is not on this machine," if node else "(local routing) of the nodes that have them"
         )
-        say(f"the counts {where} still have {count} of these URLs: urls.max_pages_per_host may reject them")
+        say(f"the counts {where} still have {count} of these URLs: limits of hosts and domains (urls) may reject them")
 
 
 def retry(arguments: argparse.Namespace) -> int:

@@ -22,6 +22,7 @@ from crawl_lib.config.model import (
     CrawlConfig,
     CrawlDbConfig,
     DfsConfig,
+    DomainConfig,
     DuplicatesConfig,
     ExportConfig,
     FetchConfig,

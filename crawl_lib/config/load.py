@@ -172,11 +172,12 @@ def _scope_problems(config: Any) -> Iterator[str]:
                 f"urls.{name}.partition: a URL's owner follows from its host alone: else two nodes would ask one host,"
                 " and take in one key; hosts that are one are made one by a normaliser `hosts` of outlink and inject"
             )
+    for index, entry in enumerate(config.urls.domains):
+        if problem := _host_problem(entry):
+            yield f"urls.domains[{index}].value: {problem}"
 
 
 def _order_problems(config: Any) -> Iterator[str]:
-    if config.frontier.is_crawldb and config.urls.max_pages_per_host is not None:
-        yield "urls.max_pages_per_host: is for frontier.order: fifo; with crawldb, set generate.max_per_host"
     changing = [] if config.frontier.is_crawldb else [task for task in config.scores.tasks if task != "invert_links"]
     yield from (f"scores.tasks: {task} needs frontier.order: crawldb, whose rows it changes" for task in changing)
 
@@ -207,7 +208,7 @@ _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
 
 
 def _host_problem(entry: Any) -> str | None:
-    """Why an entry of `fetch.hosts`, or of `schedule.rules`, matches nothing."""
+    """Why an entry of `fetch.hosts`, `schedule.rules` or `urls.domains` matches nothing."""
     if entry.kind == "regex":
         try:
             re.compile(entry.value)

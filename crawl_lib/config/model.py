@@ -191,6 +191,16 @@ class ChainsConfig:
 
 
 @dataclass(frozen=True)
+class DomainConfig:
+    """One entry of `urls.domains`: other limits for domains that match. `kind`: regex or domain; null: as usual."""
+
+    kind: str = option(choices=("regex", "domain"))
+    value: str = option()
+    max_pages: int | None = option(None, minimum=1)
+    max_hosts: int | None = option(None, minimum=1)
+
+
+@dataclass(frozen=True)
 class UrlsConfig:
     """Which URLs belong to the crawl."""
 
@@ -200,6 +210,9 @@ class UrlsConfig:
     filters: ChainsConfig = ChainsConfig()
     max_depth: int | None = option(None, minimum=0)
     max_pages_per_host: int | None = option(None, minimum=1)
+    max_pages_per_domain: int | None = option(100_000, minimum=1)
+    max_hosts_per_domain: int | None = option(200, minimum=1)
+    domains: tuple[DomainConfig, ...] = option(())
     max_length_chars: int = option(2000, minimum=16, maximum=65535)
 
 

@@ -1,9 +1,10 @@
 """`generate`: from the newest version of the CrawlDb a list of what an iteration visits.
 
 How data flows: `_opened` gives an engine the version's rows, the settings, what `urls.rules` refuse, and what other
-lists hold (`lists`); `sql/crawldb/candidates.sql` says what speaks against a URL by itself, and `by_host.sql` to
-`by_place.sql` which of the others the list takes: the best of each host, domain and node, then of all. The list goes to
-the nodes as seeds do, by one rename. The table is not written: the list is the lease.
+lists hold (`lists`); `sql/crawldb/weighed.sql` says what speaks against a URL by itself, `budgets` what rules for traps
+and budgets of hosts and domains refuse, and `by_host.sql` to `by_place.sql` which of the others the list takes: the
+best of each host, domain and node, then of all. The list goes to the nodes as seeds do, by one rename. The table is not
+written: the list is the lease.
 
 Run again, it finds the list of its run and iteration by the manifest. Two that run at the same time have one name to
 give: who is late reads the lists again, and leaves out what the other one took.
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from crawl_lib.config import ChainsConfig, GenerateConfig
+from crawl_lib.crawldb.budgets import budget_settings, refuse, spent
 from crawl_lib.crawldb.lists import (
     KEYS_FILE,
     MadeList,
@@ -38,7 +40,7 @@ from crawl_lib.crawldb.table import CRAWLDB, newest_version
 from crawl_lib.crawldir import DAMAGED_PREFIX, LISTS_FOLDER, Iteration
 from crawl_lib.engine import Engine
 from crawl_lib.errors import DamagedFileError, InputError
-from crawl_lib.frontier import HANDED_ON, encode_line
+from crawl_lib.frontier import HANDED_ON, encode_line, share_of_domain
 from crawl_lib.records import RETRY_LISTS, Earlier, QueuedUrl
 from crawl_lib.rounds import list_number, nothing_due, start_iteration
 from crawl_lib.scoring import Scoring, note
@@ -70,6 +72,14 @@ class Reason(StrEnum):
     """Its score is below `generate.min_score`."""
     STATUS = "status"
     """`generate.statuses` does not name its state."""
+    TRAP = "trap"
+    """A rule of `traps` refuses it: it was never listed, and all groups of its URL are full."""
+    HOST_PAGES = "host_pages"
+    """It was never listed, and `urls.max_pages_per_host` other URLs of its host come before it."""
+    DOMAIN_PAGES = "domain_pages"
+    """It was never listed, and `urls.max_pages_per_domain` other URLs of its domain come before it."""
+    DOMAIN_HOSTS = "domain_hosts"
+    """It was never listed, and `urls.max_hosts_per_domain` other hosts of its domain come before its host."""
     HOST_LIMIT = "host_limit"
     """`generate.max_per_host` better ones of its host are there, or `generate.max_per_failing_host`."""
     DOMAIN_LIMIT = "domain_limit"
@@ -159,6 +169,7 @@ class _Making:
             places = may_be_over(stores, self.lists)
             delete_over(stores, self.lists, places, engine.column("crawldb/unseen") if places else [], self.now)
             engine.keep("verdicts", "crawldb/verdicts", "generate")
+            refused = spent(engine)
             verdicts, rows = _read(engine)
             ends = not (self.current or any(waiting.values()) or Reason.LISTED in verdicts)
             dues = [verdicts[reason]["first_due"] for reason in _LATER if reason in verdicts]
@@ -172,6 +183,7 @@ class _Making:
                 "settings": asdict(settings),
                 "rooms": rooms,
                 "counts": {reason: row["rows_of"] for reason, row in verdicts.items()},
+                "over_budget": refused,
                 "ends_rounds": ends,
                 "next_due": min((ceil(due.timestamp()) for due in dues), default=None),
             }
@@ -264,12 +276,12 @@ def _opened(stores: Stores, basis: _Basis) -> Iterator[Engine]:
         engine.values("listed", basis.held)
         _sort_values(work, basis)
         engine.values("refused", pa.table({"key": pa.array(_refused(stores, engine), pa.binary())}))
-        engine.view("candidates", "crawldb/candidates")
+        refuse(work)
         rooms, nodes = basis.rooms, list(basis.rooms)
         if len(nodes) == 1 or stores.config.frontier.routing == "local":  # which divides a list evenly
             rooms, nodes = {"": len(nodes) * min(rooms.values())}, []
         engine.values("owners", _owners(engine, nodes))
-        engine.values("rooms", pa.table({"node": list(rooms), "room": list(rooms.values())}))
+        engine.values("rooms", _rooms(rooms, basis.settings))
         if basis.settings.max_per_failing_host:
             engine.view("failing", "crawldb/failing")
         else:
@@ -280,6 +292,15 @@ def _opened(stores: Stores, basis: _Basis) -> Iterator[Engine]:
         engine.view("of_nodes", "crawldb/by_node")
         engine.view("judged", "crawldb/by_place" if basis.settings.top_n else "crawldb/any_place")
         yield engine
+
+
+def _rooms(rooms: Mapping[str, int], settings: GenerateConfig) -> pa.Table:
+    """Make the table of nodes: the room of each, and the share of one domain while others are due."""
+    ends = [room if settings.top_n is None else min(room, settings.top_n) for room in rooms.values()]
+    shares = [
+        max(1, room) if settings.max_per_domain else share_of_domain(room, settings.max_per_host) for room in ends
+    ]
+    return pa.table({"node": list(rooms), "room": list(rooms.values()), "share": shares})
 
 
 def _sort_values(work: Work, basis: _Basis) -> None:
@@ -301,6 +322,7 @@ def _settings(stores: Stores, config: GenerateConfig, now: int) -> pa.Table:
         "max_depth": (stores.config.urls.max_depth, pa.int32()),
         "min_score": (least, pa.decimal128(18, 9)),
         "has_statuses": (config.statuses is not None, pa.bool_()),
+        **budget_settings(stores.config.urls),
         "max_per_host": (config.max_per_host, pa.int64()),
         "max_per_failing": (min(filter(None, of_host), default=None), pa.int64()),
         "max_per_domain": (config.max_per_domain, pa.int64()),

@@ -20,7 +20,7 @@ from crawl_lib.fetch.dns import Answer, DnsCache, SystemResolver, literal_addres
 from crawl_lib.fetch.hosts import Gate, Host, Hosts, Job
 from crawl_lib.fetch.hoststore import NO_BACK_OFF, BackOff
 from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, RETRIES, Retry, Trouble
-from crawl_lib.fetch.robots import Robots
+from crawl_lib.fetch.robots import Robots, RobotsPace
 from crawl_lib.fetch.transport import Transport
 from crawl_lib.fetch.turns import START_S, Turns
 from crawl_lib.records import Fetched, TakenUrl
@@ -88,6 +88,7 @@ class Dispatch:
         self.in_flight = 0
         self.left = 0
         self.robots = Robots(hosts, caller.on_robots)
+        self.robots_pace = RobotsPace(hosts, turns)
         self._hosts = hosts
         self._turns = turns
         self._caller = caller

@@ -6,7 +6,6 @@ robots.txt it is not. Everything is O(log n) of the hosts that are begun and not
 """
 
 import heapq
-import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from crawl_lib.fetch.hoststore import NO_BACK_OFF, BackOff, HostRow, HostStore
 from crawl_lib.fetch.robotstxt import Rules
 from crawl_lib.records import TakenUrl
 from crawl_lib.states import Outcome
-from crawl_lib.urls import host_of, refused_port
+from crawl_lib.urls import host_matches, host_of, refused_port
 
 
 class Site:
@@ -49,7 +48,8 @@ class Host:
 
     `delay_s`: after each response, by config and robots.txt; `rest_s`: what is owed after the last one, if more.
     `answer_s`: how long its answers take, on average. `ending`: how its URLs end that were not asked for yet, in this
-    run; it is asked for nothing more. `back_off`: POSIX seconds.
+    run; it is asked for nothing more. `back_off`: POSIX seconds. `robots_at`: its place among the hosts of its domain
+    that wait for their robots.txt (`robots.RobotsPace`).
     """
 
     name: str
@@ -69,6 +69,7 @@ class Host:
     in_flight: int = 0
     in_heap: bool = False
     waits_for: Site | None = None
+    robots_at: float | None = None
     failures: int = 0
     back_off: BackOff = NO_BACK_OFF
     ending: tuple[Outcome, str] | None = None
@@ -130,7 +131,7 @@ _ANSWERS = 5
 
 def limits_of(config: FetchConfig, host: str) -> tuple[float, int]:
     """A host's least delay and its most connections: of the first of `fetch.hosts` that matches, else as usual."""
-    entry = next((entry for entry in config.hosts if _matches(entry, host)), _USUAL)
+    entry = next((entry for entry in config.hosts if host_matches(entry.kind, entry.value, host)), _USUAL)
     return (
         config.host_delay_s if entry.delay_s is None else entry.delay_s,
         entry.connections or config.connections_per_host,
@@ -146,12 +147,6 @@ def pace_s(config: FetchConfig, row: HostRow | None, name: str) -> float:
     if row is not None:
         delay_s = max(delay_s, min(row.delay_s, config.max_crawl_delay_s))
     return delay_s and delay_s + (row.answer_s if row is not None and row.answer_s else USUAL_ANSWER_S)
-
-
-def _matches(entry: HostConfig, host: str) -> bool:
-    if entry.kind == "regex":
-        return re.search(entry.value, host) is not None
-    return host == entry.value or host.endswith("." + entry.value)
 
 
 def port_error(port: int) -> str:

@@ -27,7 +27,7 @@ from crawl_lib.fetch.again import GROWS
 from crawl_lib.fetch.turns import TURNS_FILE
 from crawl_lib.findings import open_to_read
 from crawl_lib.frontier import NodeDirectory
-from crawl_lib.urls import domain_of
+from crawl_lib.urls import budget_domain_of
 
 FILE_NAME = "hosts.sqlite"
 HOSTS_TABLES = {
@@ -86,7 +86,7 @@ class Text(NamedTuple):
 @lru_cache(maxsize=4096)
 def domain_number(host: str) -> int:
     """Return the number of the registered domain of a canonical host, as `Text` has it."""
-    return int.from_bytes(blake2b(domain_of(host).encode(), digest_size=8).digest(), signed=True)
+    return int.from_bytes(blake2b(budget_domain_of(host).encode(), digest_size=8).digest(), signed=True)
 
 
 def page_number(key: bytes) -> int:

@@ -176,6 +176,9 @@ class _Run:
                 rules = self.dispatch.robots.rules_of(job.site)
                 if rules is None:
                     host.pages.append(job)
+                    if wait_s := self.dispatch.robots_pace.wait_s(host):
+                        host.not_before = now + wait_s
+                        return None
                     return self.dispatch.robots.job(host, job.site)
                 end = rules.refusal
                 if end is None:

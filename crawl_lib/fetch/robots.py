@@ -8,6 +8,7 @@ their own host that failed. Where rules from before are known they stay in force
 a line that the limit, or damage of a coding, cuts off does not count.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
 
@@ -16,16 +17,19 @@ from crawl_lib.errors import UrlError
 from crawl_lib.fetch.hosts import Host, Hosts, Job, Site, port_error, row_of_host
 from crawl_lib.fetch.hoststore import RobotsRow
 from crawl_lib.fetch.robotstxt import Rules
+from crawl_lib.fetch.turns import Turns
 from crawl_lib.parse import parse_head, robots_text
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
-from crawl_lib.urls import authority_of, refused_port, resolve
+from crawl_lib.urls import authority_of, budget_domain_of, refused_port, resolve
 
 # https://www.rfc-editor.org/rfc/rfc9309#section-2.3.1.2
 MAX_REDIRECTS = 5
 UNREACHABLE_TTL_S = 600.0
 MAX_RULES_BYTES = 64 << 20
 """Memory for rules. Beyond it those read first are dropped, and read again from the store where they are needed."""
+FREE_HOSTS = 20
+"""The number of hosts of a domain that a process asks for robots.txt without a rate."""
 MIN_TTL_S = 60.0
 """How long an answer is gone by at least, however short `fetch.robots_ttl_s` is: else no page would be asked for."""
 
@@ -85,6 +89,37 @@ def _verdict(fetched: Fetched, hops: int) -> tuple[Verdict | Outcome, str]:
     if fetched.outcome in _FAILURES and hops == 0:
         return fetched.outcome, f"robots.txt: {fetched.error}"
     return Outcome.ROBOTS_UNREACHABLE, f"robots.txt: {fetched.url}: {fetched.outcome.value}: {fetched.error}"
+
+
+class RobotsPace:
+    """The rate of requests for the robots.txt of hosts of one registered domain.
+
+    A domain's first `FREE_HOSTS` requests wait for nothing, so a site of a few hosts loses nothing. The others come at
+    one in `fetch.host_delay_s`, counted over all processes of the node (`turns`), as if the domain were one host. A
+    server that answers for every name below its domain would else get a request for each name at once.
+    """
+
+    def __init__(self, hosts: Hosts, turns: Turns) -> None:
+        self._hosts = hosts
+        self._turns = turns
+        self._asked: Counter[str] = Counter()
+        self._last: dict[str, float] = {}
+
+    def wait_s(self, host: Host) -> float:
+        """Return after how many seconds to ask again for a host's turn; 0.0: its robots.txt is asked for now."""
+        delay_s, domain, now = self._hosts.config.host_delay_s, budget_domain_of(host.name), self._hosts.clock()
+        if delay_s and self._asked[domain] >= FREE_HOSTS:
+            if host.robots_at is None:
+                host.robots_at = self._last[domain] = max(now, self._last.get(domain, now - delay_s) + delay_s)
+            if host.robots_at > now:
+                return host.robots_at - now
+            if wait_s := self._turns.reserve(f"robots {domain}", delay_s):  # another process has this turn
+                host.robots_at = now + wait_s
+                self._last[domain] = max(self._last[domain], host.robots_at)
+                return wait_s
+            host.robots_at = None
+        self._asked[domain] += 1
+        return 0.0
 
 
 class Robots:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from crawl_lib.frontier.admission import LARGE_PATTERN, full_for
 from crawl_lib.frontier.adopt import adopt, read_handed_on, read_scope_added, refuse, rehome
 from crawl_lib.frontier.directory import HANDED_ON_SUFFIX, META, NodeDirectory, open_node_dir
-from crawl_lib.frontier.fairness import Shares, look_ahead_of
+from crawl_lib.frontier.fairness import Shares, look_ahead_of, share_of_domain
 from crawl_lib.frontier.hostcounts import COUNTS_TABLES, HostCounts, host_of_line
 from crawl_lib.frontier.intake import (
     DROPPED,
@@ -32,6 +32,7 @@ from crawl_lib.frontier.journal import (
     INSERT,
     IntakeReport,
     Journal,
+    largest,
     read_journal,
 )
 from crawl_lib.frontier.lock import NodeLock, holder

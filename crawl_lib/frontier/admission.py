@@ -1,36 +1,57 @@
-"""Which of the URLs that are new to a node join its queue: so many of a host, and of each group of `traps`.
+"""Admission of new URLs to a node's queue, within the limits of hosts, registered domains, and groups of `traps`.
 
-What is counted is a name: a host, or a group, whose name begins with its host. A URL may join unless all groups of one
-of its rules are full. The rules of `traps` are for what was found, not for seeds; URLs of other nodes are queued in any
-case. All that joins is counted, but what a list asked for: that was counted when it joined first.
+Each host, domain and group has a name that is counted; a group's name begins with the host. A URL may join unless a
+rule of `traps` finds all its groups full, or a budget is spent (`Budgets`). Rules of `traps` and budgets of domains
+concern links, not seeds; URLs that other nodes handed on join in any case. Every URL that joins is counted, except URLs
+of lists: these were counted when they joined first. A full group is counted no further, and a URL counts in at most two
+groups of each rule. So a URL costs few rows, however many parts its query has.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from crawl_lib.frontier.directory import NodeDirectory
-from crawl_lib.frontier.hostcounts import HostCounts, host_of_line
+from crawl_lib.frontier.hostcounts import HostCounts, host_of_line, names_of_domain
 from crawl_lib.frontier.outlinks import HANDED_ON_MARK, file_lines, is_listed, some_lines, url_of_line
-from crawl_lib.urls import Groups, Rejection, Traps, pattern_of
+from crawl_lib.urls import Budgets, Groups, Rejection, Traps, budget_key, pattern_of
 
 _LINES = 50_000
 LARGE_PATTERN = 400
 """From so many URLs on the pages of a pattern are compared: see `crawl_lib.worker.patterns`."""
 _FIRST_OF_HOST = 100
 """So many URLs of a host are in no pattern: most hosts do not have more, and nothing is to be found out for them."""
+_COUNTED_GROUPS = 2
+_NAMED = 20
+"""The number of hosts and domains that a chunk names; refused URLs of all others are only counted."""
+
+
+class _Url(NamedTuple):
+    """A URL that may join: its groups, and the names under which its host and domain are counted."""
+
+    groups: list[Groups]
+    host: bytes
+    domain: bytes
+    hosts: bytes
+
+    def names(self) -> list[bytes]:
+        """Return every name whose count decides."""
+        return [self.host, self.domain, self.hosts, *(name for _, _, names in self.groups for name in names)]
 
 
 class Admission:
-    """The counts of an intake under way: those of before, and of the URLs in `new`, whose part of them is noted again.
+    """The counts of an intake under way: the earlier ones, and those of the URLs in `new`, which are noted again.
 
-    `directory`: the node's. `max_pages_per_host`: None: no limit. `traps`: None: no rules.
+    `directory`: the node's. `budgets`, `traps`: None: no rules. `refused`: how many URLs budgets refused, by
+    `budget_key`; the caller empties it.
     """
 
-    def __init__(self, directory: Path, max_pages_per_host: int | None, traps: Traps | None) -> None:
+    def __init__(self, directory: Path, budgets: Budgets | None, traps: Traps | None) -> None:
+        self.refused = Counter[str]()
         self._counts = HostCounts(directory)
-        self._max_of_host, self._traps = max_pages_per_host, traps
-        self._known: dict[bytes, list[Groups]] | None = None
+        self._budgets, self._traps = budgets, traps
+        self._joined: dict[bytes, list[bytes]] | None = None
         self._counts.begin()
         files = NodeDirectory(directory)
         pairs = zip(file_lines(files.new), file_lines(files.new_meta), strict=False)
@@ -40,19 +61,18 @@ class Admission:
     def choose(self, lines: Sequence[bytes]) -> tuple[list[bytes], Counter[str]]:
         """Those of some outlink lines that may join, and how many may not, by `Rejection`."""
         urls = [b"" if is_listed(line) else url_of_line(line) for line in lines]
-        known = self._known = self._found(urls)
-        most = self._max_of_host
-        judged = [[*known.get(url, ()), *_of_host(url, most)] if url else [] for url in urls]
-        counts = Counter(self._counts.get({name for rules in judged for name in _names(rules)}))
-        kept: list[bytes] = []
-        rejected: Counter[str] = Counter()
-        for line, rules in zip(lines, judged, strict=True):
-            if rules and (reason := _reason(line, rules, counts)):
-                rejected[reason] += 1
-                continue
-            if rules:
-                counts.update(_names(rules))
+        judged = self._judged(urls)
+        counts = self._now(judged.values())
+        kept, rejected, joined = list[bytes](), Counter[str](), dict[bytes, list[bytes]]()
+        for line, url in zip(lines, urls, strict=True):
+            one = judged.get(url)
+            if one is not None:
+                if reason := self._reason(line, one, counts):
+                    rejected[reason] += 1
+                    continue
+                joined[url] = _note(one, counts)
             kept.append(line)
+        self._joined = joined
         return kept, rejected
 
     def count(self, lines: Sequence[tuple[bytes, bytes]]) -> None:
@@ -61,9 +81,13 @@ class Admission:
         hosts = [host_of_line(url) for url in urls]
         counts = Counter(hosts)
         patterns = self._patterns(urls, hosts, counts) if self._traps and self._traps.has_patterns else []
-        known, self._known = self._found(urls) if self._known is None else self._known, None
-        for url in urls if known else ():  # most are in no group
-            counts.update(_names(known.get(url, ())))
+        joined, self._joined = self._joined, None
+        if joined is None:  # of an intake that was killed
+            judged = self._judged(urls)
+            now = self._now(judged.values())
+            joined = {url: _note(one, now) for url, one in judged.items()}
+        for url in urls:
+            counts.update(joined.get(url, ()))
         counts.update(patterns)
         self._counts.note(counts)
 
@@ -83,36 +107,72 @@ class Admission:
                     found.append(pattern_of(url, host))
         return found
 
-    def _found(self, urls: Iterable[bytes]) -> dict[bytes, list[Groups]]:
-        """Those URLs that are in groups, with these; found once for `choose` and the `count` after it."""
-        traps = self._traps
-        return {url: groups for url in urls if url and (groups := traps.groups(url, host_of_line))} if traps else {}
+    def _judged(self, urls: Iterable[bytes]) -> dict[bytes, _Url]:
+        """Find the groups and the domain of each URL."""
+        traps, found = self._traps, dict[bytes, _Url]()
+        for url in urls:
+            if url:
+                host = host_of_line(url)
+                groups = traps.groups(url, host_of_line) if traps else []
+                found[url] = _Url(groups, host, *names_of_domain(host))
+        return found
+
+    def _now(self, judged: Iterable[_Url]) -> Counter[bytes]:
+        """Read the counts of all names of some URLs."""
+        return Counter(self._counts.get({name for one in judged for name in one.names()}))
+
+    def _reason(self, line: bytes, one: _Url, counts: Counter[bytes]) -> str | None:
+        """Return the name of the rule that rejects an outlink line, None if no rule does."""
+        if HANDED_ON_MARK in line:
+            return None
+        is_seed = line.split(b"\t", 2)[1] == b""
+        if not is_seed and (full := _full_groups(one, counts)):
+            return str(full[0])
+        for rule, name in _spent(one, counts, self._budgets) if self._budgets else ():
+            if rule is Rejection.HOST_LIMIT or not is_seed:
+                key = budget_key(rule, name)
+                if key in self.refused or len(self.refused) < _NAMED:
+                    self.refused[key] += 1
+                return str(rule)
+        return None
 
 
-def full_for(directory: Path, max_pages_per_host: int | None, traps: Traps, url: bytes) -> list[Rejection]:
+def full_for(directory: Path, budgets: Budgets, traps: Traps, url: bytes) -> list[Rejection]:
     """Which rules would keep a URL that a page links to out of a node's queue, as the counts are now.
 
     Raises StorageError.
     """
-    rules = [*traps.groups(url, host_of_line), *_of_host(url, max_pages_per_host)]
-    counts = Counter(HostCounts(directory).get(_names(rules)))
-    return [rule for rule, most, names in rules if all(counts[name] >= most for name in names)]
+    host = host_of_line(url)
+    one = _Url(traps.groups(url, host_of_line), host, *names_of_domain(host))
+    counts = Counter(HostCounts(directory).get(one.names()))
+    return [*_full_groups(one, counts), *(rule for rule, _ in _spent(one, counts, budgets))]
 
 
-def _of_host(url: bytes, most: int | None) -> list[Groups]:
-    return [] if most is None else [(Rejection.HOST_LIMIT, most, [host_of_line(url)])]
+def _full_groups(one: _Url, counts: Counter[bytes]) -> list[Rejection]:
+    """List the rules of `traps` whose groups are all full for a URL."""
+    return [rule for rule, most, names in one.groups if all(counts[name] >= most for name in names)]
 
 
-def _names(rules: Collection[Groups]) -> list[bytes]:
-    return [name for _, _, names in rules for name in names]
+def _spent(one: _Url, counts: Counter[bytes], budgets: Budgets) -> list[tuple[Rejection, str]]:
+    """List the budgets that a URL finds spent, each with the name of the host or domain."""
+    spent, domain = [], one.domain[1:].decode()
+    limits = budgets.of_domain(domain)
+    if budgets.of_host is not None and counts[one.host] >= budgets.of_host:
+        spent.append((Rejection.HOST_LIMIT, one.host.decode()))
+    if limits.max_pages is not None and counts[one.domain] >= limits.max_pages:
+        spent.append((Rejection.DOMAIN_PAGES, domain))
+    if limits.max_hosts is not None and not counts[one.host] and counts[one.hosts] >= limits.max_hosts:
+        spent.append((Rejection.DOMAIN_HOSTS, domain))
+    return spent
 
 
-def _reason(line: bytes, rules: Collection[Groups], counts: Counter[bytes]) -> str | None:
-    """Which rule rejects an outlink line."""
-    if HANDED_ON_MARK in line:
-        return None
-    is_seed = line.split(b"\t", 2)[1] == b""
-    for rule, most, names in rules:
-        if (rule is Rejection.HOST_LIMIT or not is_seed) and all(counts[name] >= most for name in names):
-            return str(rule)
-    return None
+def _note(one: _Url, counts: Counter[bytes]) -> list[bytes]:
+    """Count a URL that joins; returns the names of those groups that count it."""
+    counts[one.hosts] += not counts[one.host]
+    counts[one.host] += 1
+    counts[one.domain] += 1
+    groups = []
+    for _, most, names in one.groups:
+        groups += [name for name in names if counts[name] < most][:_COUNTED_GROUPS]
+    counts.update(groups)
+    return groups

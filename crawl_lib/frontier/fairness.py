@@ -9,14 +9,16 @@ from typing import TypeVar
 
 from crawl_lib.frontier.hostcounts import host_of_line
 from crawl_lib.frontier.outlinks import BARE_META_TABS, due_of, is_listed
-from crawl_lib.urls import domain_of
+from crawl_lib.urls import budget_domain_of
 
 LOOK_AHEAD_LINES = 100_000
 LOOK_AHEAD_BATCHES = 20
 Run = tuple[int, int]
 """The first position of some that follow each other, and the one after the last."""
-_PASSED, _PASSED_OF_LIST, _NOT_NOW = 0, 2, 3
-_ZERO_OR_ONE = bytes.maketrans(bytes([_PASSED_OF_LIST, _NOT_NOW]), bytes(2))
+_NOT_NOW, _TAKEN, _PASSED, _PASSED_OF_LIST = 0, 1, 1, 4
+"""Marks of lines. A line that was passed over has its turn (1 to 3) added: see `_Rooms.turn`."""
+_TURNS = range(1, 4)
+_ZERO_OR_ONE = bytes([_NOT_NOW, _TAKEN]).ljust(256, bytes([_NOT_NOW]))
 Line = TypeVar("Line", bound=tuple[bytes, ...])
 
 
@@ -46,12 +48,21 @@ def look_ahead_of(size: int) -> int:
     return max(LOOK_AHEAD_LINES, LOOK_AHEAD_BATCHES * size)
 
 
+def share_of_domain(size: int, of_host: int | None) -> int:
+    """Return how many of `size` URLs one registered domain gets while others wait: a quarter.
+
+    `of_host`: the limit of a host that people chose; a domain gets no fewer, and at least one.
+    """
+    return max(1, ceil(size / 4), of_host or 0)
+
+
 def choose(lines: Iterable[tuple[bytes, bytes]], shares: Shares) -> bytearray:
     """For each line that was looked at, from the queue's head: 1 if it is taken, 0 if it is passed over.
 
-    Looking ends where the batch is full. A batch that is not full after all was looked at is filled, in order, with
-    what was passed over: so a crawl of one site is as fast as its delay allows. Where nothing in the whole queue is
-    due, no more than `look_ahead` lines are passed over. `lines`: of data and meta.
+    Looking ends where the batch is full. A batch that is not full after all was looked at is filled with what was
+    passed over, another share for each domain in turn, each in order: so a crawl of one site is as fast as its delay
+    allows. Where nothing in the whole queue is due, no more than `look_ahead` lines are passed over. `lines`: of data
+    and meta.
     """
     taken, left, rooms, more = bytearray(), shares.size, _Rooms(shares), shares.look_ahead
     new, latest = left if shares.new is None else shares.new, shares.now + shares.max_wait_s
@@ -60,18 +71,22 @@ def choose(lines: Iterable[tuple[bytes, bytes]], shares: Shares) -> bytearray:
         is_new = is_bare or not is_listed(meta, is_meta=True)
         is_due = (is_bare or not shares.now < due_of(meta) <= latest) and host not in shares.back_off
         if is_due and (new or not is_new):
-            taken.append(1 if rooms.take(host) else _PASSED if is_new else _PASSED_OF_LIST)
+            turn = rooms.turn(host)
+            taken.append(turn + (_PASSED if is_new else _PASSED_OF_LIST) if turn else _TAKEN)
         else:
             taken.append(_NOT_NOW)
-        left -= taken[-1] == 1
-        new -= taken[-1] == 1 and is_new
+        left -= taken[-1] == _TAKEN
+        new -= taken[-1] == _TAKEN and is_new
         more -= left < shares.size  # else nothing was due so far
         if not (left and more):
             break
     if left == shares.size:
         return bytearray(min(len(taken), shares.look_ahead))
-    left -= _fill(taken, _PASSED_OF_LIST, left)
-    _fill(taken, _PASSED, min(left, new))
+    for turn in _TURNS:
+        left -= _fill(taken, _PASSED_OF_LIST + turn, left)
+    for turn in _TURNS:
+        filled = _fill(taken, _PASSED + turn, min(left, new))
+        left, new = left - filled, new - filled
     return taken.translate(_ZERO_OR_ONE)
 
 
@@ -86,7 +101,7 @@ def _fill(taken: bytearray, passed: int, count: int) -> int:
     """Take the first lines that were passed over so; returns how many."""
     done, at = 0, taken.find(passed)
     while done < count and at >= 0:
-        taken[at] = 1
+        taken[at] = _TAKEN
         done, at = done + 1, taken.find(passed, at + 1)
     return done
 
@@ -100,21 +115,25 @@ class _Rooms:
         self._domains: Counter[str] = Counter()
         self._limits: dict[bytes, int] = {}
 
-    def take(self, host: bytes) -> bool:
-        """Whether one more URL of the host is taken."""
+    def turn(self, host: bytes) -> int:
+        """Say when one more URL of the host has its turn: 0: now; 1 to 3: once others have had that turn.
+
+        A domain's first share has turn 0, its second one turn 1, and so on.
+        """
         taken, of_domain = self._hosts[host], self._shares.of_domain
         if taken:
             if host not in self._limits:
                 self._limits[host] = self._shares.of_host(host.decode())
             if taken >= self._limits[host]:
-                return False
+                return _TURNS[0]
         if of_domain is not None:
-            domain = domain_of(host.decode())
-            if self._domains[domain] >= of_domain:
-                return False
+            domain = budget_domain_of(host.decode())
+            turn = self._domains[domain] // of_domain
             self._domains[domain] += 1
+            if turn:
+                return min(turn, _TURNS[-1])
         self._hosts[host] += 1
-        return True
+        return 0
 
 
 def runs_of(positions: Iterable[int]) -> list[Run]:

@@ -1,13 +1,19 @@
-"""How many URLs of each host this node has admitted, for `urls.max_pages_per_host`, and of each group of `traps`."""
+"""Counts of the URLs that a node has admitted, by host, registered domain, and group of `traps`.
+
+The counts of domains follow from those of hosts: each method that changes the counts of hosts changes both.
+"""
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
+from itertools import chain, islice
 from pathlib import Path
 
 from crawl_lib.errors import DamagedFileError, StorageError, sqlite_errors
 from crawl_lib.frontier.directory import NodeDirectory
-from crawl_lib.urls import PATTERN_MARK
+from crawl_lib.urls import PATTERN_MARK, budget_domain_of
 
 COUNTS_TABLES = {"hosts": "host, admitted", "begun": "host, admitted", "applied": "move_id"}
 """The tables of the file with their columns."""
@@ -18,7 +24,16 @@ _TABLES = (
     "begun (host TEXT PRIMARY KEY, admitted INTEGER NOT NULL)",
 )
 _ADD = "INSERT INTO {} VALUES (?, ?) ON CONFLICT (host) DO UPDATE SET admitted = admitted + excluded.admitted"
-_ASK = 500
+_ASK, _ADD_ROWS = 500, 10_000
+DOMAIN_MARK, HOSTS_MARK = b"@", b"@@"
+"""Marks before a domain in the names of its two counts: of URLs, and of hosts with URLs. No host begins with `@`."""
+_IS_HOST = "host NOT LIKE '%/%' AND host NOT LIKE '@%'"
+_FIRST_DOMAINS = (
+    "INSERT INTO hosts SELECT '@' || domain_of(host), sum(admitted) FROM hosts WHERE {0} GROUP BY 1",
+    "INSERT INTO hosts SELECT '@@' || domain_of(host), count(*) FROM hosts WHERE {0} AND admitted > 0 GROUP BY 1",
+)
+_SOME_DOMAIN = "SELECT 1 FROM hosts WHERE host >= '@' AND host < 'A' LIMIT 1"
+Count = tuple[bytes, int]
 
 
 def host_of_line(url: bytes) -> bytes:
@@ -30,7 +45,7 @@ def host_of_line(url: bytes) -> bytes:
 
 
 class HostCounts:
-    """URLs admitted by name: a host, or a group (`admission`), which begins with a host and a slash.
+    """URLs admitted by name: a host, a group (`admission`), which begins with a host and a slash, or a domain.
 
     Each move adds its counts exactly once, however often it is carried out. Those of an intake under way are apart from
     them, in the table `begun`: on the disk, since there may be as many groups as URLs.
@@ -42,44 +57,43 @@ class HostCounts:
 
     def get(self, names: Collection[bytes]) -> dict[bytes, int]:
         """The counts of these names, with those of the intake under way; what has none is left out."""
-        wanted = [name.decode() for name in names]
-        if not wanted or not self.path.exists():
-            return {}
         found: dict[bytes, int] = {}
-        with self._open() as base:
-            for start in range(0, len(wanted), _ASK):
-                some = wanted[start : start + _ASK]
-                for table in ("hosts", "begun"):
-                    marks = ",".join("?" * len(some))
-                    rows = base.execute(f"SELECT host, admitted FROM {table} WHERE host IN ({marks})", some)
-                    for name, admitted in rows:
-                        found[name.encode()] = found.get(name.encode(), 0) + admitted
+        if names and self.path.exists():
+            with self._open() as base:
+                for name, admitted in chain(*(_found(base, table, [*names]) for table in ("hosts", "begun"))):
+                    found[name] = found.get(name, 0) + admitted
         return found
 
     def begin(self) -> None:
-        """No intake is under way: what a killed one has noted is forgotten."""
+        """No intake is under way: what a killed one has noted is forgotten.
+
+        A file of an older version gets the counts of domains.
+        """
         if self.path.exists():
             with self._open() as base:
                 base.execute("DELETE FROM begun")
+                _count_domains(base)
 
     def note(self, counts: Mapping[bytes, int]) -> None:
         """Add to the counts of the intake under way."""
         if counts:
             with self._open() as base:
-                base.executemany(_ADD.format("begun"), ((name.decode(), count) for name, count in counts.items()))
+                _add(base, "begun", counts.items(), ("hosts", "begun"))
 
     def noted(self) -> Iterator[bytes]:
-        """The counts of the intake under way as a move's file: see `counts_bytes`."""
+        """The counts of the intake under way as a move's file: see `counts_bytes`. Those of domains follow from it."""
         if self.path.exists():
             with self._open() as base:
-                for name, admitted in base.execute("SELECT host, admitted FROM begun ORDER BY host"):
+                rows = base.execute("SELECT host, admitted FROM begun WHERE host NOT LIKE '@%' ORDER BY host")
+                for name, admitted in rows:
                     yield b"%b\t%d\n" % (name.encode(), admitted)
 
-    def add(self, move_id: str, counts: Callable[[], Iterable[tuple[bytes, int]]]) -> None:
+    def add(self, move_id: str, counts: Callable[[], Iterable[Count]]) -> None:
         """Add a move's counts, unless this move's were added before. Durable when it returns."""
         with self._open() as base:
             if base.execute("SELECT 1 FROM applied WHERE move_id = ?", (move_id,)).fetchone() is None:
-                base.executemany(_ADD.format("hosts"), ((name.decode(), count) for name, count in counts()))
+                _count_domains(base)
+                _add(base, "hosts", counts(), ("hosts",))
                 base.execute("DELETE FROM begun")
                 base.execute("DELETE FROM applied")
                 base.execute("INSERT INTO applied VALUES (?)", (move_id,))
@@ -96,7 +110,7 @@ class HostCounts:
             return [name for (name,) in rows]
 
     def lower(self, name: str, counts: Mapping[bytes, int]) -> None:
-        """Take URLs out of the counts of hosts, once by `name`, never below 0. Durable when it returns.
+        """Take URLs out of the counts of hosts and domains, once by `name`, never below 0. Durable when it returns.
 
         Which groups these URLs were in is not known: all groups of the hosts begin at 0 again.
         """
@@ -104,9 +118,9 @@ class HostCounts:
             return
         with self._open() as base:
             if base.execute("INSERT OR IGNORE INTO lowered VALUES (?)", (name,)).rowcount:
+                _count_domains(base)
                 base.executemany(
-                    "UPDATE hosts SET admitted = max(0, admitted - ?) WHERE host = ?",
-                    ((count, host.decode()) for host, count in counts.items()),
+                    "UPDATE hosts SET admitted = max(0, admitted - ?) WHERE host = ?", _lowered(base, counts)
                 )
                 # Names of groups begin with the host and a slash, and 0 is the character behind that.
                 ranges = ((f"{host.decode()}/", f"{host.decode()}0") for host in counts)
@@ -126,7 +140,7 @@ class HostCounts:
         if not self.path.exists():
             return {}
         with self._open() as base:
-            return dict(base.execute("SELECT host, admitted FROM hosts WHERE host NOT LIKE '%/%' ORDER BY host"))
+            return dict(base.execute(f"SELECT host, admitted FROM hosts WHERE {_IS_HOST} ORDER BY host"))
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -141,6 +155,62 @@ class HostCounts:
                 base.execute(f"CREATE TABLE IF NOT EXISTS {table} WITHOUT ROWID")
             yield base
             base.execute("COMMIT")
+
+
+@lru_cache(1 << 14)
+def names_of_domain(host: bytes) -> tuple[bytes, bytes]:
+    """Return the names under which URLs and hosts of a host's domain are counted."""
+    domain = _domain_of(host.decode()).encode()
+    return DOMAIN_MARK + domain, HOSTS_MARK + domain
+
+
+def _domain_of(host: str) -> str:
+    """Return the domain of a host; a queue made by hand may have an empty one."""
+    return budget_domain_of(host) if host else ""
+
+
+def _found(base: sqlite3.Connection, table: str, names: Sequence[bytes]) -> Iterator[Count]:
+    """Read the counts of names in one table; names without a row are left out."""
+    for start in range(0, len(names), _ASK):
+        some = [name.decode() for name in names[start : start + _ASK]]
+        marks = ",".join("?" * len(some))
+        rows = base.execute(f"SELECT host, admitted FROM {table} WHERE host IN ({marks})", some)
+        yield from ((name.encode(), admitted) for name, admitted in rows)
+
+
+def _add(base: sqlite3.Connection, table: str, counts: Iterable[Count], known: Sequence[str]) -> None:
+    """Add counts of hosts and groups, and the domains' counts that follow. `known`: tables whose hosts are not new."""
+    source = iter(counts)
+    while some := list(islice(source, _ADD_ROWS)):
+        hosts = {name: count for name, count in some if count and b"/" not in name}
+        there = {name for one in known for name, admitted in _found(base, one, [*hosts]) if admitted}
+        domains: Counter[bytes] = Counter()
+        for host, count in hosts.items():
+            pages, names = names_of_domain(host)
+            domains[pages] += count
+            domains[names] += host not in there
+        rows = chain(some, domains.items())
+        base.executemany(_ADD.format(table), ((name.decode(), count) for name, count in rows))
+
+
+def _lowered(base: sqlite3.Connection, counts: Mapping[bytes, int]) -> list[tuple[int, str]]:
+    """Compute by how much the counts of hosts and domains go down: pairs of a number and a name."""
+    lower: Counter[bytes] = Counter()
+    for host, admitted in _found(base, "hosts", [*counts]):
+        gone = min(admitted, counts[host])
+        pages, names = names_of_domain(host)
+        lower[host] += gone
+        lower[pages] += gone
+        lower[names] += 0 < admitted == gone
+    return [(count, name.decode()) for name, count in lower.items()]
+
+
+def _count_domains(base: sqlite3.Connection) -> None:
+    """Count the domains of a file of an older version, which has hosts alone."""
+    if base.execute(_SOME_DOMAIN).fetchone() is None:
+        base.create_function("domain_of", 1, _domain_of, deterministic=True)
+        for statement in _FIRST_DOMAINS:
+            base.execute(statement.format(_IS_HOST))
 
 
 def counts_bytes(counts: Mapping[bytes, int]) -> bytes:

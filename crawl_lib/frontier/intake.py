@@ -14,14 +14,26 @@ from crawl_lib.frontier.admission import Admission
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.fairness import interleaved
 from crawl_lib.frontier.hostcounts import HostCounts
-from crawl_lib.frontier.journal import CLAIM, INSERT, UNDECIDED, IntakeReport, Journal, open_journal, read_journal
+from crawl_lib.frontier.journal import (
+    CLAIM,
+    INSERT,
+    UNDECIDED,
+    IntakeReport,
+    Journal,
+    largest,
+    open_journal,
+    read_journal,
+)
 from crawl_lib.frontier.move import Change, change_queue, finish_open_move, move_id
 from crawl_lib.frontier.outlinks import (
+    CHUNK_BYTES,
     HANDED_ON_MARK,
     Source,
+    bytes_of,
     file_lines,
     is_listed,
     key_of_line,
+    next_lines,
     some_lines,
     split_line,
     via_of_line,
@@ -30,7 +42,7 @@ from crawl_lib.frontier.queue import Queue
 from crawl_lib.frontier.take import require_no_take, require_settled
 from crawl_lib.sealed import sealed_json
 from crawl_lib.states import KeyState
-from crawl_lib.urls import Rejection, Traps
+from crawl_lib.urls import Budgets, Rejection, Traps
 
 if TYPE_CHECKING:  # fetching processes import this package
     import numpy as np
@@ -79,13 +91,13 @@ def read_undecided(queue: Queue) -> Iterator[bytes]:
 class IntakeRules:
     """How a node takes URLs in.
 
-    `routing`: `host` or `local`. `max_pages_per_host`, `traps`: see `Admission`. `chunk_lines`: how many are decided
-    upon at a time. `full_pages`: finds, among keys of pages, those that too many others are equal to: what was found on
-    them does not join.
+    `routing`: `host` or `local`. `budgets`, `traps`: see `Admission`. `chunk_lines`: how many are decided upon at a
+    time. `full_pages`: finds, among keys of pages, those that too many others are equal to: what was found on them does
+    not join.
     """
 
     routing: str
-    max_pages_per_host: int | None = None
+    budgets: Budgets | None = None
     traps: Traps | None = None
     chunk_lines: int = CHUNK_LINES
     full_pages: Callable[[Collection[bytes]], Collection[bytes]] | None = None
@@ -115,7 +127,7 @@ def intake(
     if not (waiting or queue.files.journal.exists() or queue.files.undecided.exists()):
         return
     journal = open_journal(queue, list(waiting))
-    admission = Admission(queue.directory, rules.max_pages_per_host, rules.traps)
+    admission = Admission(queue.directory, rules.budgets, rules.traps)
     run = _Intake(queue, waiting, keys, rules, journal, admission, _PastCheck(queue, keys, record.again))
     run.resume()
     with closing(run.chunks()) as chunks:
@@ -160,16 +172,17 @@ class _Intake:
 
     def chunks(self) -> Generator[list[bytes]]:
         """The lines that are left, some at a time; the journal says where those after them begin."""
-        journal, lines = self.journal, list[bytes]()
+        journal, most, lines, size = self.journal, self.rules.chunk_lines, list[bytes](), 0
         while journal.at < len(journal.plan):
             with closing(self._source(*journal.plan[journal.at])) as source:
                 next(islice(source, journal.line, journal.line), None)
-                while some := list(islice(source, self.rules.chunk_lines - len(lines))):
+                while some := next_lines(source, most - len(lines), CHUNK_BYTES - size):
                     lines += some
+                    size += bytes_of(some)
                     journal.line += len(some)
-                    if len(lines) == self.rules.chunk_lines:
+                    if len(lines) == most or size >= CHUNK_BYTES:
                         yield lines
-                        lines = []
+                        lines, size = [], 0
             journal.at, journal.line = journal.at + 1, 0
         if lines:
             yield lines
@@ -222,6 +235,7 @@ class _Intake:
         kept, rejected = self.admission.choose(wanted)
         rejected[Rejection.SIMILAR] += len(accepted) - len(wanted)
         report.rejected = dict(Counter(report.rejected) + rejected)
+        report.over_budget, self.admission.refused = largest(report.over_budget, self.admission.refused), Counter()
         return kept
 
     def _without_similar(self, lines: list[bytes]) -> list[bytes]:

@@ -29,6 +29,8 @@ class IntakeReport:
     `handed_on`: queued URLs that went to the nodes that own them now.
     `adopted*`: lines of a queue made by hand: kept, repeated, refused by reason, handed on to their owners.
     `missed`: keys that a key server should hold and did not get, by server. `examples`: the first refusals in words.
+    `over_budget`: of `rejected`, how many URLs budgets refused, by rule and host or domain (`urls.budget_key`), the
+    largest numbers alone.
     """
 
     seen: int = 0
@@ -46,6 +48,7 @@ class IntakeReport:
     adopted_refused: dict[str, int] = field(default_factory=dict)
     missed: dict[str, int] = field(default_factory=dict)
     examples: list[str] = field(default_factory=list)
+    over_budget: dict[str, int] = field(default_factory=dict)
 
     def to_mapping(self) -> dict[str, Any]:
         """The form for manifests and task results."""
@@ -57,7 +60,7 @@ class IntakeReport:
         return cls(**{name: item for name, item in value.items() if name in cls.__dataclass_fields__})
 
     def plus(self, other: "IntakeReport") -> "IntakeReport":
-        """Both together; at most 20 examples."""
+        """Both together; at most 20 examples, and 20 names of `over_budget`."""
         total: dict[str, Any] = {}
         for name, mine in vars(self).items():
             more = getattr(other, name)
@@ -65,6 +68,7 @@ class IntakeReport:
                 total[name] = dict(sorted((Counter(mine) + Counter(more)).items()))
             else:
                 total[name] = [*mine, *more][:20] if isinstance(mine, list) else mine + more
+        total["over_budget"] = largest(self.over_budget, other.over_budget)
         return IntakeReport(**total)
 
     def added_to(self, record: Record) -> Record:
@@ -74,6 +78,14 @@ class IntakeReport:
     def add_missed(self, missed: Mapping[str, int]) -> None:
         """Count keys that a server should hold and did not get."""
         self.missed = dict(Counter(self.missed) + Counter(missed))
+
+
+def largest(*counts: Mapping[str, int]) -> dict[str, int]:
+    """Add counts up, and return the 20 largest ones: a stranger's page chooses how many names there are."""
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return dict(total.most_common(20))
 
 
 Pair = tuple[str, str]

@@ -41,6 +41,9 @@ _BLOCK_BYTES = 1 << 18
 _BLOCK_LINES = 2_000
 _INFLATED_BYTES = 1 << 20
 """So much is unpacked at once: lines that are much alike shrink to a hundredth."""
+_FEW_LINES = 250
+CHUNK_BYTES = 8 << 20
+"""The bytes at which a chunk of lines ends: a page may have thousands of links of `urls.max_length_chars`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +73,27 @@ def key_of_line(line: bytes) -> bytes:
 
 
 def some_lines(lines: Iterable[Line], count: int) -> Iterator[list[Line]]:
-    """Lines, or lines of data with their meta, in batches of so many, the last one shorter."""
+    """Divide lines, or lines of data with their meta, into batches of `count`, or of `CHUNK_BYTES` if that is less."""
     source = iter(lines)
-    while batch := list(islice(source, count)):
+    while batch := next_lines(source, count, CHUNK_BYTES):
         yield batch
+
+
+def next_lines(source: Iterator[Line], count: int, most_bytes: int) -> list[Line]:
+    """Return the next `count` lines, or fewer once they have `most_bytes`; at least one, unless the source has ended.
+
+    The batch may exceed `most_bytes` by a few hundred lines.
+    """
+    batch: list[Line] = []
+    while most_bytes > 0 and (some := list(islice(source, min(_FEW_LINES, count - len(batch))))):
+        batch += some
+        most_bytes -= bytes_of(some)
+    return batch
+
+
+def bytes_of(lines: Sequence[Line]) -> int:
+    """Return how many bytes lines have."""
+    return sum(len(line) if isinstance(line, bytes) else sum(map(len, line)) for line in lines)
 
 
 def file_lines(path: Path, offset: int = 0) -> Iterator[bytes]:

@@ -36,7 +36,7 @@ from crawl_lib.frontier import (
 from crawl_lib.node.task import NodeTask
 from crawl_lib.sealed import MANIFEST_FILE, sealed_json
 from crawl_lib.stores import Stores
-from crawl_lib.urls import Owners, Traps
+from crawl_lib.urls import Budgets, Owners, Traps
 
 
 def waiting_sources(
@@ -145,7 +145,7 @@ def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
             keys,
             IntakeRules(
                 config.frontier.routing,
-                config.urls.max_pages_per_host,
+                Budgets(config.urls),
                 Traps(config.traps),
                 full_pages=partial(_full_pages, task) if config.traps.max_equal else None,
             ),

@@ -14,6 +14,7 @@ import logging
 import math
 from contextlib import suppress
 from hashlib import sha1
+from itertools import islice
 from typing import Any
 
 from crawl_lib.crawldir import (
@@ -29,12 +30,13 @@ from crawl_lib.crawldir import (
     write_json_bytes,
 )
 from crawl_lib.durable import reached
-from crawl_lib.errors import FewAnswersError, PathNotFoundError, TargetExistsError
-from crawl_lib.rounds.ending import ended, what_is_left
+from crawl_lib.errors import DamagedFileError, FewAnswersError, PathNotFoundError, TargetExistsError
+from crawl_lib.frontier import largest
+from crawl_lib.rounds.ending import ended, generated, what_is_left
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.states import answers_of
 from crawl_lib.stores import Stores
-from crawl_lib.urls import scope_bytes
+from crawl_lib.urls import budgets_in_words, scope_bytes
 
 MIN_ASKED = 50
 """Of fewer URLs a share says nothing: the last rounds of a crawl may hold a few that no server answers."""
@@ -48,8 +50,9 @@ def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str
     """Check that the segments of an iteration exist, of all nodes or of `crawl.min_nodes` of them; write the index.
 
     Returns its counts, those of segments that came late included, the folder's name, as `urls` how many URLs ended, as
-    `missing` the nodes whose segments do not exist, as `warning` that few URLs were answered, if it is so, and as
-    `ended` why the run's iterations end with this one (`ending`).
+    `missing` the nodes whose segments do not exist, as `warning` that few URLs were answered, if it is so, as `budgets`
+    which hosts and domains reached the limit of which option, and as `ended` why the run's iterations end with this one
+    (`ending`).
     Raises PathNotFoundError naming the nodes that are missing where they are too many: run their crawl task again, then
     this. Raises FewAnswersError, where it wrote the index, for fewer answers than `crawl.min_success`.
     """
@@ -70,7 +73,10 @@ def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str
         log.warning("%s: %s", state.folder.path, warning)
         _require_answers(stores, state, warning, is_new=is_new)
     why = "" if stores.config.frontier.is_crawldb else ended(state)  # its lists say so
-    more = {"missing": state.missing, "warning": warning, "ended": why}
+    budgets = budgets_reached(stores, state)
+    if budgets:
+        log.warning("%s: %s", state.folder.path, budgets)
+    more = {"missing": state.missing, "warning": warning, "budgets": budgets, "ended": why}
     more = {name: value for name, value in more.items() if value}
     return {"folder": found.folder, "iteration": iteration, **more, "urls": state.urls, **state.counts}
 
@@ -84,6 +90,20 @@ def few_answers(stores: Stores, state: FolderState) -> str:
     if asked < MIN_ASKED or answered >= asked * max(stores.config.crawl.min_success, USUAL_SHARE):
         return ""
     return f"only {answered:,} of {asked:,} URLs were answered at all"
+
+
+def budgets_reached(stores: Stores, state: FolderState) -> str:
+    """Say which hosts and domains reached a limit when an iteration's URLs were queued or listed; "" if none did.
+
+    Each is named with the option, and with the section that has exceptions. A list that is damaged says nothing here.
+    """
+    counts = [(state.index or {}).get("over_budget", {})]
+    if stores.config.frontier.is_crawldb:
+        with suppress(DamagedFileError):
+            lists = (made for made in generated(stores) if made.get("folder") == state.folder.name)
+            counts += [made.get("over_budget", {}) for made in islice(lists, 1)]
+    words = budgets_in_words(largest(*counts))
+    return f"{words}; for exceptions see urls.domains" if words else ""
 
 
 def _require_answers(stores: Stores, state: FolderState, warning: str, *, is_new: bool) -> None:
@@ -149,6 +169,7 @@ def _write_index(stores: Stores, iteration: Iteration, share: float) -> None:
         "scope_added": sorted(state.scope_added),
         "outlinks": {node: manifest["outlinks"] for node, manifest in state.unsummed.items()},
         "missing": missing,
+        "over_budget": largest(*(one.get("intake", {}).get("over_budget", {}) for one in state.unsummed.values())),
         **what_is_left(state.unsummed.values()),
     }
     if state.scope_added:

@@ -17,7 +17,7 @@ from crawl_lib.export import CONTENT, OFFSETS, URL_MAPPING, WEB_GRAPH, ExportFol
 from crawl_lib.fetch import hosts_in_back_off
 from crawl_lib.frontier import NodeDirectory, Queue, host_of_line, open_take, parse_state, read_move
 from crawl_lib.keys import open_key_store
-from crawl_lib.rounds.commit import few_answers
+from crawl_lib.rounds.commit import budgets_reached, few_answers
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Secrets, Stores, node_dir, open_stores
 
@@ -57,8 +57,9 @@ def crawl_status(stores: Stores, *, only_nodes: bool = False, last: int | None =
     `iterations`: of each folder, or of the `last` ones, its run, number, segments, missing nodes, counts, whether it
     was committed, and whether it is complete: committed, and no segment may come late; `bytes`: of its segments, where
     it is one of the newest `WITH_BYTES`; `dropped`: pages of it that were taken out by hand and are not compacted yet,
-    if any; `warning`: that few of its URLs were answered, if it is so. `older`: how many others there are. `totals`:
-    the sum of the counts of all, in which `urls` are those that ended, each once, and `fetched` is all their tries.
+    if any; `warning`: that few of its URLs were answered, if it is so; `budgets`: see `commit_iteration`. `older`: how
+    many others there are. `totals`: the sum of the counts of all, in which `urls` are those that ended, each once, and
+    `fetched` is all their tries.
     `nodes`: what the DFS tells of each: folders that were committed without it (`late`), and what it had settled last.
     `queues`: of each node on this machine length, open take or move, newest progress (also why it pauses or failed)
     with `eta_s`, the seconds until its take is fetched at that rate, and `queue_eta_s`, until all of its queue is; the
@@ -109,6 +110,7 @@ def _iteration(stores: Stores, folder: str) -> dict[str, Any]:
             "counts": {**state.counts, "urls": state.urls},
             **({"dropped": dropped} if dropped else {}),
             **({"warning": warning} if (warning := few_answers(stores, state)) else {}),
+            **({"budgets": budgets} if (budgets := budgets_reached(stores, state)) else {}),
         }
     except KrakeError as error:
         return {"folder": folder, "error": str(error)}

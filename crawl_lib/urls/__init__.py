@@ -7,7 +7,7 @@ Data flows through this room in one direction:
 2. Of the canonical URL come the **key** (20 bytes SHA-1), the **host**, the authority that robots.txt is asked of, and
    the registrable **domain** (`names`).
 3. `UrlFilter` says whether it belongs to the crawl: port, depth, rules, scope (`filters`), and the config's `chains`.
-4. `Owners` says which node its host belongs to (`names`); `Traps`, of which URLs so many may be queued only (`traps`).
+4. `Owners` says which node its host belongs to (`names`); `Traps` and `Budgets`, of which URLs so many may be queued.
 
 What is refused on the way is named by `Rejection`, the one list of reasons for the whole project.
 
@@ -15,6 +15,7 @@ Nothing here keeps anything on disk; every function gives the same answer everyw
 the public suffix list that is installed (pinned in `requirements.lock`).
 """
 
+from crawl_lib.urls.budgets import BUDGET_OPTIONS, Budgets, DomainBudget, budget_key, budgets_in_words
 from crawl_lib.urls.canonical import canonicalize, resolve
 from crawl_lib.urls.chains import Chain, Scope, require_chains, target_of_error
 from crawl_lib.urls.filters import UrlFilter
@@ -22,7 +23,9 @@ from crawl_lib.urls.links import LinkResolver, Target
 from crawl_lib.urls.names import (
     Owners,
     authority_of,
+    budget_domain_of,
     domain_of,
+    host_matches,
     host_of,
     is_address,
     is_list_of_hosts,

@@ -63,6 +63,20 @@ def domain_of(host: str) -> str:
     return _suffixes().privatesuffix(host) or host
 
 
+@lru_cache(_MAX_REMEMBERED)
+def budget_domain_of(host: str) -> str:
+    """Return the domain by which a canonical host is counted: its registrable domain.
+
+    Where no listed suffix ends the host, the last label is taken for the suffix, as the list's algorithm has it
+    (https://publicsuffix.org/list/, "If no rules match, the prevailing rule is *"): `x.wiki.internal` ->
+    `wiki.internal`. Addresses and single labels are their own domain.
+    """
+    domain = domain_of(host)
+    if domain != host or is_address(host) or _suffixes().publicsuffix(host):
+        return domain
+    return ".".join(host.rsplit(".", 2)[-2:])
+
+
 @cache
 def _suffixes() -> PublicSuffixList:
     """Read the list, once, at first use. Only lines that are not ASCII need IDNA, which else takes half the time."""
@@ -74,6 +88,16 @@ def _suffixes() -> PublicSuffixList:
 def _to_ascii(rule: str) -> str:
     mark = "!" if rule.startswith("!") else ""
     return mark + rule.split(" ", maxsplit=1)[0].removeprefix("!").lower().encode("idna").decode("ascii")
+
+
+def host_matches(kind: str, value: str, host: str) -> bool:
+    """Say whether an entry of `fetch.hosts` or `urls.domains` is for a host, or for a domain.
+
+    `kind`: `regex` is searched in the name; `domain` is the name itself and all below it.
+    """
+    if kind == "regex":
+        return re.search(value, host) is not None
+    return host == value or host.endswith("." + value)
 
 
 def refused_port(url: str, host: str) -> int | None:

@@ -11,8 +11,9 @@ groups that it puts it into are full.
 | `calendar` | the path ends in a date, or the query has one | URLs that differ in dates only |
 | `query_explosion` | the query has several parts | queries of a path that have one part in common: a group a part |
 
-The last one tells `?topic=812&page=3`, where `topic=812` is new, from the combinations of six filters. Most URLs are in
-no group, and finding that out takes 1 us.
+The last one tells `?topic=812&page=3`, where `topic=812` is new, from the combinations of six filters. Of a query with
+more than 8 parts the 8 longest of the first 32 count, since many queries share short parts. Most URLs are in no group,
+and finding that out takes 1 us. Strangers choose these texts, so each rule takes time linear in the URL's bytes.
 
 `pattern_of` is for the rule `similar`, which looks at pages: `crawl_lib.worker.patterns`.
 """
@@ -31,7 +32,12 @@ Groups = tuple[Rejection, int, list[bytes]]
 PATTERN_MARK = b"/~"
 """What follows the host in names of patterns, and not in those of groups."""
 _BEFORE_PATH = 3
-_WITH_DIGIT = re.compile(rb"[^/?&]*\d[^/?&]*")
+_MOST_PARTS, _MOST_READ = 8, 32
+_MOST_SEARCHED = 512
+"""Session ids and dates are looked for in so many bytes of a URL, and of its query: few honest ones are longer."""
+_LONG_PATTERN_BYTES = 512
+# A search tries each byte as a beginning. The look-behind refuses all but the first byte of a segment at once.
+_WITH_DIGIT = re.compile(rb"(?<![^/?&])[^/?&\d]*+\d[^/?&]*+")
 _PARTS = re.compile(rb"[&;]")
 _DIGIT = re.compile(rb"\d")
 _NUMBERS = re.compile(rb"\d+|(?<=[-/_.])(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*", re.IGNORECASE)
@@ -39,7 +45,8 @@ _NUMBERS = re.compile(rb"\d+|(?<=[-/_.])(?:jan|feb|mar|apr|may|jun|jul|aug|sep|o
 _SESSION = re.compile(
     rb"(?<=[;?&/])(?:"
     rb"((?:jsessionid|phpsessid|aspsessionid\w*|cfid|cftoken)=)[^;?&/]+"
-    rb"|(\w*sess(?:ion)?[_-]?id\w*=(?=[^;?&/]*\d)(?=[^;?&/]*[a-z]))[^;?&/]{8,}"
+    # The atomic group takes the last such word of a name: the engine would else read the rest of the name for each.
+    rb"|((?>\w*sess(?:ion)?[_-]?id)\w*+=(?=[^;?&/]*\d)(?=[^;?&/]*[a-z]))[^;?&/]{8,}"
     # Names that others use too: one long word without a mark between two parts.
     rb"|((?:\w*sess(?:ion)?|\w{0,4}sid|zenid|s)=(?=[a-z]*\d)(?=\d*[a-z]))[0-9a-z]{16,}(?![^;?&/])"
     rb"|\((?:[a-z]\([0-9a-z]{20,}\))+\)(?=/))",  # ASP.NET: /(S(...))/
@@ -89,7 +96,7 @@ class Traps:
         if len(set(segments)) == len(segments) and not may_have_id and b"?" not in url and not _path_date(url):
             return []  # most URLs
         found, host = [], host_of(url)
-        without_id = _SESSION.sub(rb"\1\2\3", url) if may_have_id else url
+        without_id = _SESSION.sub(rb"\1\2\3", url[:_MOST_SEARCHED]) + url[_MOST_SEARCHED:] if may_have_id else url
         if without_id != url:
             found.append((Rejection.SESSION_ID, self._max_sessions, [without_id]))
             url = without_id
@@ -126,11 +133,12 @@ def _path_date(path: bytes) -> re.Match[bytes] | None:
 
 
 def _dated(url: bytes, path: bytes, query: bytes) -> list[bytes]:
-    alike = path
+    alike, rest = path, url[len(path) :]
     if date := _path_date(path):
         alike = path[: date.start()] + _without_numbers(date) + path[date.end() :]
-    if query:
-        alike += _QUERY_DATE.sub(_without_numbers, url[len(path) :])
+    if query and _DIGIT.search(query):
+        rest = _QUERY_DATE.sub(_without_numbers, rest[:_MOST_SEARCHED]) + rest[_MOST_SEARCHED:]
+    alike += rest
     return [] if alike == url else [alike]
 
 
@@ -139,8 +147,13 @@ def _without_numbers(match: re.Match[bytes]) -> bytes:
 
 
 def _combined(_: bytes, path: bytes, query: bytes) -> list[bytes]:
-    parts = set(_PARTS.split(query)) if b"&" in query or b";" in query else ()
-    return [b"%b?%b" % (path, part) for part in sorted(parts)] if len(parts) > 1 else []
+    if b"&" not in query and b";" not in query:
+        return []
+    # The parts behind the first 32 are left out unread: a stranger may send a thousand.
+    parts = sorted(set(_PARTS.split(query, _MOST_READ)[:_MOST_READ]))
+    if len(parts) > _MOST_PARTS:
+        parts = sorted(sorted(parts, key=len)[-_MOST_PARTS:])
+    return [b"%b?%b" % (path, part) for part in parts] if len(parts) > 1 else []
 
 
 def pattern_of(url: bytes, host: bytes) -> bytes:
@@ -154,7 +167,8 @@ def pattern_of(url: bytes, host: bytes) -> bytes:
         path += b"?" + b"&".join(sorted({_asked(part) for part in _PARTS.split(query)}))
     else:
         path = path.rstrip(b"/").rpartition(b"/")[0]
-    return _pattern_name(path, host)
+    name = _pattern_name if len(path) <= _LONG_PATTERN_BYTES else _pattern_name.__wrapped__
+    return name(path, host)
 
 
 @lru_cache(maxsize=4096)

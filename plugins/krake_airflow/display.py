@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -137,6 +137,14 @@ def _gist(result: Mapping[str, Any]) -> str:
     return "  ".join(f"{name} {_shown(value)}" for name, value in numbers[:6] if name != "iteration")
 
 
+def _remarks(commits: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield what commits want people to see."""
+    for result in commits:
+        for name, title in (("warning", "warning"), ("budgets", "limits reached")):
+            if name in result:
+                yield title, f"iteration {result['folder']}: {result[name]}"
+
+
 def summary(config: Config, results: Mapping[str, Mapping[str, Any]]) -> Table:
     """What was done and where it lies, from the results of the run's tasks."""
     table = Table(title="Done", title_justify="left", show_header=False)
@@ -156,9 +164,8 @@ def summary(config: Config, results: Mapping[str, Mapping[str, Any]]) -> Table:
     for outcome, number in tries.most_common():
         more = f", in {_shown(number)} tries" if retried[outcome] else ""
         table.add_row(f"  {outcome}", f"{_shown(number - retried[outcome])}{more}{HINTS.get(outcome, '')}")
-    for result in commits:
-        if "warning" in result:
-            table.add_row("warning", f"iteration {result['folder']}: {result['warning']}")
+    for row in _remarks(commits):
+        table.add_row(*row)
     for task, names in (("export", ("pages",)), ("linker", ("arcs",)), ("finalizer", ("nodes", "arcs"))):
         for name in names:
             if name in results.get(task, {}):

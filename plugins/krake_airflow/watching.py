@@ -17,7 +17,7 @@ log = logging.getLogger("krake")
 
 REPORT_INTERVAL_S = 5.0
 STATE_KEY = "progress"
-REFUSALS = ("warning", "missing", "late_segments")
+REFUSALS = ("warning", "missing", "late_segments", "budgets")
 """What results call that which is no success."""
 REFUSED_SEEDS = ("rejected", "examples")
 """The same in that of `inject`: a node rejects links too, which is as it should be."""

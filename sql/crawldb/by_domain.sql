@@ -1,7 +1,7 @@
 -- The same, with `domain_limit` as the reason where so many better ones of its domain are there.
 -- In: of_hosts (by_host.sql or any_host.sql), settings.
 select
-  key, host, due, worth,
+  key, host, domain, due, worth,
   case when reason is not null then reason when of_domain > settings.max_per_domain then 'domain_limit' end as reason
 from (
   select of_hosts.*, row_number() over (partition by domain, reason order by worth desc, due, key) as of_domain

@@ -150,7 +150,11 @@ def test_why_tells_the_place_of_what_waits(krake: Krake, web: Serving) -> None:
 
 @pytest.mark.parametrize(
     ("options", "rule"),
-    [({"urls": {"max_pages_per_host": 1}}, "host_limit"), ({"traps": {"max_repeated": 1}}, "repeated_segment")],
+    [
+        ({"urls": {"max_pages_per_host": 1}}, "host_limit"),
+        ({"urls": {"max_pages_per_domain": 1}}, "domain_pages"),
+        ({"traps": {"max_repeated": 1}}, "repeated_segment"),
+    ],
 )
 def test_why_tells_which_rule_kept_a_url_out_of_the_queue(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: dict[str, Any], rule: str
@@ -165,6 +169,8 @@ def test_why_tells_which_rule_kept_a_url_out_of_the_queue(
         krake.ok("settle")
         asked = Krake(tmp_path / "crawl", lambda words: run_in_process(capsys, words))
         found = why(asked, server.url("/a/a/a"))
+        checked = asked("check", server.url("/a/a/a"), "--json").json
+    assert checked["full"] == [rule], "krake check says it before it is found"
     said = f"is not crawled: {server.url('/index.html')} links to it, and it was rejected"
     assert found["answer"] == f"{said} when it was to be queued ({rule})"
 

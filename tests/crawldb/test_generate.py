@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from crawl_lib.rounds import commit_iteration, ended_before, start_iteration
 from crawl_lib.seeds import Division, hand_over
 from crawl_lib.storage import LocalStorage
 from crawl_lib.stores import open_stores
-from crawl_lib.urls import Owners, host_of
+from crawl_lib.urls import Owners, budget_domain_of, host_of
 from tests.crawldb.tables import NOW, at, leave_version, row_of
 from tests.curate.test_retry import Sites
 from tests.e2e.crawl import Result, make_config, run_iteration
@@ -156,6 +157,10 @@ def refusal(row: dict[str, Any], config: Config, leased: dict[str, Any]) -> Reas
     return next((reason for reason, holds in checks.items() if holds), None)
 
 
+def domain_of_row(row: dict[str, Any]) -> str:
+    return budget_domain_of(row["host"])
+
+
 def model(
     rows: Sequence[dict[str, Any]], config: Config, leased: dict[str, Any], rooms: dict[str, int]
 ) -> dict[str, Reason]:
@@ -164,9 +169,10 @@ def model(
     said = {row["url"]: reason for row in rows if (reason := refusal(row, config, leased))}
     values = {"breadth": lambda row: -row["depth"], "score": lambda row: row["score"], "age": lambda row: 0}
     worth = {row["url"]: Decimal(values[settings.order](row)) for row in rows}
+    turn = Counter[str]()
 
     def best(some: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return sorted(some, key=lambda row: (-worth[row["url"]], row["fetch_time"], row["key"]))
+        return sorted(some, key=lambda row: (turn[row["url"]], -worth[row["url"]], row["fetch_time"], row["key"]))
 
     def cut(some: list[dict[str, Any]], by: Any, most: Any, reason: Reason) -> list[dict[str, Any]]:
         kept, counts = [], Counter[Any]()
@@ -191,7 +197,13 @@ def model(
     for row in best(left) if settings.spread else ():
         worth[row["url"]] -= seen[row["host"]]
         seen[row["host"]] += 1
-    left = cut(left, lambda row: row["domain"], lambda _: settings.max_per_domain, Reason.DOMAIN_LIMIT)
+    left = cut(left, domain_of_row, lambda _: settings.max_per_domain, Reason.DOMAIN_LIMIT)
+    shared = Counter[Any]()
+    for row in best(left) if settings.max_per_domain is None else ():
+        node = owners.owner(row["host"])
+        shared[node, domain_of_row(row)] += 1
+        share = max(1, ceil(min(rooms[node], settings.top_n or rooms[node]) / 4), settings.max_per_host or 0)
+        turn[row["url"]] = (shared[node, domain_of_row(row)] - 1) // share
     left = cut(left, lambda row: owners.owner(row["host"]), rooms.get, Reason.ROOM)
     left = cut(left, lambda row: "", lambda _: settings.top_n, Reason.TOP_N)
     return said | {row["url"]: Reason.LISTED for row in left}

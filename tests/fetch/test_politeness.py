@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawl_lib.config import HostConfig
+from crawl_lib.config import HostConfig, RetryConfig
 from crawl_lib.fetch import HostStore, Turns
-from crawl_lib.fetch.hosts import limits_of
+from crawl_lib.fetch.hosts import Host, Hosts, limits_of
 from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER
+from crawl_lib.fetch.robots import FREE_HOSTS, RobotsPace
 from tests.fetch.driver import CONFIG, FakeCarrier, answer, run, run_virtual
 from tests.web.hostile import HostileWeb
 
@@ -59,6 +60,41 @@ def test_an_ip_is_asked_start_to_start_over_all_its_hosts(tmp_path):
     between = [after - before for before, after in pairwise(starts)]
     assert min(between) >= 0.25 - SLACK_S
     assert starts[-1] - starts[0] < 80 * 0.25 * 1.1  # and no turn is wasted
+
+
+def test_robots_of_many_hosts_of_one_domain_have_a_rate(tmp_path):
+    """Those of other domains, and of a domain's first hosts, have none."""
+    farm = [f"http://x{number}.farm.example/" for number in range(50)]
+    sites = [f"http://{name}.site{number}.example/" for number in range(10) for name in ("www", "m", "img")]
+    carrier = FakeCarrier(lambda *_: answer())
+    config = replace(POLITE, ip_delay_s=0.0)
+    found = run_virtual(tmp_path, [*farm, *sites], config, carrier)
+    assert len(found.fetched) == 80
+    asked = [sent for sent in carrier.sent if sent.url.endswith("robots.txt")]
+    starts = sorted(sent.start for sent in asked if "farm" in sent.url)
+    assert starts[FREE_HOSTS - 1] - starts[0] < 1.0
+    assert min(after - before for before, after in pairwise(starts[FREE_HOSTS:])) >= 1.0 - SLACK_S
+    assert starts[-1] - starts[0] < 35, "no turn is lost"
+    assert max(sent.start for sent in asked if "site" in sent.url) < starts[0] + 1.0
+
+
+def test_the_rate_is_kept_among_processes_and_without_a_delay_there_is_none(tmp_path):
+    farm = [f"http://x{number}.farm.example/" for number in range(25)]
+    carrier = FakeCarrier(lambda *_: answer())
+    run_virtual(tmp_path, farm, replace(POLITE, ip_delay_s=0.0, host_delay_s=0.0), carrier)
+    starts = [sent.start for sent in carrier.sent if sent.url.endswith("robots.txt")]
+    assert max(starts) - min(starts) < 1.0
+    with Turns(tmp_path / "shared", longest_s=9, delay_s=1, clock=lambda: 100.0) as turns:
+        first, second = ((RobotsPace(hosts_of(tmp_path, 100.0), turns), Host("x.farm.example", 1.0)) for _ in "12")
+        for pace, _ in (first, second):
+            assert not any(pace.wait_s(Host(f"x{number}.farm.example", 1.0)) for number in range(FREE_HOSTS))
+        assert first[0].wait_s(first[1]) == 0.0
+        assert second[0].wait_s(second[1]) == 1.0
+
+
+def hosts_of(directory, now: float) -> Hosts:
+    store = HostStore(directory, wall=lambda: now)
+    return Hosts(POLITE, RetryConfig(), store, lambda: now, lambda: now)
 
 
 def test_a_crawl_delay_is_honoured_up_to_the_cap(tmp_path):

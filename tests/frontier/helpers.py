@@ -20,6 +20,7 @@ import crawl_lib.frontier
 import crawl_lib.repair.queue
 import crawl_lib.seeds
 from crawl_lib import durable
+from crawl_lib.config import UrlsConfig
 from crawl_lib.frontier import (
     IntakeRules,
     Queue,
@@ -34,7 +35,7 @@ from crawl_lib.keys import Answer, Claim
 from crawl_lib.records import QueuedUrl
 from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.states import KeyState
-from crawl_lib.urls import Owners
+from crawl_lib.urls import Budgets, Owners
 
 
 def key(url: str) -> bytes:
@@ -101,6 +102,9 @@ def take_in(
     queue: Queue, keys: Any, *sources: Source, routing: str = "host", owners: Owners | None = None, **options: Any
 ) -> Any:
     """What a node's task does: the queue is adopted if it is not ours, then sources are taken in."""
+    limits = {name: options.pop(name) for name in options.keys() & {item.name for item in fields(UrlsConfig)}}
+    if limits:
+        options["budgets"] = Budgets(UrlsConfig(**limits))
     names = {item.name for item in fields(IntakeRules)}
     rules = IntakeRules(routing, **{name: options.pop(name) for name in names & options.keys()})
     adopt(queue, keys, owners if routing == "host" else None)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from crawl_lib.config import TrapsConfig
-from crawl_lib.frontier import HostCounts, Queue
-from crawl_lib.frontier.hostcounts import host_of_line
+from crawl_lib.config import DomainConfig, TrapsConfig, UrlsConfig
+from crawl_lib.frontier import HostCounts, Queue, full_for
+from crawl_lib.frontier.hostcounts import host_of_line, names_of_domain
 from crawl_lib.frontier.journal import IntakeReport
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
-from crawl_lib.urls import Traps, pattern_of
+from crawl_lib.urls import Budgets, Traps, pattern_of
 from tests.frontier.helpers import Keys, key, source, take_in, urls_of
 
 TRAPS = Traps(TrapsConfig(max_repeated=2, max_dates=3, max_sessions=1, max_combined=2))
@@ -143,3 +145,81 @@ def test_a_killed_intake_counts_what_it_had_queued_once(queue: Queue) -> None:
     counts.note({name: 3, b"a.test": 3})
     assert rejected(take_in(queue, Keys(), source("1", "n1", found(*months(1, 3))), traps=TRAPS)) == {}
     assert counts.get([name, b"a.test"]) == {name: 3, b"a.test": 3}
+
+
+def hosts_of_farm(first: int, number: int, domain: str = "farm.example") -> list[str]:
+    return [f"http://x{place}.{domain}/" for place in range(first, first + number)]
+
+
+@pytest.mark.parametrize("chunk_lines", [1, 3, 100])
+def test_a_domain_has_so_many_hosts_and_so_many_urls(queue: Queue, chunk_lines: int) -> None:
+    """A host that has URLs in the queue may have more; private suffixes are domains of their own."""
+    limits = {"max_hosts_per_domain": 3, "max_pages_per_domain": 5}
+    many = [*hosts_of_farm(0, 5), "http://x1.farm.example/a", *hosts_of_farm(0, 5, "github.io")]
+    report = take_in(queue, Keys(), source("1", "n1", found(*many)), chunk_lines=chunk_lines, **limits)
+    assert rejected(report) == {"domain_hosts": 2}
+    assert report.over_budget == {"domain_hosts farm.example": 2}
+    more = ["http://x0.farm.example/b", "http://x0.farm.example/c", "http://x9.farm.example/"]
+    report = take_in(queue, Keys(), source("2", "n1", found(*more)), chunk_lines=chunk_lines, **limits)
+    assert rejected(report) == {"domain_hosts": 2, "domain_pages": 2}
+    assert report.over_budget == {"domain_hosts farm.example": 2, "domain_pages farm.example": 2}
+    assert len(urls_of(queue)) == 5 + 5
+
+
+def test_the_default_ends_a_farm_below_1000_urls_and_refuses_no_seed(queue: Queue) -> None:
+    defaults = vars(UrlsConfig())
+    limits = {name: defaults[name] for name in ("max_hosts_per_domain", "max_pages_per_domain")}
+    seeds = hosts_of_farm(0, 250)
+    report = take_in(
+        queue, Keys(), source("1", "n", seeds), source("1", "n1", found(*hosts_of_farm(250, 2000))), **limits
+    )
+    assert rejected(report) == {"domain_hosts": 2000}
+    assert len(urls_of(queue)) == 250
+
+
+def test_exceptions_are_by_domain(queue: Queue) -> None:
+    options = {"max_hosts_per_domain": 1, "domains": (DomainConfig("domain", "farm.example", max_hosts=4),)}
+    urls = [*hosts_of_farm(0, 6), *hosts_of_farm(0, 3, "other.example")]
+    report = take_in(queue, Keys(), source("1", "n1", found(*urls)), **options)
+    assert report.over_budget == {"domain_hosts farm.example": 2, "domain_hosts other.example": 2}
+
+
+def test_what_is_forgotten_of_a_host_leaves_the_counts_of_its_domain(queue: Queue) -> None:
+    """A host without URLs is none of the domain's."""
+    limits = {"max_hosts_per_domain": 2}
+    take_in(queue, Keys(), source("1", "n1", found(*hosts_of_farm(0, 2), "http://x0.farm.example/a")), **limits)
+    counts, names = HostCounts(queue.directory), names_of_domain(b"x0.farm.example")
+    assert counts.get(names) == dict(zip(names, (3, 2), strict=True))
+    counts.lower("one", {b"x0.farm.example": 1, b"never.farm.example": 5})
+    assert counts.get(names) == dict(zip(names, (2, 2), strict=True))
+    counts.lower("two", {b"x0.farm.example": 5})
+    counts.lower("two", {b"x0.farm.example": 5})
+    assert counts.get(names) == dict(zip(names, (1, 1), strict=True))
+    report = take_in(queue, Keys(), source("2", "n1", found(*hosts_of_farm(5, 2))), **limits)
+    assert rejected(report) == {"domain_hosts": 1}
+
+
+def test_counts_of_an_older_version_get_those_of_domains(queue: Queue) -> None:
+    take_in(queue, Keys(), source("1", "n1", found(*hosts_of_farm(0, 3), "http://x0.farm.example/a")))
+    counts, names = HostCounts(queue.directory), names_of_domain(b"x0.farm.example")
+    with closing(sqlite3.connect(counts.path)) as base, base:
+        assert base.execute("DELETE FROM hosts WHERE host LIKE '@%'").rowcount == 2
+    take_in(queue, Keys(), source("2", "n1", found(*hosts_of_farm(3, 1))))
+    assert counts.get(names) == dict(zip(names, (5, 4), strict=True))
+    assert counts.all() == {"x0.farm.example": 2, **{f"x{place}.farm.example": 1 for place in (1, 2, 3)}}
+
+
+def test_why_names_the_rule_that_keeps_a_url_out(queue: Queue) -> None:
+    budgets = Budgets(UrlsConfig(max_hosts_per_domain=1, max_pages_per_domain=2, max_pages_per_host=1))
+    take_in(queue, Keys(), source("1", "n1", found(*hosts_of_farm(0, 2))))
+    assert full_for(queue.directory, budgets, TRAPS, b"http://x1.farm.example/b") == ["host_limit", "domain_pages"]
+    assert full_for(queue.directory, budgets, TRAPS, b"http://x2.farm.example/") == ["domain_pages", "domain_hosts"]
+
+
+def test_few_domains_are_named_however_many_reach_their_limit(queue: Queue) -> None:
+    urls = [url for number in range(50) for url in hosts_of_farm(0, 3, f"farm{number}.example")]
+    report = take_in(queue, Keys(), source("1", "n1", found(*urls)), max_hosts_per_domain=1)
+    assert rejected(report) == {"domain_hosts": 100}
+    assert len(report.over_budget) == 20
+    twice = report.plus(IntakeReport(over_budget={f"domain_hosts {n}": 9 for n in range(99)}))
+    assert len(twice.over_budget) == 20

@@ -212,3 +212,12 @@ def test_a_queue_moves_on_once(tmp_path: Path, leftover: list[int]) -> None:
     for _ in range(2):
         advance(queue, taken, taken.select(leftover))
     assert queue.length() == 2 + len(leftover)
+
+
+def test_what_is_left_of_a_batch_goes_to_domains_in_turns() -> None:
+    """Not to the first one in the queue: it may be a farm of hosts."""
+    farm = [f"http://x{number}.farm.example/" for number in range(50)]
+    urls = [*farm, *(f"http://good.test/{number}" for number in range(50))]
+    taken = choose(bare(urls), shares(40, 40, of_domain=10))
+    assert (sum(taken[:50]), sum(taken[50:])) == (20, 20)
+    assert sum(choose(bare(farm), shares(40, 40, of_domain=10))) == 40

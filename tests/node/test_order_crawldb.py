@@ -316,11 +316,6 @@ def test_the_note_of_a_fifo_crawl_is_as_before(site: Sites, tmp_path: Path) -> N
         assert "order" not in note
 
 
-def test_a_limit_that_only_a_queue_can_count_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"urls\.max_pages_per_host: .*generate\.max_per_host"):
-        config_of(tmp_path, urls={"max_pages_per_host": 3})
-
-
 def test_rows_name_their_list(site: Sites, tmp_path: Path) -> None:
     config = config_of(tmp_path)
     inject(config, site.seeds)

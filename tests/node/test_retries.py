@@ -21,6 +21,7 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.frontier import HostCounts, Queue
+from crawl_lib.frontier.hostcounts import names_of_domain
 from crawl_lib.keys import open_key_store
 from crawl_lib.node import shares
 from crawl_lib.node.retire import retire_node
@@ -152,10 +153,12 @@ def test_counts_of_hosts_that_are_made_again_count_its_tries_once(tmp_path: Path
     crawl.go_on()
     crawl.go_on()
     directory = Path(crawl.config.queue.local_dir) / NODE
-    before = HostCounts(directory).all()
+    before, names = HostCounts(directory).all(), names_of_domain(b"127.0.0.1")
+    of_domain = HostCounts(directory).get(names)
     (directory / "hostcounts.sqlite").write_bytes(b"no data base" * 100)
     repair_crawl(open_stores(crawl.config))
     assert HostCounts(directory).all() == before == {"127.0.0.1": 1}
+    assert HostCounts(directory).get(names) == of_domain == dict.fromkeys(names, 1)
 
 
 def test_after_its_retries_it_is_final_and_all_its_tries_count_as_one_page(

@@ -55,7 +55,9 @@ def test_a_host_without_a_delay_gets_half_the_batch_and_every_host_one(hosts: Ho
 def test_options_overrule_it(hosts: HostStore, tmp_path: Path) -> None:
     found = shares_of(config(tmp_path, batch={"max_per_host": 7, "max_per_domain": 9}), hosts, SIZE)
     assert (found.of_host("slow.test"), found.of_domain) == (7, 9)
-    assert shares_of(config(tmp_path), hosts, SIZE).of_domain is None
+    assert shares_of(config(tmp_path), hosts, SIZE).of_domain == SIZE // 4
+    assert shares_of(config(tmp_path), hosts, 1).of_domain == 1
+    assert shares_of(config(tmp_path, batch={"max_per_host": 7}), hosts, 8).of_domain == 7, "people chose it"
 
 
 @pytest.mark.parametrize(("delay_s", "answer_s"), [(5e-324, 5e-324), (1.0, float("inf")), (1.0, -9.0), (1.0, -1.0)])

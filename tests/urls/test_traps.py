@@ -190,6 +190,7 @@ def test_no_page_of_real_documentation_is_one_too_many(package: str, tree: Path,
     urls = urls_of(tree)
     if not urls:
         pytest.skip(f"Debian's {package} is not installed")
+    assert len(urls) < (UrlsConfig().max_pages_per_domain or 0)
     config = TrapsConfig()
     traps, url_filter = Traps(config), UrlFilter(UrlsConfig(scope="any"), (), config)
     for order in (urls, random.Random(1).sample(urls, len(urls))):

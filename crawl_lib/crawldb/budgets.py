@@ -1,0 +1,97 @@
+"""Traps and budgets where the CrawlDb lists URLs: a list leaves out new URLs beyond the limits.
+
+With `fifo` a node counts the URLs that join its queue. The table has every URL, so queries count here: visited and
+listed URLs come first, then seeds, then URLs of more worth. Visited URLs are visited again, whatever the limits.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from crawl_lib.config import UrlsConfig
+from crawl_lib.engine import Engine
+from crawl_lib.frontier import host_of_line
+from crawl_lib.urls import Budgets, Rejection, Traps, budget_domain_of, budget_key
+from crawl_lib.versions import Work, columns, table_of, tables_of
+
+ROWS = 1 << 16
+_GROUPED = columns("key bytes, host text, rule text, name text, most int64")
+_LIMITS = columns("domain text, max_pages int64, max_hosts int64")
+_JOINT = columns("host text, domain text")
+_KEYS = columns("key bytes")
+_OVER = columns("key bytes, reason text")
+_RULES = {"host_pages": Rejection.HOST_LIMIT}
+"""Reasons whose option has a rejection of another name."""
+
+
+def budget_settings(config: UrlsConfig) -> dict[str, tuple[int | None, pa.DataType]]:
+    """Return columns of the table `settings`: the limit of hosts, and the least ones of domains; null: no limit."""
+    pages = (config.max_pages_per_domain, *(entry.max_pages for entry in config.domains))
+    hosts = (config.max_hosts_per_domain, *(entry.max_hosts for entry in config.domains))
+    values = {
+        "pages_per_host": config.max_pages_per_host,
+        "least_pages": min(filter(None, pages), default=None),
+        "least_hosts": min(filter(None, hosts), default=None),
+    }
+    return {name: (value, pa.int64()) for name, value in values.items()}
+
+
+def refuse(work: Work) -> None:
+    """Make the view `candidates` of `weighed.sql`, with the reasons of traps and budgets."""
+    engine = work.engine
+    hosts = (row["host"] for row in _rows(engine, "crawldb/own_domains"))
+    found = ({"host": host, "domain": domain} for host in hosts if (domain := budget_domain_of(host)) != host)
+    work.keep("joint", _JOINT, tables_of(found, _JOINT))
+    engine.view("weighed", "crawldb/weighed")
+    if _group(work):
+        engine.keep("trapped", "crawldb/trapped", "generate")
+    else:
+        engine.values("trapped", table_of([], _KEYS))
+    engine.view("tried", "crawldb/tried")
+    config = work.stores.config.urls
+    if _limit(work, Budgets(config)) or config.max_pages_per_host is not None:
+        engine.keep("over_budget", "crawldb/over_budget", "generate")
+    else:
+        engine.values("over_budget", table_of([], _OVER))
+    engine.view("candidates", "crawldb/candidates")
+
+
+def spent(engine: Engine) -> dict[str, int]:
+    """Return how many URLs budgets refused, by `budget_key`, for the 20 hosts and domains with most of them."""
+    rows = _rows(engine, "crawldb/spent")
+    return {budget_key(_RULES.get(row["reason"], row["reason"]), row["name"]): row["urls"] for row in rows}
+
+
+def _group(work: Work) -> bool:
+    """Make the table `grouped`: which groups of traps URLs are in. Returns whether some new URL is in one."""
+    engine, traps = work.engine, Traps(work.stores.config.traps)
+
+    def rows(query: str) -> Iterator[dict[str, Any]]:
+        for row in _rows(engine, query):
+            for rule, most, names in traps.groups(row["url"].encode(), host_of_line):
+                same = {"key": row["key"], "host": row["host"], "rule": str(rule), "most": most}
+                yield from ({**same, "name": name.decode()} for name in names)
+
+    if work.keep("grouped_new", _GROUPED, tables_of(rows("crawldb/new_urls"), _GROUPED)) is None:
+        return False
+    work.keep("grouped_begun", _GROUPED, tables_of(rows("crawldb/begun_urls"), _GROUPED))
+    engine.define("grouped", "select * from grouped_new union all select * from grouped_begun")
+    return True
+
+
+def _limit(work: Work, budgets: Budgets) -> bool:
+    """Make the table `limits` of domains that may go beyond theirs. Returns whether there are any."""
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for row in _rows(work.engine, "crawldb/crowded"):
+            pages, hosts = budgets.of_domain(row["domain"])
+            if (pages and row["urls"] > pages) or (hosts and row["hosts"] > hosts):
+                yield {"domain": row["domain"], "max_pages": pages, "max_hosts": hosts}
+
+    return work.keep("limits", _LIMITS, tables_of(rows(), _LIMITS)) is not None
+
+
+def _rows(engine: Engine, query: str) -> Iterator[dict[str, Any]]:
+    return chain.from_iterable(batch.to_pylist() for batch in engine.stream(query, ROWS))
