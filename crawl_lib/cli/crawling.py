@@ -95,7 +95,7 @@ def _iterate(
     if has_crawldb:
         print_counts(f"{run_id}: iteration {iteration}, update", stages.update_crawldb(stores))
     if "budgets" in committed:
-        print(f"{run_id}: iteration {iteration}, limits reached: {committed['budgets']}")
+        say(f"{run_id}: iteration {iteration}, limits reached: {committed['budgets']}")
     return committed.get("ended")
 
 

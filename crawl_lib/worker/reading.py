@@ -7,7 +7,6 @@ charset), and what is coded and has a body of more or decodes to more, is read b
 the links of every page are written by slices.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from hashlib import sha1
@@ -45,7 +44,8 @@ NOTED_BYTES = 256 << 10
 SLICE_LINKS = 4096
 SLICE_CHARS = 1 << 18
 """A slice of links has about so many characters of hrefs, however few links that are."""
-_META_CHARSET = re.compile(rb"charset", re.IGNORECASE)
+_META_BYTES, _MOST_CHARSETS = 4096, 200
+"""How far in front of the word `charset` a meta is looked for, and how many times."""
 _ERRORS = frozenset({Outcome.GONE, Outcome.CLIENT_ERROR, Outcome.SERVER_ERROR, Outcome.UNEXPECTED_STATUS})
 BARRED = "no links were read: the process that read them died, or passed its limits, as often as it was tried"
 
@@ -111,7 +111,7 @@ class Reader:
         if is_gzip or size > IN_PLACE_BYTES or detected not in HTML_TYPES:
             return None
         found = charset_of(content.data, charset, is_xml=detected == XHTML)
-        may_change = not found.is_certain and _META_CHARSET.search(content.data, PRESCAN_BYTES) is not None
+        may_change = not found.is_certain and _may_name_charset(content.data)
         return content if found.name == "utf-8" and not may_change else None
 
     def facts(self, headers: Headers, fetched: Fetched, content: Content) -> Reading:
@@ -161,6 +161,19 @@ class Reader:
             return []
         is_cut = fetched.truncated is not None
         return robots_sitemaps(robots_text(fetched.head, fetched.body, is_cut=is_cut, max_bytes=self._max_robots))
+
+
+def _may_name_charset(data: bytes) -> bool:
+    """Tell whether a meta behind the prescan may name a charset. Texts about charsets have the word, but no meta."""
+    text, at = data.lower(), PRESCAN_BYTES
+    for _ in range(_MOST_CHARSETS):
+        at = text.find(b"charset", at)
+        if at < 0:
+            return False
+        if text.rfind(b"<meta", max(0, at - _META_BYTES), at) >= 0:
+            return True
+        at += 1
+    return True
 
 
 def _content(headers: Headers, fetched: Fetched, limit: int) -> Content:
