@@ -16,6 +16,7 @@ from crawl_lib.ask.table import (
     dump_crawldb,
     dump_hosts,
     explain_listing,
+    look_up_listing,
     row_of_url,
 )
 from crawl_lib.ask.why import explain, says_listing

@@ -126,14 +126,23 @@ def dump_hosts(stores: Stores, out: TextIO, *, now: datetime, as_csv: bool, coun
 
 
 def explain_listing(stores: Stores, text: str) -> Facts:
-    """What the CrawlDb says of a URL: its `row`, and as `list` why the newest list has it or not (`crawldb.explain`).
+    """Return what the CrawlDb says of a URL: its `row`, and as `list` what `crawldb.explain` says of the newest list.
 
     Raises InputError before the first version; `list` is null before the first list.
     """
+    return _listing(stores, text, crawldb.explain)
+
+
+def look_up_listing(stores: Stores, text: str) -> Facts:
+    """Return the same by a look-up: `list` is what `crawldb.look_up` says, and no whole version is read."""
+    return _listing(stores, text, crawldb.look_up)
+
+
+def _listing(stores: Stores, text: str, ask: Callable[[Stores, str], Facts]) -> Facts:
     url = url_named(stores, text)
     found: Facts = {"url": url, "row": row_of_url(stores, url), "list": None}
     if any(generated(stores)):
-        found["list"] = crawldb.explain(stores, url)
+        found["list"] = ask(stores, url)
     return found
 
 

@@ -14,8 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crawl_lib import crawldb
 from crawl_lib.ask.page import newest_rows
-from crawl_lib.ask.table import explain_listing
+from crawl_lib.ask.table import look_up_listing
 from crawl_lib.errors import KrakeError, os_errors
 from crawl_lib.export import plain_row, url_named
 from crawl_lib.fetch import deciding_line, read_hosts, rules_of_row
@@ -55,7 +56,7 @@ def explain(stores: Stores, text: str) -> Facts:
     led to it: a page or robots.txt, a list, or injected seeds, and how deep it is. `scope`: what rules and scope say of
     it. `robots`: what its host's robots.txt said last, and its line that decides; `back_off`: until when the host is
     left alone. `capture`: its newest row of `pages`, with the place of its record. `link`: one that leads to it, where
-    nothing else has it. `crawldb`: where there is one, what it says (`explain_listing`). `notes`: what could not be
+    nothing else has it. `crawldb`: where there is one, what it says (`look_up_listing`). `notes`: what could not be
     asked. What is not known is None.
 
     Raises InputError for what is no URL that Krake crawls, DamagedFileError or StorageError naming a segment.
@@ -78,7 +79,7 @@ def explain(stores: Stores, text: str) -> Facts:
     if stores.config.frontier.is_crawldb:
         found["crawldb"] = None
         with _noted(notes):
-            found["crawldb"] = {name: value for name, value in explain_listing(stores, url).items() if name != "url"}
+            found["crawldb"] = {name: value for name, value in look_up_listing(stores, url).items() if name != "url"}
     return {"answer": _answer(found), **found, "notes": notes}
 
 
@@ -285,6 +286,10 @@ def says_listing(found: Facts) -> str:
     row, made = found["row"], found["list"]
     text = f"is {row['status']}, and due {row['fetch_time']}" if row else "is not in the CrawlDb"
     by = f" by {made['held_by']}" if made and "held_by" in made else ""
+    if made and made["reason"] == crawldb.Reason.OUTRANKED:
+        by = ": better URLs took the places, or a limit refuses it; `krake crawldb explain URL` says which"
+    if made and "judged_by" in made:
+        by += f", judged by version {made['judged_by']}, since the list's own version is gone"
     return f"{text}; list {made['list']}: {made['reason']}{by}" if made else text
 
 

@@ -19,7 +19,8 @@ from crawl_lib.versions import Work, columns, table_of, tables_of
 ROWS = 1 << 16
 _GROUPED = columns("key bytes, host text, rule text, name text, most int64")
 _LIMITS = columns("domain text, max_pages int64, max_hosts int64")
-_JOINT = columns("host text, domain text")
+JOINT = columns("host text, domain text")
+"""Hosts whose domain differs from the table's."""
 _KEYS = columns("key bytes")
 _OVER = columns("key bytes, reason text")
 _RULES = {"host_pages": Rejection.HOST_LIMIT}
@@ -43,7 +44,7 @@ def refuse(work: Work) -> None:
     engine = work.engine
     hosts = (row["host"] for row in _rows(engine, "crawldb/own_domains"))
     found = ({"host": host, "domain": domain} for host in hosts if (domain := budget_domain_of(host)) != host)
-    work.keep("joint", _JOINT, tables_of(found, _JOINT))
+    work.keep("joint", JOINT, tables_of(found, JOINT))
     engine.view("weighed", "crawldb/weighed")
     if _group(work):
         engine.keep("trapped", "crawldb/trapped", "generate")

@@ -22,14 +22,16 @@ from math import ceil
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crawl_lib.config import ChainsConfig, GenerateConfig
-from crawl_lib.crawldb.budgets import budget_settings, refuse, spent
+from crawl_lib.crawldb.budgets import JOINT, budget_settings, refuse, spent
 from crawl_lib.crawldb.lists import (
     KEYS_FILE,
     MadeList,
     aside_lists,
     delete_over,
+    has_key,
     held_urls,
     keys_bytes,
     may_be_over,
@@ -88,6 +90,9 @@ class Reason(StrEnum):
     """The node of its host has no room in its batch: `batch.size` less what waits there."""
     TOP_N = "top_n"
     """`generate.top_n` better ones are there."""
+    OUTRANKED = "outranked"
+    """The row itself may be listed, but the list has not taken it: the reason is one from `TRAP` to `TOP_N`. Only
+    `look_up` says so, since a ranking needs the whole table; `explain` says which reason it is."""
     UNKNOWN = "unknown"
     """The CrawlDb does not have it."""
 
@@ -271,11 +276,8 @@ def _opened(stores: Stores, basis: _Basis) -> Iterator[Engine]:
     with Work.to_read(stores) as work:
         engine = work.engine
         Versions(stores, CRAWLDB).give(basis.version, engine, "crawldb")
-        engine.values("settings", _settings(stores, basis.settings, basis.now))
-        engine.values("statuses", pa.table({"status": pa.array(basis.settings.statuses or (), pa.string())}))
-        engine.values("listed", basis.held)
+        _give_conditions(work, basis)
         _sort_values(work, basis)
-        engine.values("refused", pa.table({"key": pa.array(_refused(stores, engine), pa.binary())}))
         refuse(work)
         rooms, nodes = basis.rooms, list(basis.rooms)
         if len(nodes) == 1 or stores.config.frontier.routing == "local":  # which divides a list evenly
@@ -292,6 +294,15 @@ def _opened(stores: Stores, basis: _Basis) -> Iterator[Engine]:
         engine.view("of_nodes", "crawldb/by_node")
         engine.view("judged", "crawldb/by_place" if basis.settings.top_n else "crawldb/any_place")
         yield engine
+
+
+def _give_conditions(work: Work, basis: _Basis) -> None:
+    """Make the tables that say what speaks against a row by itself. In: crawldb."""
+    stores, engine = work.stores, work.engine
+    engine.values("settings", _settings(stores, basis.settings, basis.now))
+    engine.values("statuses", pa.table({"status": pa.array(basis.settings.statuses or (), pa.string())}))
+    engine.values("listed", basis.held)
+    engine.values("refused", pa.table({"key": pa.array(_refused(stores, engine), pa.binary())}))
 
 
 def _rooms(rooms: Mapping[str, int], settings: GenerateConfig) -> pa.Table:
@@ -374,30 +385,87 @@ def _earlier(row: Row) -> str:
 
 
 def explain(stores: Stores, url: str) -> dict[str, Any]:
-    """Why the newest list has a canonical URL, or not: `list`, its `now`, the `reason`, and with that of `leased` the
-    list that holds it as `held_by`.
+    """Say why the newest list has a canonical URL, or not.
 
-    Judged again as the list was made, by the same queries; by the newest version, where the list's is deleted. Raises
-    InputError before the first list, and as `generate` does.
+    The same queries judge the whole version again, as they did when the list was made. Returns `list`, its `now` and
+    the `reason`; for `leased` also `held_by`, the list that holds the URL; and `judged_by`, the number of the version
+    if it is not the list's own one, which is deleted. Raises InputError before the first list, and as `generate` does.
     """
-    lists = read_lists(stores)
-    if not lists:
-        raise InputError(f"{stores.crawl.path}: no list was made yet")
-    newest, older, key = lists[0], [*lists[1:], *aside_lists(stores)], key_of(url)
-    facts = newest.manifest
-    try:
-        version: Version | None = Versions(stores, CRAWLDB).read(newest.number[0])
-    except DamagedFileError:
-        version = newest_version(stores)
-    if version is None:
-        raise InputError(f"{stores.crawl.path}: has no CrawlDb any more; run `krake crawldb rebuild`")
-    statuses = facts["settings"]["statuses"]
-    settings = GenerateConfig(**{**facts["settings"], "statuses": statuses and tuple(statuses)})
-    held = held_urls(stores, older, facts["now"])
-    with _opened(stores, _Basis(version, settings, held, facts["rooms"], facts["now"])) as engine:
-        engine.values("wanted", pa.table({"key": pa.array([key], pa.binary())}))
+    asked = _Asked.of(stores, url)
+    with _opened(stores, asked.basis) as engine:
+        engine.values("wanted", pa.table({"key": pa.array([asked.key], pa.binary())}))
         found = engine.column("crawldb/explain")
-    reason = Reason(found[0]) if found else Reason.UNKNOWN
-    places = [row["list"] for row in held.to_pylist() if row["key"] == key] if reason is Reason.LEASED else []
-    by = {"held_by": older[places[0]].name} if places else {}
-    return {"list": newest.name, "now": facts["now"], "reason": reason, **by}
+    return asked.answer(stores, Reason(found[0]) if found else Reason.UNKNOWN)
+
+
+def look_up(stores: Stores, url: str) -> dict[str, Any]:
+    """Say of a canonical URL what `explain` says, without reading the whole version.
+
+    Arrow reads the URL's row, and DuckDB judges this one row. A row that may be listed is `listed` if the newest list
+    has its key, else `outranked`. Returns and raises the same as `explain`; it compares the checksums of the pages
+    that it reads, and no digests of the version's parts.
+    """
+    asked = _Asked.of(stores, url, only_its_leases=True)
+    rows = [*Versions(stores, CRAWLDB).rows_of(asked.basis.version, asked.key)]
+    if not rows:
+        return asked.answer(stores, Reason.UNKNOWN)
+    config = replace(stores.config, batch=replace(stores.config.batch, engine="duckdb"))
+    with Work.to_read(replace(stores, config=config)) as work:
+        engine = work.engine
+        engine.values("crawldb", pa.Table.from_batches(rows))
+        engine.values("worths", _WORTHS.empty_table())
+        engine.values("joint", JOINT.empty_table())
+        engine.values("wanted", pa.table({"key": pa.array([asked.key], pa.binary())}))
+        _give_conditions(work, asked.basis)
+        engine.view("judged", "crawldb/weighed")
+        [reason] = engine.column("crawldb/explain")
+    if reason is None:
+        reason = Reason.LISTED if has_key(stores, asked.newest, asked.key) else Reason.OUTRANKED
+    return asked.answer(stores, Reason(reason))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A question about the newest list. `older`: the other lists; `key`: of the URL; `basis`: what the list is of."""
+
+    newest: MadeList
+    older: Sequence[MadeList]
+    key: bytes
+    basis: _Basis
+
+    @classmethod
+    def of(cls, stores: Stores, url: str, *, only_its_leases: bool = False) -> "_Asked":
+        """Find the list and its version. Raises InputError before the first list or without a version.
+
+        `only_its_leases`: leave out what other lists hold of other URLs.
+        """
+        lists = read_lists(stores)
+        if not lists:
+            raise InputError(f"{stores.crawl.path}: no list was made yet")
+        newest, older = lists[0], [*lists[1:], *aside_lists(stores)]
+        facts = newest.manifest
+        try:
+            version: Version | None = Versions(stores, CRAWLDB).read(newest.number[0])
+        except DamagedFileError:
+            version = newest_version(stores)
+        if version is None:
+            raise InputError(f"{stores.crawl.path}: has no CrawlDb any more; run `krake crawldb rebuild`")
+        statuses = facts["settings"]["statuses"]
+        settings = GenerateConfig(**{**facts["settings"], "statuses": statuses and tuple(statuses)})
+        key = key_of(url)
+        held = held_urls(stores, older, facts["now"], key if only_its_leases else None)
+        return cls(newest, older, key, _Basis(version, settings, held, facts["rooms"], facts["now"]))
+
+    def answer(self, stores: Stores, reason: Reason) -> dict[str, Any]:
+        """Return what `explain` returns. A later version knows visits that the list did not: its keys count first."""
+        is_later = self.basis.version.number != self.newest.number[0]
+        if is_later and has_key(stores, self.newest, self.key):
+            reason = Reason.LISTED
+        facts: dict[str, Any] = {"list": self.newest.name, "now": self.newest.manifest["now"], "reason": reason}
+        held = self.basis.held
+        holders = held.filter(pc.equal(held.column("key"), pa.scalar(self.key, pa.binary(20)))).column("list")
+        if reason is Reason.LEASED and len(holders):
+            facts["held_by"] = self.older[holders[0].as_py()].name
+        if is_later:
+            facts["judged_by"] = self.basis.version.number
+        return facts

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from crawl_lib.crawldb.table import CRAWLDB
@@ -98,12 +99,15 @@ def keys_bytes(keys: Sequence[bytes], fetched: Sequence[datetime | None]) -> byt
     return out.getvalue()
 
 
-def held_urls(stores: Stores, lists: Sequence[MadeList], now: int) -> pa.Table:
-    """What lists hold whose lease is not over: key, fetched_time, until, and `list`, the place in `lists`."""
+def held_urls(stores: Stores, lists: Sequence[MadeList], now: int, key: bytes | None = None) -> pa.Table:
+    """Return what lists hold whose lease is not over: key, fetched_time, until, and `list`, the place in `lists`.
+
+    `key`: of the only URL that is wanted; then one list at a time is in memory. None: all URLs.
+    """
     tables = []
     for place, one in enumerate(lists):
         if one.until > now and one.manifest["accepted"]:
-            keys = _read_keys(stores, one)
+            keys = _read_keys(stores, one, key)
             until = pa.array([utc(one.until)] * len(keys), _TIME)
             tables.append(
                 keys.append_column("until", until).append_column("list", pa.array([place] * len(keys), pa.int32()))
@@ -112,7 +116,12 @@ def held_urls(stores: Stores, lists: Sequence[MadeList], now: int) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), *tables])
 
 
-def _read_keys(stores: Stores, one: MadeList) -> pa.Table:
+def has_key(stores: Stores, one: MadeList, key: bytes) -> bool:
+    """Return whether a list has a URL. Raises DamagedFileError naming the list's file, StorageError."""
+    return bool(one.manifest["accepted"]) and len(_read_keys(stores, one, key)) > 0
+
+
+def _read_keys(stores: Stores, one: MadeList, key: bytes | None = None) -> pa.Table:
     path = f"{stores.crawl.seeds_path(one.folder, LISTS_FOLDER)}/{KEYS_FILE}"
     try:
         data = stores.storage.read_bytes(path)
@@ -120,7 +129,8 @@ def _read_keys(stores: Stores, one: MadeList) -> pa.Table:
         raise DamagedFileError(f"{error}; run `krake fsck --repair`") from error
     if hashlib.sha256(data).hexdigest() != one.manifest["files"][KEYS_FILE]:
         raise DamagedFileError(f"{path}: is not what was written (SHA-256); run `krake fsck --repair`")
-    return pq.read_table(io.BytesIO(data))
+    keys = pq.read_table(io.BytesIO(data))
+    return keys if key is None else keys.filter(pc.equal(keys.column("key"), pa.scalar(key, pa.binary(20))))
 
 
 def may_be_over(stores: Stores, lists: Sequence[MadeList]) -> list[int]:

@@ -22,7 +22,7 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.config.model import STATUSES
-from crawl_lib.crawldb import Reason, Status, explain, generate
+from crawl_lib.crawldb import Reason, Status, explain, generate, look_up
 from crawl_lib.crawldb.lists import aside_lists, held_urls
 from crawl_lib.crawldir import LISTS_FOLDER, Settled, write_json_bytes, write_settled
 from crawl_lib.curate.forget import Pages, forget
@@ -264,7 +264,72 @@ def test_each_url_has_the_reason_that_a_model_gives_it(seed: int, tmp_path: Path
         found = explain(open_stores(config), url)
         assert (found["list"], found["reason"]) == (made["list"], said[url])
         assert found.get("held_by") == (first["list"] if said[url] is Reason.LEASED else None)
-    assert explain(open_stores(config), "http://other.example/")["reason"] is Reason.UNKNOWN
+        assert look_up(open_stores(config), url) == looked_up(found)
+    for ask in (explain, look_up):
+        assert ask(open_stores(config), "http://other.example/")["reason"] is Reason.UNKNOWN
+
+
+def looked_up(found: dict[str, Any]) -> dict[str, Any]:
+    """What `look_up` says where `explain` says this: the same, unless the reason follows from a ranking."""
+    return {**found, "reason": Reason.OUTRANKED} if found["reason"] in RANKED else found
+
+
+RANKED = {Reason.TRAP, Reason.HOST_PAGES, Reason.DOMAIN_PAGES, Reason.DOMAIN_HOSTS, Reason.HOST_LIMIT}
+RANKED |= {Reason.DOMAIN_LIMIT, Reason.ROOM, Reason.TOP_N}
+
+
+def due(site: str, count: int) -> list[dict[str, Any]]:
+    return [row_of(f"http://{site}/{number}", depth=1) for number in range(count)]
+
+
+RESULTS: dict[Reason, tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any]]] = {
+    Reason.LISTED: (due("a.test", 1), {}, {}),
+    Reason.NOT_DUE: ([row_of("http://a.test/", fetch_time=NOW + DAY)], {}, {}),
+    Reason.FILTER: (due("a.test", 1), {}, {"urls": {"max_depth": 0}}),
+    Reason.SCORE: (due("a.test", 1), {"min_score": 0.5}, {}),
+    Reason.STATUS: (due("a.test", 1), {"statuses": ("gone",)}, {}),
+    Reason.TRAP: (
+        [row_of(f"http://a.test/?month={number}", depth=1) for number in range(5)],
+        {},
+        {"traps": {"max_dates": 3}},
+    ),
+    Reason.HOST_PAGES: (due("a.test", 3), {}, {"urls": {"max_pages_per_host": 2}}),
+    Reason.DOMAIN_PAGES: (due("a.test", 2) + due("b.a.test", 2), {}, {"urls": {"max_pages_per_domain": 3}}),
+    Reason.DOMAIN_HOSTS: (due("b.a.test", 2) + due("c.a.test", 2), {}, {"urls": {"max_hosts_per_domain": 1}}),
+    Reason.HOST_LIMIT: (due("a.test", 3), {"max_per_host": 2}, {}),
+    Reason.DOMAIN_LIMIT: (due("a.test", 3), {"max_per_domain": 2}, {}),
+    Reason.ROOM: (due("a.test", 3), {}, {"batch": {"size": 2}}),
+    Reason.TOP_N: (due("a.test", 3), {"top_n": 2}, {}),
+}
+"""Rows of a version, options of `generate` and other sections with which a list has that reason."""
+
+
+@pytest.mark.parametrize("reason", RESULTS)
+def test_a_look_up_says_what_explain_says_or_that_others_took_the_places(reason: Reason, tmp_path: Path) -> None:
+    rows, options, sections = RESULTS[reason]
+    config = with_generate(config_of(tmp_path, **sections), **options)
+    leave_version(open_stores(config), 1, rows)
+    make(config)
+    found = [explain(open_stores(config), row["url"]) for row in rows]
+    assert reason in {one["reason"] for one in found}
+    assert [look_up(open_stores(config), row["url"]) for row in rows] == [looked_up(one) for one in found]
+
+
+def test_with_the_version_of_a_list_deleted_a_look_up_says_which_one_it_asked(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    stores = open_stores(config)
+    later = row_of("http://b.test/", fetch_time=NOW + DAY)
+    leave_version(stores, 1, [*due("a.test", 2), later])
+    make(config)
+    leave_version(stores, 2, [row_of("http://a.test/0", fetch_time=NOW + DAY), later])
+    assert "judged_by" not in look_up(stores, "http://a.test/0")
+    stores.storage.delete(f"{stores.crawl.at('crawldb')}/1")
+    wanted = {"a.test/0": "listed", "a.test/1": "listed", "b.test/": "not_due", "c.test/": "unknown"}
+    for place, reason in wanted.items():
+        url = f"http://{place}"
+        found = look_up(stores, url)
+        assert found == explain(stores, url)
+        assert (found["reason"], found["judged_by"]) == (reason, 2)
 
 
 def test_the_kth_url_of_a_host_counts_less(tmp_path: Path) -> None:
