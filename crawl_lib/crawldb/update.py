@@ -89,8 +89,8 @@ def update(stores: Stores, *, now: datetime) -> Version:
 def rebuild(stores: Stores, *, now: datetime) -> Version:
     """Make a version of all seeds and segments that are there, of whatever the versions before say. Raises as above.
 
-    With the same config, and all segments, its rows are those of the newest version but for `score`, and the status
-    `duplicate`.
+    With the same config and all segments its rows are those of the newest version. Two things differ: the status
+    `duplicate` is missing, and so are scores of a rank or of plug-ins, which depend on earlier updates.
     """
     while True:
         if version := _grown(stores, None, find_inputs(stores, None), now):
