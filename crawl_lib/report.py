@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from crawl_lib.crawldir import FolderState
 from crawl_lib.errors import os_errors
-from crawl_lib.export import PAGES, ExportFolder, PowerCounts, open_web_graph
+from crawl_lib.export import PAGES, ExportFolder, PowerCounts, open_web_graph, remedy_of
 from crawl_lib.segment import NO_COLUMNS, open_parquet
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
@@ -108,7 +108,7 @@ def _rates(stores: Stores, states: list[FolderState]) -> Iterator[tuple[str, flo
 
 def _sizes(folder: ExportFolder) -> dict[str, int]:
     sizes = PowerCounts()
-    with open_parquet(folder.storage, folder.file(PAGES), NO_COLUMNS) as table:
+    with open_parquet(folder.storage, folder.file(PAGES), NO_COLUMNS, remedy_of(PAGES)) as table:
         for batch in folder.stores.until_stopped(table.batches(BATCH_ROWS, ["length"])):
             lengths: npt.NDArray[Any] = np.from_dlpack(batch.column(0).drop_null())  # `to_numpy` imports pandas
             sizes.add(lengths)

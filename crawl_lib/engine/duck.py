@@ -165,6 +165,8 @@ class Duck(Engine):
                     deque(table.batches(BLAME_ROWS), maxlen=0)
             except DamagedFileError as damage:
                 raise StorageError(f"{damage}; run this again, and if it stays `krake fsck` ({error})") from error
+        if isinstance(error.__cause__, duckdb.IOException):
+            raise StorageError(f"{error}; run this again, and if it stays `krake fsck`") from error.__cause__
 
 
 def open_duck(room: Room) -> Duck:

@@ -31,6 +31,7 @@ from crawl_lib.export.folder import (
     check_segments,
     checked_table,
     list_exports,
+    remedy_of,
     row_count,
     write_table,
 )

@@ -238,9 +238,17 @@ def checked_table(stores: Stores, path: str, schema: pa.Schema, columns: Sequenc
     return path
 
 
+def remedy_of(path: str) -> str:
+    """Return how errors about a table of an export end: what to do if the file at `path` is damaged."""
+    name = path.rpartition("/")[2]
+    if name in {ARCS_OUT, ARCS_IN}:
+        return "; move it away and run `krake graph link`"
+    return "; move it away, and run `krake graph rank`" if name.startswith("pagerank-") else f"; {REMEDY}"
+
+
 def row_count(storage: Storage, path: str, schema: pa.Schema = NO_COLUMNS) -> int:
-    """How many rows a Parquet file of the store has; only its end is read. Raises what `open_parquet` does."""
-    with open_parquet(storage, path, schema) as table:
+    """Return how many rows a table of an export has; only its end is read. Raises what `open_parquet` does."""
+    with open_parquet(storage, path, schema, remedy_of(path)) as table:
         return table.rows
 
 

@@ -24,6 +24,7 @@ from crawl_lib.export.folder import (
     ExportFolder,
     check_segments,
     checked_table,
+    remedy_of,
     row_count,
     write_table,
 )
@@ -216,13 +217,16 @@ class _Export:
 def write_mapping(folder: ExportFolder) -> None:
     """Write `urlmapping`: the keys of `pages.parquet`. Raises DamagedFileError where they do not ascend."""
     pages = folder.file(PAGES)
-    with open_parquet(folder.storage, pages, EXPORT_SCHEMA) as table, folder.writing(URL_MAPPING) as file:
+    with (
+        open_parquet(folder.storage, pages, EXPORT_SCHEMA, remedy_of(pages)) as table,
+        folder.writing(URL_MAPPING) as file,
+    ):
         file.write(table.rows.to_bytes(4, "big", signed=True))
         last = b""
         for batch in folder.stores.until_stopped(table.batches(BATCH_ROWS, ["key"])):
             keys: list[bytes] = batch.column(0).to_pylist()  # type: ignore[assignment]
             if any(a >= b for a, b in itertools.pairwise([last, *keys])):
-                raise DamagedFileError(f"{pages}: its keys are not in ascending order")
+                raise DamagedFileError(f"{pages}: its keys are not in ascending order{remedy_of(pages)}")
             last = keys[-1] if keys else last
             file.write(b"".join(keys))
 

@@ -32,10 +32,10 @@ from crawl_lib.export import (
     EXPORT_SCHEMA,
     PAGES,
     ExportFolder,
+    remedy_of,
     row_count,
     scratch_folder,
 )
-from crawl_lib.graph.finalizer import AGAIN
 from crawl_lib.segment import open_parquet
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
@@ -118,7 +118,7 @@ def _whole(path: Path) -> Iterator[BinaryIO]:
 
 def _column(folder: ExportFolder, name: str) -> Iterator[list[Any]]:
     """A column of `pages.parquet`, by NodeID."""
-    with open_parquet(folder.storage, folder.file(PAGES), EXPORT_SCHEMA) as table:
+    with open_parquet(folder.storage, folder.file(PAGES), EXPORT_SCHEMA, remedy_of(PAGES)) as table:
         for batch in folder.stores.until_stopped(table.batches(BATCH_ROWS, [name])):
             yield batch.column(0).to_pylist()
 
@@ -147,11 +147,11 @@ def _arcs(folder: ExportFolder, count: int) -> Iterator[Arcs]:
     """The arcs between pages. Raises DamagedFileError where one has a page that is not there."""
     path, pages = folder.file(ARCS_OUT), row_count(folder.storage, folder.file(PAGES))
     progress = Progress(folder.stores, "graph.export", count, "arcs")
-    with open_parquet(folder.storage, path, ARC_SCHEMAS[ARCS_OUT]) as table:
+    with open_parquet(folder.storage, path, ARC_SCHEMAS[ARCS_OUT], remedy_of(path)) as table:
         for batch in table.batches(BATCH_ROWS):
             arcs = Arcs(*(np.from_dlpack(batch.column(end)) for end in ("source", "target")))
             if any(len(ends) and not 0 <= ends.min() <= ends.max() < pages for ends in arcs[:2]):
-                raise DamagedFileError(f"{path}: has a NodeID outside of 0 to {pages - 1}; {AGAIN}")
+                raise DamagedFileError(f"{path}: has a NodeID outside of 0 to {pages - 1}{remedy_of(path)}")
             yield arcs
             progress.add(batch.num_rows)
     progress.end()

@@ -17,6 +17,7 @@ from crawl_lib.export import (
     URL_MAPPING,
     WEB_GRAPH,
     ExportFolder,
+    remedy_of,
     row_count,
     scratch_folder,
 )
@@ -131,7 +132,7 @@ def _degrees(storage: Storage, path: str, column: str, nodes: int, progress: Pro
 
 def arc_column(storage: Storage, path: str, column: str, nodes: int) -> Generator[Ints, None, None]:
     """A column of an arc file in blocks that are not empty. Raises DamagedFileError naming it."""
-    with open_parquet(storage, path, ARC_SCHEMAS[ARCS_OUT], f"; {AGAIN}") as table:
+    with open_parquet(storage, path, ARC_SCHEMAS[ARCS_OUT], remedy_of(path)) as table:
         for batch in table.batches(BATCH_ROWS, [column]):
             ids: Ints = np.from_dlpack(batch.column(0))  # not by `to_numpy`, which imports pandas
             if len(ids) and (ids.min() < 0 or ids.max() >= nodes):

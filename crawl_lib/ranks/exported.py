@@ -22,6 +22,7 @@ from crawl_lib.export import (
     PAGES,
     RANK_SCHEMAS,
     ExportFolder,
+    remedy_of,
     row_count,
     scratch_folder,
     write_table,
@@ -92,7 +93,8 @@ def rank_export(stores: Stores, *, name: str, of: str = "pages") -> RankReport:
 
 def read_said(folder: ExportFolder, of: str = "pages") -> dict[str, Any]:
     """What a table says of its making. Raises PathNotFoundError, DamagedFileError, StorageError."""
-    name, remedy = rank_table(of), "; move it away, and run `krake graph rank`"
+    name = rank_table(of)
+    remedy = remedy_of(name)
     with open_parquet(folder.storage, folder.file(name), RANK_SCHEMAS[name], remedy) as table:
         said = (table.file.schema_arrow.metadata or {}).get(_SAID)
     try:
@@ -106,7 +108,7 @@ def _pages(folder: ExportFolder, scratch: Path) -> _Graph:
     out_degrees, in_degrees = both_degrees(folder, nodes)
     with closing(arc_column(folder.storage, folder.file(ARCS_IN), "source", nodes)) as blocks:
         sources = mapped(scratch / "sources", folder.stores.until_stopped(blocks))
-    labels = parquet_batches(folder.storage, folder.file(PAGES), EXPORT_SCHEMA, ["key", "url"])
+    labels = parquet_batches(folder.storage, folder.file(PAGES), EXPORT_SCHEMA, ["key", "url"], remedy_of(PAGES))
     return Inlinks(starts_of(in_degrees), sources), out_degrees, labels
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from crawl_lib.crawldb import CRAWLDB_SCHEMA, revise
-from crawl_lib.export import RANK_SCHEMAS, ExportFolder, row_count
+from crawl_lib.export import RANK_SCHEMAS, ExportFolder, remedy_of, row_count
 from crawl_lib.ranks.exported import rank_export, rank_table, read_said
 from crawl_lib.ranks.kernel import Floats
 from crawl_lib.ranks.linkrank import LINKRANK, update_linkrank
@@ -38,7 +38,8 @@ def update_score(stores: Stores, *, export: str, now: datetime) -> Version:
     folder, name = ExportFolder(stores, export), rank_table("pages")
     said = read_said(folder)
     digest = sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-    read = partial(parquet_batches, folder.storage, folder.file(name), RANK_SCHEMAS[name], ["key", "rank"])
+    columns, remedy = ["key", "rank"], remedy_of(name)
+    read = partial(parquet_batches, folder.storage, folder.file(name), RANK_SCHEMAS[name], columns, remedy)
     nodes = row_count(folder.storage, folder.file(name))  # no checksum covers what the table says of its making
     return _scored(stores, f"pagerank {digest}", read, nodes, now)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -109,12 +110,14 @@ def test_tables_of_links_by_spark_are_those_of_duckdb(tmp_path: Path) -> None:
 
 
 def test_a_list_of_spark_is_that_of_duckdb(tmp_path: Path) -> None:
-    """With leases, filters and all limits, on the rows of two versions."""
+    """With leases, filters, traps, budgets and all limits, on the rows of two versions."""
     rows = some_rows(random.Random(5), 300)
+    rows += [tables.row_of(f"http://dates.test/?month={number}", depth=1, score=Decimal(1)) for number in range(6)]
     made: list[tuple[Any, ...]] = []
     for name in ("duckdb", "spark"):
         urls = {"rules": [{"action": "-", "kind": "suffix", "value": ".zip"}], "max_depth": 4}
-        config = config_of(tmp_path / name, 3, batch={"size": 20}, urls=urls)
+        urls |= {"max_pages_per_host": 11, "max_hosts_per_domain": 2, "max_pages_per_domain": 18}
+        config = config_of(tmp_path / name, 3, batch={"size": 20}, urls=urls, traps={"max_dates": 3})
         (tmp_path / name).mkdir()
         leave_version(open_stores(config), 1, rows)
         make(with_generate(config, top_n=30), 1, tables.NOW - DAY)
@@ -130,7 +133,9 @@ def test_a_list_of_spark_is_that_of_duckdb(tmp_path: Path) -> None:
         )
     assert made[0] == made[1]
     assert made[0][0]["listed"] > 0
-    assert len(made[0][0]) >= 7, "so many reasons"
+    ranked = {"trap", "host_pages", "domain_hosts", "domain_pages"}
+    assert ranked < made[0][0].keys()
+    assert len(made[0][0]) >= 11, "so many reasons"
 
 
 def test_duplicates_by_spark_are_those_of_duckdb(tmp_path: Path) -> None:

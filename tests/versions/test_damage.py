@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import random
 import shutil
@@ -20,8 +21,12 @@ from crawl_lib.ask import (
     dump_crawldb,
     dump_hosts,
     dump_links,
+    explain,
     explain_listing,
+    find_page,
     inlinks_of,
+    look_up_listing,
+    read_answer,
     row_of_url,
 )
 from crawl_lib.config import from_mapping
@@ -35,7 +40,8 @@ from crawl_lib.segment import Manifest, file_entry
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
 from crawl_lib.text import TEXT_SCHEMA, text_table
-from crawl_lib.versions import Family, Version, Versions
+from crawl_lib.urls import key_of
+from crawl_lib.versions import Family, Version, Versions, write_version
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.test_update import DAY, NOW, T
 from tests.duplicates.web import lines, row_of, text_of
@@ -131,6 +137,7 @@ CRAWLDB_READERS: dict[str, Asked] = {
     "hosts": written(dump_hosts, now=NOW, as_csv=False),
     "get": lambda stores: [row_of_url(stores, url) for url in URLS[:9]],
     "explain": lambda stores: explain_listing(stores, URLS[3]),
+    "why": lambda stores: [look_up_listing(stores, url) for url in URLS[:9]],
     "mark": made_by(CRAWLDB, mark_duplicates),
     "score": made_by(CRAWLDB, update_score_by_links),
     "near": made_by(DUPLICATES, find_near),
@@ -158,7 +165,11 @@ READERS: dict[str, dict[str, Asked]] = {
         "mirrors": find_mirrors,
         "templates": find_templates,
     },
-    "crawl/lists/*/listed.parquet": {"generate": listed, "explain": lambda stores: explain_listing(stores, URLS[3])},
+    "crawl/lists/*/listed.parquet": {
+        "generate": listed,
+        "explain": lambda stores: explain_listing(stores, URLS[3]),
+        "why": lambda stores: [look_up_listing(stores, url) for url in URLS[:9]],
+    },
     "crawl/[0-9]*/*/pages.parquet": {
         "update": made_by(CRAWLDB, update),
         "linkdb": made_by(OUTLINKS, update_outlinks),
@@ -199,6 +210,68 @@ def test_a_flipped_bit_gives_no_other_rows(files: str, reader: str, made: Path, 
             assert "`krake fsck --repair`" in str(found) or "move it away" in str(found)
         else:
             assert found == wanted
+
+
+LOOK_UPS: dict[str, tuple[str, Callable[[Stores, str], Any]]] = {
+    "show": ("crawl/[0-9]*/*/pages.parquet", find_page),
+    "why": ("crawl/crawldb/*/part-*", explain),
+    "cat": ("crawl/[0-9]*/*/pages.parquet", lambda stores, url: read_answer(stores, find_page(stores, url))),
+    "crawldb get": ("crawl/crawldb/*/part-*", row_of_url),
+    "linkdb get": ("crawl/linkdb/*/part-*", inlinks_of),
+}
+"""Commands that look one URL up, each with the files that have its rows, and with what it asks."""
+FEW = 8
+
+
+def in_small_groups(root: Path, found: str) -> None:
+    """Write the tables again with `FEW` rows in a group, and a WARC record for the URL `found`."""
+    stores = stores_of(root)
+    for versions in (Versions(stores, CRAWLDB), Versions(stores, LINKDB)):
+        for version in map(versions.read, versions.numbers()):
+            table = pa.concat_tables([pq.read_table(root / path) for path in version.paths])
+            shutil.rmtree(root / version.path)
+            write_version(versions, version.number, table.combine_chunks().to_batches(FEW), version.manifest)
+    block = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ntext"
+    head = f"WARC/1.1\r\nWARC-Type: response\r\nContent-Length: {len(block)}\r\n\r\n".encode()
+    record, before = gzip.compress(head + block + b"\r\n\r\n"), b"damaged" * 99
+    for path in root.glob("crawl/[0-9]*/*/pages.parquet"):
+        path.with_name("0.warc.gz").write_bytes(before + record + before)
+        rows = pq.read_table(path).to_pylist()
+        for row in rows:
+            if row["url"] == found:
+                row |= {"warc_offset": len(before), "warc_length": len(record)}
+        table = pa.Table.from_pylist(rows, pq.read_schema(path))
+        pq.write_table(table, path, row_group_size=FEW, write_page_checksum=True)
+
+
+def flip_groups(path: Path, key: bytes, *, own: bool) -> int:
+    """Flip a bit of each column but `key` in groups with a key, or in all other ones; returns how many groups."""
+    file, data, count = pq.ParquetFile(path), bytearray(path.read_bytes()), 0
+    for number in range(file.num_row_groups):
+        if (key in file.read_row_group(number, ["key"]).column(0).to_pylist()) is own:
+            group, count = file.metadata.row_group(number), count + 1
+            for place in range(group.num_columns):
+                column = group.column(place)
+                if column.path_in_schema != "key":
+                    data[column.data_page_offset + column.total_compressed_size // 3] ^= 1
+    path.write_bytes(data)
+    return count
+
+
+@pytest.mark.parametrize("command", LOOK_UPS)
+def test_a_look_up_reads_no_other_row_groups(command: str, made: Path, tmp_path: Path) -> None:
+    root, (files, ask) = shutil.copytree(made, tmp_path / "dfs"), LOOK_UPS[command]
+    url = next(row["url"] for row in pq.read_table(next(root.glob("crawl/linkdb/*/part-*"))).to_pylist())
+    in_small_groups(root, url)
+    wanted = ask(stores_of(root), url)
+    assert wanted
+    assert all(flip_groups(path, key_of(url), own=False) for path in root.glob(files))
+    assert ask(stores_of(root), url) == wanted
+    assert sum(flip_groups(path, key_of(url), own=True) for path in root.glob(files))
+    found = answer(stores_of(root), lambda stores: ask(stores, url))
+    said = " ".join(found["notes"]) if command == "why" else str(found)
+    assert any(str(path.relative_to(root)) in said for path in root.glob(files))
+    assert "`krake fsck" in said
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: str(family.folder))
