@@ -32,9 +32,10 @@ RAW_CHARS_FACTOR = 8
 MAX_LABEL_CHARS = 255
 """A label of a host may have this many characters if it is not ASCII; an escape counts as one. DNS has room for 63."""
 
-_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _UNRESERVED_ESCAPE = re.compile("%(?:3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa]|2[DEde]|5[Ff]|7[Ee])")
+_CHANGED = re.compile(f"{_UNRESERVED_ESCAPE.pattern}|%(?:[a-f][0-9A-Fa-f]|[0-9A-F][a-f])")
+"""An escape that is not written so in a canonical URL. Most escapes are, such as those of a text in Chinese."""
 _UNRESERVED_OF = {
     digits: character for character in _UNRESERVED for digits in (f"{ord(character):02x}", f"{ord(character):02X}")
 }
@@ -143,15 +144,15 @@ def _tidy_authority(authority: str, given: str) -> str:
 
 
 def _without_unreserved_escapes(url: str) -> str:
-    decoded = _ESCAPE.sub(_replace_escape, url)
+    decoded = _CHANGED.sub(_replace_escape, url)
     if len(decoded) == len(url):
         return decoded
     if _UNRESERVED_ESCAPE.search(decoded) is None:  # no new dot segment either: the parser has read `%2e` as a dot
-        return _ESCAPE.sub(_replace_escape, decoded)  # `%%33e` was `%3e`, which is written `%3E`
+        return _CHANGED.sub(_replace_escape, decoded)  # `%%33e` was `%3e`, which is written `%3E`
     end = url.index("/", 8)
     path, mark, query = url[end + 1 :].partition("?")
     path = _without_dot_segments([_decode(segment) for segment in path.split("/")])
-    return _ESCAPE.sub(_replace_escape, f"{url[:end]}/{path}{mark}{_decode(query).text}")
+    return _CHANGED.sub(_replace_escape, f"{url[:end]}/{path}{mark}{_decode(query).text}")
 
 
 def _replace_escape(match: re.Match[str]) -> str:

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crawl_lib.errors import UrlError
-from crawl_lib.urls import Rejection, canonicalize, resolve
+from crawl_lib.urls import Rejection, canonical, canonicalize, resolve
 
 ROOT = Path(__file__).parents[2]
 WHATWG = ROOT.parent / "shared" / "testdata" / "urls" / "whatwg-urltestdata.json"
@@ -214,6 +214,16 @@ def test_length_is_that_of_the_canonical_form() -> None:
     assert caught.value.reason == Rejection.TOO_LONG
     with pytest.raises(UrlError):
         canonicalize("http://a/" + "é" * 2, max_length_chars=20)
+
+
+def test_escapes_that_stay_cost_no_call_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link of 16,000 characters beyond ASCII becomes 64,000 escapes before its length is known."""
+    calls = []
+    monkeypatch.setattr(canonical, "_replace_escape", lambda match: calls.append(match) or match[0].upper())
+    assert canonicalize("http://a.test/\u65e5?%E3%83") == "http://a.test/%E6%97%A5?%E3%83"
+    assert not calls
+    assert canonicalize("http://a.test/%e3%8a") == "http://a.test/%E3%8A"
+    assert len(calls) == 2
 
 
 def test_a_text_of_a_megabyte_is_refused_at_once() -> None:
