@@ -1,8 +1,9 @@
 """Undoing the codings of a body: chunked, gzip, deflate, br, stacked in any order, damaged or hostile.
 
 Servers and proxies name codings that they have not applied, or not so. A compressed body is therefore read as the first
-of these formats in which it decodes whole: the format that is named, or gzip or zlib by its first bytes. If it decodes
-in none, a body that looks like text was never compressed, and stays as it is. Anything else is damaged.
+of these formats in which it decodes whole: the format that is named, gzip or zlib by its first bytes, and, if it does
+not look like text, raw deflate or brotli, which have no such bytes. If it decodes in none, a body that looks like text
+was never compressed, and stays as it is. Anything else is damaged.
 """
 
 import re
@@ -25,6 +26,7 @@ _MAX_MEMBERS = 1000
 _GZIP_MAGIC = b"\x1f\x8b"
 _COMPRESSIONS = ("gzip", "deflate", "br")
 _CHECKED = ("gzip", "zlib")
+_WITHOUT_MARK = ("raw", "br")
 _NOT_APPLIED = "the body is not compressed"
 _LAST_BYTES = 64
 _LOOKED_AT_BYTES = 1024
@@ -85,19 +87,22 @@ def _undo(coding: str, data: bytes, limit: int) -> tuple[Content, bool]:
     if coding not in _COMPRESSIONS:
         return Content(data, False, "unknown coding"), False
     first: Content | None = None
-    for form in _forms(coding, data):
+    has_mark, is_text = data.startswith(_GZIP_MAGIC) or _is_zlib(data), _looks_like_text(data)
+    forms = list(_forms(coding, data))
+    others = [] if has_mark or is_text else [form for form in _WITHOUT_MARK if form not in forms]
+    for form in forms + others:
         found, is_sure = _expand(data, form, limit)
         if is_sure:
             return found, True
-        first = first or found
-    has_mark = data.startswith(_GZIP_MAGIC) or _is_zlib(data)
-    if first is None or _looks_like_text(data) or not (first.data or has_mark):
+        if form in forms:
+            first = first or found
+    if first is None or is_text or not (first.data or has_mark):
         first = Content(data, False, _NOT_APPLIED)
     return first, False
 
 
 def _forms(coding: str, data: bytes) -> Iterator[str]:
-    """Yield the formats that a body may have, the likeliest first."""
+    """Yield the formats that the name and the first bytes tell, the likeliest first."""
     if coding == "br":
         yield coding
     if data.startswith(_GZIP_MAGIC):

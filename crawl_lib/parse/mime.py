@@ -64,7 +64,7 @@ _LISTS = (b"rss", b"RDF", b"feed", b"urlset", b"sitemapindex")
 _XML_TYPES = frozenset({"application/xml", "text/xml"})
 _XHTML = re.compile(rb"""xmlns\s*+=\s*+["']http://www\.w3\.org/1999/xhtml["']""")
 # A text of nothing but URLs, the last of which may be cut off.
-_URLS = re.compile(rb"\s*+(?:https?://[^\s<>]++\s*+)++", re.IGNORECASE)
+_URLS = re.compile(rb"\s*+(?:https?://[^\s<>]++\s*+)++(?:ht{0,2}|https?:?/{0,2})?", re.IGNORECASE)
 # Bytes that no text holds (section 3, "binary data byte").
 _BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 
@@ -86,7 +86,7 @@ def detect_mime(declared: str | None, data: bytes) -> str:
             return binary
     if declared in _XML_TYPES:
         return XHTML if _root_of(data)[1] else declared or ""
-    if declared == "text/html":
+    if declared in HTML_TYPES:
         return declared if _TAG.match(start) else _list_type(data) or declared
     if not unknown:
         if declared == "text/plain" and _is_binary(start):

@@ -15,7 +15,7 @@ from crawl_lib.config import ParseConfig
 from crawl_lib.errors import UrlError
 from crawl_lib.parse.charset import to_utf8
 from crawl_lib.parse.content import Content, decode_content
-from crawl_lib.parse.headers import Headers
+from crawl_lib.parse.headers import Headers, escape_octets
 from crawl_lib.parse.html import FOLLOWED_RELS, Links, Page
 from crawl_lib.urls import resolve
 
@@ -48,6 +48,7 @@ _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _ENTRIES = {"urlset": b"url", "sitemapindex": b"sitemap", "rss": b"item", "RDF": b"item", "feed": b"entry"}
 """The element of one entry, by the root."""
 _WORDS = re.compile(rb"\S++")
+_SPACES = (b" ", b"\t", b"\n", b"\v", b"\f", b"\r")
 _IS_URL = re.compile(rb"https?://", re.IGNORECASE)
 _ROBOTS_LINE = re.compile(rb"^[ \t]*+site-?map[ \t]*+:[ \t]*+([^\s#]\S*)", re.IGNORECASE | re.MULTILINE)
 _PRIORITY = re.compile(r"0(\.[0-9]{1,9})?|1(\.0{1,9})?")
@@ -97,18 +98,12 @@ def parse_sitemap(
     is_cut = is_cut or content.truncated or content.broken
     text, charset = to_utf8(content.data, header_charset, is_xml=True)
     root = _ROOT.match(text)
-    found: Iterator[_Found] = iter(())
     if root:
         name = root[2].decode()
         prefix = b"" if name in ("rss", "RDF") else root[1]
         found = _in_xml(_whole_entries(text, prefix + _ENTRIES[name]) if is_cut else text, prefix, name, url)
-    elif all(_IS_URL.match(text, word.start()) for word in _WORDS.finditer(text)):
-        words = _WORDS.finditer(text)
-        found = (
-            (word[0].decode("utf-8", "replace"), "loc", "", True)
-            for word in words
-            if not (is_cut and word.end() == len(text))
-        )
+    else:
+        found = _in_text(_whole_words(text) if is_cut else text)
     some = list(islice(found, config.max_links_per_page))
     cut = sum(1 for _ in found)
     columns: Any = zip(*some, strict=True) if some else ((),) * 4
@@ -131,10 +126,22 @@ def _whole_entries(text: bytes, name: bytes) -> bytes:
     return text[:start]
 
 
+def _whole_words(text: bytes) -> bytes:
+    """Return a text that broke off without its last word, unless white space follows the word."""
+    return text[: max(text.rfind(space) for space in _SPACES) + 1]
+
+
+def _in_text(text: bytes) -> Iterator[_Found]:
+    """Yield each URL of a text of URLs; nothing of a text that has anything else in it."""
+    if all(_IS_URL.match(text, word.start()) for word in _WORDS.finditer(text)):
+        for word in _WORDS.finditer(text):
+            yield word[0].decode("utf-8", "replace"), "loc", "", True
+
+
 def robots_sitemaps(body: bytes) -> list[str]:
-    """The sitemaps that a robots.txt names, in its order."""
+    """Return the sitemaps that a robots.txt names, in its order. Their octets from 0x80 on are escaped."""
     lines = _ROBOTS_LINE.findall(body.removeprefix(b"\xef\xbb\xbf").replace(b"\r", b"\n"))
-    return [line.decode("utf-8", "replace") for line in lines]
+    return [escape_octets(line.decode("latin-1")) for line in lines]
 
 
 def _in_xml(text: bytes, prefix: bytes, root: str, url: str) -> Iterator[_Found]:
@@ -223,8 +230,10 @@ def _in_urlset(tags: Iterator[_Tag], url: str) -> Iterator[_Found]:
 def _hints(said: dict[str, str]) -> str:
     """What can be read of `lastmod` (POSIX seconds), `changefreq` (seconds) and `priority` (0 to 1), as words."""
     words = []
+    lastmod = said.get("lastmod", "")
     with suppress(ValueError, OverflowError):
-        at = datetime.fromisoformat(said.get("lastmod", ""))
+        # A year or a month is a date too: https://www.w3.org/TR/NOTE-datetime
+        at = datetime.fromisoformat(lastmod if len(lastmod) > len("2026-11") else f"{lastmod}-01-01"[:10])
         if (at_s := int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())) > 0:
             words.append(f"lastmod={at_s}")
     if every_s := _EVERY_S.get(said.get("changefreq", "").lower()):

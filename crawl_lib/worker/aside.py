@@ -159,6 +159,6 @@ def _read(message: list[Any], reader: Reader, out: IO[bytes]) -> None:
     fetched.body = b""
     assert found.digest is not None
     out.write(json.dumps([found.mime, found.length, found.digest.hex(), found.error]).encode() + b"\n")
-    if links and reader.is_page(fetched.outcome, found.mime, content.data):
+    if links and reader.is_page(headers, fetched.outcome, found.mime, content.data):
         for _, piece in slices(reader.page(headers, url, content, found.mime)):
             out.write(piece.to_json().encode() + b"\n")

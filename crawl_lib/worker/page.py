@@ -211,7 +211,7 @@ class PageHandler:
         self.patterns.note(taken, fetched, reading.mime, content.data)
         if self._notes.is_barred(taken.position):
             reading = barred(reading)
-        elif self._reader.is_page(fetched.outcome, reading.mime, content.data):
+        elif self._reader.is_page(headers, fetched.outcome, reading.mime, content.data):
             read = partial(self._reader.page, headers, fetched.url, content, reading.mime)
             reading = reading._replace(page=self._noted(taken, read) if len(content.data) > NOTED_BYTES else read())
         if self.texts.counts:

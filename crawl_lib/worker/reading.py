@@ -106,7 +106,7 @@ class Reader:
         if size <= LEGACY_IN_PLACE_BYTES and not is_gzip:
             return content
         detected = detect_mime(mime, content.data)
-        if not self.is_page(fetched.outcome, detected, content.data):
+        if not self.is_page(headers, fetched.outcome, detected, content.data):
             return content
         if is_gzip or size > IN_PLACE_BYTES or detected not in HTML_TYPES:
             return None
@@ -124,14 +124,14 @@ class Reader:
         error = "; ".join([*filter(None, [content.error]), *cut]) or None
         return Reading(detect_mime(headers.content_type[0], data), len(data), digest, error, None)
 
-    def is_page(self, outcome: Outcome, mime: str | None, data: bytes) -> bool:
-        """Whether an answer is one whose links are read: a page, or, if the config says so, a sitemap."""
-        if outcome is not Outcome.OK or mime in HTML_TYPES:
+    def is_page(self, headers: Headers, outcome: Outcome, mime: str | None, data: bytes) -> bool:
+        """Say whether an answer's links are read: of a page, a sitemap (if the config says so), a Refresh field."""
+        if outcome is not Outcome.OK or mime in HTML_TYPES or headers.get("refresh"):
             return outcome is Outcome.OK
         return self._parse.sitemaps and mime in SITEMAP_TYPES and may_be_sitemap(data)
 
     def page(self, headers: Headers, url: str, content: Content, mime: str | None) -> Page:
-        """Read the page, or the sitemap, that the content is.
+        """Read the page, or the sitemap, that the content is. Content of another type has only its Refresh field.
 
         What a limit, a break or a damaged coding cut off does not count.
         """
@@ -140,9 +140,11 @@ class Reader:
         common: _Common = {"url": url, "header_charset": charset, "config": self._parse, "is_cut": is_cut}
         if mime in HTML_TYPES:
             page = parse_html(data, user_agent=self._token, is_xml=mime == XHTML, **common)
-            refresh = headers.get("refresh")
-            return with_refresh(page, refresh, url=url, config=self._parse) if refresh else page
-        return parse_sitemap(data, max_bytes=self._max_bytes, **common)
+        else:
+            is_list = self._parse.sitemaps and mime in SITEMAP_TYPES
+            page = parse_sitemap(data if is_list else b"", max_bytes=self._max_bytes, **common)
+        refresh = headers.get("refresh")
+        return with_refresh(page, refresh, url=url, config=self._parse) if refresh else page
 
     def words(self, headers: Headers, outcome: Outcome, content: Content, reading: Reading) -> int | None:
         """Digest the words of a page, or of an error in HTML (`Page.words`); None where there are none to count.

@@ -123,6 +123,14 @@ def test_utf_16_is_known_by_its_mark(codec):
     assert denied(chinese.encode(codec)) == SECRET
 
 
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+def test_utf_16_is_known_by_its_type_unless_its_type_is_wrong(codec):
+    text = "User-agent: *\r\nDisallow: /secret/\r\nDisallow: /private/"
+    kind = b"Content-Type: text/plain; charset=%b\r\n" % codec.replace("16-", "16").encode()
+    assert denied(text.encode(codec), kind) == ALL
+    assert denied(text.encode(), kind) == ALL
+
+
 NO_ANSWER = [
     (7, Outcome.CONNECT_FAILED), (28, Outcome.TIMEOUT), (52, Outcome.CONNECT_FAILED), (1, Outcome.PROTOCOL_ERROR),
     (60, Outcome.TLS_FAILED),

@@ -142,7 +142,10 @@ def test_a_coding_that_was_not_applied_leaves_the_bytes_as_they_are(named: str, 
 
 @pytest.mark.parametrize(
     ("named", "applied"),
-    [("deflate", "gzip"), ("br", "gzip"), ("gzip", "deflate"), ("br", "deflate"), ("deflate", "DEFLATE")],
+    [
+        *[("deflate", "gzip"), ("br", "gzip"), ("gzip", "deflate"), ("br", "deflate"), ("deflate", "DEFLATE")],
+        *[("gzip", "DEFLATE"), ("br", "DEFLATE"), ("gzip", "br"), ("deflate", "br")],
+    ],
 )
 @pytest.mark.parametrize("page", PAGES)
 def test_another_coding_than_the_one_named_is_undone(named: str, applied: str, page: str) -> None:
@@ -161,6 +164,14 @@ def test_of_several_codings_those_are_undone_that_were_applied(applied: str, oth
         assert (content.data, content.broken) == (PAGES[page], False), codings
     again = decoded(head(Content_Encoding=f"{named}\r\nContent-Encoding: {other}"), body, max_bytes=MAX)
     assert again.data == PAGES[page]
+
+
+@pytest.mark.parametrize("first", ["gzip", "deflate", "DEFLATE", "br"])
+@pytest.mark.parametrize("second", ["gzip", "deflate", "DEFLATE", "br"])
+def test_codings_in_the_wrong_order_are_undone(first: str, second: str) -> None:
+    body = CODERS[second](CODERS[first](PAGES["long"]))
+    content = decoded(head(Content_Encoding=f"{second}, {first}".lower()), body, max_bytes=MAX)
+    assert content == Content(PAGES["long"], False, "")
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "DEFLATE", "br"])

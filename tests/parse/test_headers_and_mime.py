@@ -199,6 +199,12 @@ DOCTYPE = b'<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" "http://www
         ("text/html", b"<urlset xmlns='x'>", "application/xml"),
         ("text/html", "<?xml version='1.0'?><sitemapindex>".encode("utf-16"), "application/xml"),
         ("text/html", b"http://a.test/1\nhttp://a.test/2", "text/plain"),
+        *[
+            ("text/html", b"http://a.test/" + b"x" * (1430 - cut) + b"\nhttps://a.test", "text/plain")
+            for cut in range(9)
+        ],
+        ("application/xhtml+xml", b"<?xml version='1.0'?><rss version='2.0'>", "application/rss+xml"),
+        ("application/xhtml+xml", XHTML, "application/xhtml+xml"),
         ("text/html", b"http://a.test/1 is <a href=x>", "text/html"),
         ("text/html", b"<!-- x --><html><rss>", "text/html"),
         ("text/html", DOCTYPE + XHTML[21:], "text/html"),

@@ -183,7 +183,8 @@ def test_what_a_sitemap_says_of_its_pages_is_their_rel() -> None:
     <url><lastmod><![CDATA[2026-11-01T01:00:00+01:00]]></lastmod><loc>/b</loc></url>
     <url><loc>/c</loc><lastmod>soon</lastmod><changefreq>never</changefreq><priority>1.1</priority></url>
     <url><loc>/d</loc><loc>/e</loc><priority>1.0</priority></url>
-    <url><lastmod>0001-01-01</lastmod><loc>/f</loc></url></urlset>"""
+    <url><lastmod>0001-01-01</lastmod><loc>/f</loc></url>
+    <url><lastmod>2026</lastmod><loc>/g</loc></url><url><lastmod>2026-11</lastmod><loc>/h</loc></url></urlset>"""
     page = read(text)
     assert page is not None
     assert dict(zip(page.links.hrefs, page.links.rels, strict=True)) == {
@@ -193,7 +194,13 @@ def test_what_a_sitemap_says_of_its_pages_is_their_rel() -> None:
         "/d": "",
         "/e": "priority=1.0",
         "/f": "",
+        "/g": "lastmod=1767225600",
+        "/h": "lastmod=1793491200",
     }
+
+
+def test_octets_of_a_sitemap_in_robots_txt_are_escaped_as_they_are() -> None:
+    assert robots_sitemaps(b"Sitemap: /caf\xe9\nSitemap: /caf\xc3\xa9?\xff") == ["/caf%E9", "/caf%C3%A9?%FF"]
 
 
 def cut(data: bytes | str) -> list[str]:
@@ -224,6 +231,7 @@ ONE, PIECE = "http://a.test/one", "http://a.test/two/arti"
         f"<a:feed><a:entry><a:link href='{ONE}'/></a:entry><a:entry><a:link href='{PIECE}'/>",
         f"{ONE}\n{PIECE}",
         f"{ONE}\r\n{PIECE}\u00e9",
+        *[f"{ONE}\n{'https://'[:count]}" for count in range(9)],
     ],
 )
 def test_what_broke_off_is_no_entry(text: str) -> None:

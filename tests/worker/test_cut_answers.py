@@ -22,7 +22,7 @@ def links(config: Config, head: bytes, body: bytes, truncated: str | None = None
     headers = parse_head(head)
     content = reader.content(headers, fetched)
     mime = reader.facts(headers, fetched, content).mime
-    assert reader.is_page(fetched.outcome, mime, content.data)
+    assert reader.is_page(headers, fetched.outcome, mime, content.data)
     return reader.page(headers, fetched.url, content, mime).links.hrefs
 
 

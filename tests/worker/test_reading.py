@@ -62,6 +62,20 @@ def test_of_several_fields_the_first_that_is_not_empty_counts(config: Config) ->
     assert page_of(config, "<meta http-equiv=refresh content='0;url=z'>", *fields).links.hrefs == ["x", "z"]
 
 
+@pytest.mark.parametrize("kind", ["", "text/plain", "image/png", "text/xml"])
+@pytest.mark.parametrize("body", [b"", b"text", b"<urlset><url><loc>/y</loc></url></urlset>"])
+def test_an_answer_of_any_type_may_be_a_hop(config: Config, kind: str, body: bytes) -> None:
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nRefresh: 0;url=x\r\n\r\n".encode()
+    fetched = Fetched(URL, 0.0, Outcome.OK, head=head, body=body)
+    reader, headers = Reader(config), parse_head(head)
+    content = reader.content(headers, fetched)
+    mime = reader.facts(headers, fetched, content).mime
+    assert reader.is_page(headers, Outcome.OK, mime, content.data)
+    page = reader.page(headers, URL, content, mime)
+    assert (page.links.hrefs, page.words) == (["x"], None)
+    assert not reader.is_page(headers, Outcome.GONE, mime, content.data)
+
+
 def test_the_most_links_of_a_page_hold(config: Config) -> None:
     few = replace(config, parse=replace(config.parse, max_links_per_page=2))
     page = page_of(few, "<a href=1></a><a href=2></a><a href=3></a>", "Refresh: 0;url=x")

@@ -194,7 +194,7 @@ def test_pages_and_errors_have_a_text(outcome: Outcome, mime: str, body: bytes, 
     fetched = Fetched("http://a.test/", 1.0, outcome, body=body)
     content = reader.content(headers, fetched)
     reading = reader.facts(headers, fetched, content)
-    if reader.is_page(outcome, reading.mime, content.data):
+    if reader.is_page(headers, outcome, reading.mime, content.data):
         reading = reading._replace(page=reader.page(headers, fetched.url, content, reading.mime))
     words = reader.words(headers, outcome, content, reading)
     assert (words is not None) == has_text
