@@ -34,8 +34,9 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"wOFF", "font/woff"),
     (b"wOF2", "font/woff2"),
 )
-# Signatures of letters only, which a text may begin with too.
-_WORDS = (b"GIF8", b"wOF", b"RIFF")
+# Signatures of letters only, which a text may begin with too. A PDF or PostScript file ends its first line after the
+# version; a text about these formats goes on.
+_WORDS = re.compile(rb"GIF8|wOF|RIFF|%(?:PDF|!PS-Adobe)-(?!\d\.\d(?: EPSF-\d\.\d)?[ \t]*(?:[\r\n]|\Z))")
 _MARK = b"\xef\xbb\xbf"
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"<\x00", b"\x00<")
 _MAGIC = (b"RIFF", *(magic for magic, _ in _SIGNATURES))
@@ -82,7 +83,7 @@ def detect_mime(declared: str | None, data: bytes) -> str:
     if unknown or (declared or "").startswith(("text/", "image/")) or declared in HTML_TYPES:
         binary = _signature(start)
         is_text = not unknown and not (declared or "").startswith("image/")
-        if binary is not None and not (is_text and start.startswith(_WORDS) and _BINARY.search(start) is None):
+        if binary is not None and not (is_text and _WORDS.match(start) and _BINARY.search(start) is None):
             return binary
     if declared in _XML_TYPES:
         return XHTML if _root_of(data)[1] else declared or ""

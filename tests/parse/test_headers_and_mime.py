@@ -159,6 +159,11 @@ DOCTYPE = b'<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" "http://www
     [
         ("text/html", b"<p>", "text/html"),
         ("text/html", b"%PDF-1.4", "application/pdf"),
+        ("text/plain", b"%PDF-1.7 \r%\xe2\xe3", "application/pdf"),
+        ("text/plain", b"%PDF-1.7 begins a file of PDF", "text/plain"),
+        ("text/html", b"%PDF- begins a <b>file</b>", "text/html"),
+        ("text/plain", b"%!PS-Adobe-3.0 EPSF-3.0\n", "application/postscript"),
+        ("text/plain", b"%!PS-Adobe-3.0 begins PostScript", "text/plain"),
         ("text/plain", b"<html>", "text/plain"),
         ("text/plain", b"a\x00b", "application/octet-stream"),
         ("text/plain", b"\xff\xfea\x00", "text/plain"),
