@@ -10,8 +10,9 @@ Run again, it finds the list of its run and iteration by the manifest. Two that 
 give: who is late reads the lists again, and leaves out what the other one took.
 """
 
+import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
@@ -170,7 +171,9 @@ class _Making:
         size = self.batch_size or stores.config.batch.size
         rooms = {node: max(0, size - count) for node, count in waiting.items()}
         held = held_urls(stores, [*self.lists, *aside_lists(stores)], self.now)
-        with _opened(stores, _Basis(version, settings, held, rooms, self.now)) as engine:
+        # Named as what becomes the list, so that `krake sweep` knows when an attempt that was killed is over.
+        work = Work.at(stores, stores.crawl.seeds_path(f".{name}-{uuid.uuid4().hex}", LISTS_FOLDER))
+        with _opened(work, _Basis(version, settings, held, rooms, self.now)) as engine:
             places = may_be_over(stores, self.lists)
             delete_over(stores, self.lists, places, engine.column("crawldb/unseen") if places else [], self.now)
             engine.keep("verdicts", "crawldb/verdicts", "generate")
@@ -271,10 +274,10 @@ def _waiting(stores: Stores, lists: Sequence[MadeList]) -> dict[str, int]:
 
 
 @contextmanager
-def _opened(stores: Stores, basis: _Basis) -> Iterator[Engine]:
-    """An engine with the view `judged`: see `sql/crawldb`."""
-    with Work.to_read(stores) as work:
-        engine = work.engine
+def _opened(opening: AbstractContextManager[Work], basis: _Basis) -> Iterator[Engine]:
+    """Open an engine with the view `judged`: see `sql/crawldb`."""
+    with opening as work:
+        stores, engine = work.stores, work.engine
         Versions(stores, CRAWLDB).give(basis.version, engine, "crawldb")
         _give_conditions(work, basis)
         _sort_values(work, basis)
@@ -392,7 +395,7 @@ def explain(stores: Stores, url: str) -> dict[str, Any]:
     if it is not the list's own one, which is deleted. Raises InputError before the first list, and as `generate` does.
     """
     asked = _Asked.of(stores, url)
-    with _opened(stores, asked.basis) as engine:
+    with _opened(Work.to_read(stores), asked.basis) as engine:
         engine.values("wanted", pa.table({"key": pa.array([asked.key], pa.binary())}))
         found = engine.column("crawldb/explain")
     return asked.answer(stores, Reason(found[0]) if found else Reason.UNKNOWN)

@@ -83,6 +83,7 @@ KINDS = (
     Kind("positions of a part", rf"{SPOOL}/[^/]*\.positions", 2),
     Kind("rows of a part", rf"{SPOOL}/[^/]*\.arrow", 2),
     Kind("lines of a part", rf"{SPOOL}/[^/]*\.(outlinks|cdxj)\.\d+", 2),
+    Kind("notes of reading", rf"{SPOOL}/[^/]*\.reading", 2),
     Kind("WARC of a part", rf"{SPOOL}/[^/]*\.warc\.gz"),
     Kind("segment that is built", f"{SPOOL}/segment/.*", 2),
     # The crawl directory
