@@ -92,12 +92,17 @@ static size_t see_chunk(struct words_seen *seen, const unsigned char *chunk, siz
     return length;
 }
 
-/* A piece of text as it is, all bytes of it. */
-static uint64_t piece_hash(const unsigned char *at, size_t length) {
-    uint64_t hash = length;
-    for (; length >= 8; at += 8, length -= 8) hash = (hash << 29 ^ hash >> 35 ^ load(at)) * 0xc4ceb9fe1a85ec53u;
-    for (; length > 0; at++, length--) hash = (hash << 29 ^ hash >> 35 ^ *at) * 0xc4ceb9fe1a85ec53u;
-    return mixed(hash);
+/* A piece of text as it is, all bytes of it. Its last eight bytes may be read twice. `end`: of the page. */
+static uint64_t piece_hash(struct span text, const unsigned char *end) {
+    const unsigned char *at = text.at;
+    uint64_t hash = text.length * 0x9e3779b97f4a7c15u;
+    for (size_t left = text.length; left > 8; at += 8, left -= 8)
+        hash = ((hash ^ load(at)) * 0xc4ceb9fe1a85ec53u) ^ hash >> 32;
+    if (text.length >= 8) return mixed(hash ^ load(text.at + text.length - 8));
+    if (end - at >= 8) return mixed(hash ^ (load(at) & ~(UINT64_MAX << 8 * text.length)));
+    unsigned char last[8] = {0};
+    memcpy(last, at, text.length);
+    return mixed(hash ^ load(last));
 }
 
 void words_see(struct words_seen *seen, struct span text, const unsigned char *end) {
@@ -109,11 +114,12 @@ void words_see(struct words_seen *seen, struct span text, const unsigned char *e
         if (!whole) memcpy(memset(copy, 0, sizeof copy), at, length);
         at += see_chunk(seen, whole ? at : copy, length, length == left);
     }
-    if (at < stop) see(seen, piece_hash(at, (size_t)(stop - at)));
+    if (at == stop) return;
+    seen->pieces += piece_hash((struct span){at, (size_t)(stop - at)}, end);
 }
 
 uint64_t words_digest(const struct words_seen *seen) {
-    uint64_t sum = 0;
+    uint64_t sum = seen->pieces;
     for (uint64_t i = 0; i < SEEN_NUMBERS; i++) sum += mixed(seen->bits[i] + i * 0x9e3779b97f4a7c15u);
     return seen->count ? mixed(sum) : 0;
 }

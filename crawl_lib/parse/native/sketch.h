@@ -6,10 +6,11 @@
 
 enum { SEEN_NUMBERS = 1 << 10, WORDS_TOLD = 512 };
 
-/* Each word sets three bits (a Bloom filter). After `WORDS_TOLD` words each piece of text between two tags counts as one
-   word, byte for byte: that is faster, and the pages of traps are short. */
+/* Each word sets three bits (a Bloom filter). After `WORDS_TOLD` words each piece of text between two tags counts as it
+   is, byte for byte and as often as it occurs: that is faster, and the pages of traps are short. */
 struct words_seen {
     uint64_t bits[SEEN_NUMBERS];
+    uint64_t pieces;  /* the sum of their hashes */
     size_t count;
 };
 
