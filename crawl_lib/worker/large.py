@@ -8,13 +8,13 @@ import asyncio
 import os
 import time
 import weakref
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from crawl_lib.durable import reached
-from crawl_lib.errors import KrakeError, StoppedError, os_errors
+from crawl_lib.errors import KrakeError, StoppedError, os_error, os_errors
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment import Position, payload_of
 from crawl_lib.worker.aside import Aside
@@ -44,7 +44,7 @@ class ReadingNotes:
         self._path = path
         self._descriptor: int | None = None
         self._closer: Callable[[], object] = lambda: None
-        self._begun: Counter[str] = Counter()
+        self._begun: dict[str, int] = {}
         with os_errors(path, "cannot be read"):
             text = path.read_text(encoding="ascii", errors="replace") if path.exists() else ""
         for line in text.split("\n")[:-1]:
@@ -52,18 +52,11 @@ class ReadingNotes:
 
     def is_barred(self, name: int | str) -> bool:
         """Say whether the page of this name is not to be worked on any more."""
-        return bool(self._begun) and self._begun[str(name)] >= MOST_TRIES
+        return bool(self._begun) and self._begun.get(str(name), 0) >= MOST_TRIES
 
-    @contextmanager
-    def over(self, name: int | str) -> Iterator[None]:
+    def over(self, name: int | str) -> AbstractContextManager[None]:
         """Note a page for the time of a `with` block. An error of the disk, or a stop, is not the page's fault."""
-        self.begin(name)
-        try:
-            yield
-        except (KrakeError, OSError, GeneratorExit):
-            self.end(name)
-            raise
-        self.end(name)
+        return _Noted(self, name)
 
     def begin(self, name: int | str) -> None:
         """Note that work on this page begins."""
@@ -79,20 +72,39 @@ class ReadingNotes:
         self._descriptor = None
 
     def _write(self, line: str) -> None:
-        with os_errors(self._path, "cannot be written"):
+        try:  # two lines for each page: a context manager would take as long as all else
             if self._descriptor is None:
                 self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
                 self._closer = weakref.finalize(self, os.close, self._descriptor)
             os.write(self._descriptor, line.encode() + b"\n")
+        except OSError as error:
+            raise os_error(error, self._path, "cannot be written") from error
         self._count(line)
 
     def _count(self, line: str) -> None:
+        name, before = line[1:], self._begun.get(line[1:], 0)
         if line.startswith("+"):  # in a line that a full disk cut, what follows is no name
-            self._begun[line[1:]] += 1
-        elif self._begun[line[1:]] > 1:
-            self._begun[line[1:]] -= 1
+            self._begun[name] = before + 1
+        elif before > 1:
+            self._begun[name] = before - 1
         else:
-            del self._begun[line[1:]]
+            self._begun.pop(name, None)
+
+
+class _Noted(AbstractContextManager[None]):
+    """See `ReadingNotes.over`: a generator would take half as long again."""
+
+    __slots__ = ("_name", "_notes")
+
+    def __init__(self, notes: ReadingNotes, name: int | str) -> None:
+        self._notes, self._name = notes, name
+
+    def __enter__(self) -> None:
+        self._notes.begin(self._name)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None or issubclass(kind, (KrakeError, OSError, GeneratorExit)):
+            self._notes.end(self._name)
 
 
 class LargePages:
