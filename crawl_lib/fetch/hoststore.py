@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,7 +64,10 @@ _IN_BACK_OFF = (
     " AND typeof(until) = 'real' ORDER BY until, host"
 )
 
-_COUNT_PAGES = "SELECT count(*) FROM (SELECT 1 FROM texts WHERE domain = ? AND words = ? LIMIT ?)"
+_FULL_TEXTS = """
+SELECT column1, column2 FROM (VALUES {}) WHERE ? <= (SELECT count(*) FROM
+    (SELECT 1 FROM texts WHERE domain = column1 AND words = column2 LIMIT ?))
+"""
 _PAGES_OF_TEXT = "SELECT page FROM texts WHERE domain = ? AND words = ?"
 _TRIM_TEXTS = """
 DELETE FROM texts WHERE domain = ?1
@@ -347,15 +351,16 @@ class HostStore:
 
     def fill_texts(self, texts: Iterable[Text], most: int) -> dict[Text, list[int]]:
         """Find the texts that at least `most` pages have, with those pages, and remember that these texts are full."""
-        full: dict[Text, list[int]] = {}
+        wanted, full = [*texts], dict[Text, list[int]]()
         with self._transaction():
-            for text in texts:
-                if self._db.execute(_COUNT_PAGES, (*text, most)).fetchone()[0] < most:
-                    continue
-                full[text] = [page for (page,) in self._db.execute(_PAGES_OF_TEXT, text)]
-                self._db.execute("INSERT OR IGNORE INTO full_texts VALUES (?, ?)", text)
-                rows = ((page, text.domain) for page in full[text])
-                self._db.executemany("INSERT OR IGNORE INTO full_pages VALUES (?, ?)", rows)
+            for start in range(0, len(wanted), _ASKED):
+                some = wanted[start : start + _ASKED]
+                query = _FULL_TEXTS.format(",".join(["(?, ?)"] * len(some)))
+                for text in map(Text._make, self._db.execute(query, (*chain(*some), most, most)).fetchall()):
+                    full[text] = [page for (page,) in self._db.execute(_PAGES_OF_TEXT, text)]
+                    self._db.execute("INSERT OR IGNORE INTO full_texts VALUES (?, ?)", text)
+                    rows = ((page, text.domain) for page in full[text])
+                    self._db.executemany("INSERT OR IGNORE INTO full_pages VALUES (?, ?)", rows)
         return full
 
     def full_texts(self) -> set[Text]:

@@ -38,7 +38,7 @@ class Texts:
         self._store = store if most else None
         self._most = most or 0
         self.keeps_finders = keeps_finders and self._store is not None
-        self._noted: list[TextRow] = []
+        self._noted: list[tuple[Text, TextRow]] = []
         self._once: dict[Text, TextRow] = {}
         self._often: set[Text] = set()
         self._full = self._store.full_texts() if self._store is not None else set[Text]()
@@ -82,8 +82,8 @@ class Texts:
     def note(self, taken: TakenUrl, fetched: Fetched, words: int | None) -> None:
         """Note the words of a page (`Page.words`), or of an error; None: it is no page of words."""
         if self._store is not None and words is not None:
-            domain, time_us = domain_number(host_of(fetched.url)), round(fetched.time * 1_000_000)
-            self._noted.append(TextRow(domain, words, page_number(taken.key), time_us))
+            text, time_us = Text(domain_number(host_of(fetched.url)), words), round(fetched.time * 1_000_000)
+            self._noted.append((text, TextRow(*text, page_number(taken.key), time_us)))
 
     def found(self, taken: TakenUrl, key: bytes, host: str) -> None:
         """Note on which page a URL was found, by its key and host."""
@@ -95,8 +95,7 @@ class Texts:
         """Count what was noted. Raises StorageError."""
         noted, self._noted = self._noted, []
         often: list[TextRow] = []
-        for row in noted:
-            text = row.text
+        for text, row in noted:
             if text in self._full:
                 continue
             if text in self._often:
@@ -110,7 +109,7 @@ class Texts:
         if len(self._once) >= _MOST_WAITING:
             self._write_once()
         if noted:
-            self._refused = {row.page for row in noted if row.text in self._full}
+            self._refused = {row.page for text, row in noted if text in self._full} if self._full else set()
 
     def _write(self, rows: list[TextRow]) -> None:
         """Add pages to the counts of the node, and learn which texts are full."""
@@ -134,7 +133,7 @@ class Texts:
 
     def is_full(self, taken: TakenUrl) -> bool:
         """Whether links of a page are refused. After the `count` that followed the `note` of this page."""
-        return page_number(taken.key) in self._refused
+        return bool(self._refused) and page_number(taken.key) in self._refused
 
     def save(self) -> None:
         """Write what was noted, and forget the oldest. Before the part that holds these pages is closed."""
