@@ -33,6 +33,7 @@ GROUP_BYTES = 32 << 20
 """A row group ends after so many bytes, however few rows it has."""
 BLOCK_BYTES = 8 << 20
 """So much text is held at most as rows of Python."""
+_MOST_BYTES_OF_CHAR = 4
 KEY_BYTES = 20
 _KEY = pa.binary(KEY_BYTES)
 PAGE_FIELDS = tuple("time" if field == "time_us" else field for field in PageRow._fields)
@@ -95,7 +96,8 @@ class PageTable(_Table):
 
     def add(self, row: PageRow) -> None:
         """One row."""
-        self._hold(row, 1, sum([getsizeof(value) for value in row if isinstance(value, str)]))
+        chars = sum([len(value) for value in row if type(value) is str])
+        self._hold(row, 1, _MOST_BYTES_OF_CHAR * chars)
 
 
 class LinkTable(_Table):

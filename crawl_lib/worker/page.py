@@ -170,7 +170,7 @@ class PageHandler:
         full = [self.texts.is_full(taken) for taken, *_ in found]
         for (taken, page, nofollow), is_full in zip(found, full, strict=True):
             hrefs = page.links.hrefs
-            if len(hrefs) > SLICE_LINKS or sum(map(len, hrefs)) > SLICE_CHARS or time.monotonic() > end_s:
+            if len(hrefs) > SLICE_LINKS or len("".join(hrefs)) > SLICE_CHARS or time.monotonic() > end_s:
                 self.large.add(self._link_steps(taken, slices(page), nofollow, is_full))
             else:
                 with self._notes.over(taken.position):
