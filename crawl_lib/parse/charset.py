@@ -8,6 +8,7 @@ otherwise (`html`). Labels mean what the Encoding Standard says (`encodings`): i
 
 import re
 from codecs import getincrementaldecoder
+from functools import lru_cache
 from typing import NamedTuple
 
 from crawl_lib.parse.encodings import decode, encoding_of
@@ -90,14 +91,14 @@ def said_by_metas(lines: str) -> str | None:
 
     https://html.spec.whatwg.org/#parsing-main-inhead, "meta".
     """
-    for line in lines.split("\n"):
-        value = line[1:].encode("latin-1", "replace")
-        match = _META_CHARSET.search(value) if line.startswith("h") else None
-        label = value if line.startswith("c") else _label(match)
-        name = _as_declared(label)
-        if name is not None:
-            return name
-    return None
+    return next(filter(None, map(_said_by_meta, lines.split("\n"))), None)
+
+
+@lru_cache(maxsize=256)
+def _said_by_meta(line: str) -> str | None:
+    value = line[1:].encode("latin-1", "replace")
+    match = _META_CHARSET.search(value) if line.startswith("h") else None
+    return _as_declared(value if line.startswith("c") else _label(match))
 
 
 def _is_utf8(data: bytes) -> bool:

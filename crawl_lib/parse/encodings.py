@@ -15,7 +15,7 @@ from codecs import (
     register_error,
 )
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from unicodedata import normalize
 
 # A line for each encoding: name, Python codec, further labels. Indented lines continue the line above.
@@ -103,7 +103,7 @@ def encoding_of(label: str) -> str | None:
 def decode(data: bytes, name: str) -> bytes:
     """Return text as UTF-8. `name`: the standard's name of its encoding. Wrong bytes become U+FFFD."""
     if name in _MULTI_BYTE:
-        return _MULTI_BYTE[name].decode(data)
+        return _MULTI_BYTE[name]().decode(data)
     if name == "iso-2022-jp":
         return _decode_iso_2022_jp(data).encode()
     if name == "replacement":
@@ -241,6 +241,7 @@ def _read_table(text: str) -> dict[bytes, str]:
     return table
 
 
+@cache
 def _big5() -> _Searched:
     table = _read_table(_BIG5)
     others = {sequence: character for sequence, character in table.items() if sequence[0] in b"\xa1\xa2"}
@@ -248,6 +249,7 @@ def _big5() -> _Searched:
     return _Searched("big5hkscs", _PAIR, rb"[\x81-\xfe]", others, missing)
 
 
+@cache
 def _gb18030() -> _MultiByte:
     renamed = {sequence.decode("gb18030"): character for sequence, character in _read_table(_GB18030).items()}
     renamed |= {"\ue5e5": "\u3000", "\u1e3f": "\ue7c7"}
@@ -255,26 +257,33 @@ def _gb18030() -> _MultiByte:
     return _MultiByte("gb18030", four, {b"\x80": "€"}, renamed)
 
 
+@cache
 def _shift_jis() -> _MultiByte:
     wrong = dict.fromkeys("\uf8f0\uf8f1\uf8f2\uf8f3", _REPLACEMENT)
     return _MultiByte("cp932", rb"[\x81-\x9f\xe0-\xfc][\x80-\xff]?|.", {}, wrong)
 
 
+@cache
 def _euc_jp() -> _Searched:
     unit = rb"\x8f[\xa1-\xfe][\x80-\xff]?|[\x8e\x8f\xa1-\xfe][\x80-\xff]?|."
     return _EucJp("euc_jp", unit, rb"\x8f[\xa1-\xfe]|[\x8e\x8f\xa1-\xfe]", _read_table(_KANJI))
 
 
+@cache
+def _euc_kr() -> _MultiByte:
+    return _MultiByte("cp949", _PAIR)
+
+
 _PAIR = rb"[\x81-\xfe][\x80-\xff]?|."
-_GB = _gb18030()
-_MULTI_BYTE = {
-    "gbk": _GB,
-    "gb18030": _GB,
-    "big5": _big5(),
-    "euc-kr": _MultiByte("cp949", _PAIR),
-    "euc-jp": _euc_jp(),
-    "shift_jis": _shift_jis(),
+_MULTI_BYTE: Mapping[str, Callable[[], _MultiByte]] = {
+    "gbk": _gb18030,
+    "gb18030": _gb18030,
+    "big5": _big5,
+    "euc-kr": _euc_kr,
+    "euc-jp": _euc_jp,
+    "shift_jis": _shift_jis,
 }
+"""Makers of decoders. Each decoder is made at its first use, since few processes need the codecs of Python."""
 
 _ESCAPE = rb"\x1b(?:\(([BJI])|\$([@B]))"
 _ISO_2022_JP = re.compile(_ESCAPE + rb"|(\x1b)|[^\x1b]+")
@@ -314,7 +323,7 @@ def _read_katakana(run: bytes) -> str:
 
 def _read_kanji(run: bytes) -> str:
     """Decode pairs by the table of EUC-JP. A wrong byte takes a first half before it along."""
-    euc_jp = _MULTI_BYTE["euc-jp"]
+    euc_jp = _euc_jp()
     return "".join(
         euc_jp.decode(match[1].translate(_HIGH)).decode() if match[1] else _REPLACEMENT
         for match in _KANJI_RUN.finditer(run)
