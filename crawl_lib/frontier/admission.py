@@ -8,14 +8,15 @@ groups of each rule. So a URL costs few rows, however many parts its query has.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import HostCounts, host_of_line, names_of_domain
 from crawl_lib.frontier.outlinks import HANDED_ON_MARK, file_lines, is_listed, some_lines, url_of_line
-from crawl_lib.urls import Budgets, Groups, Rejection, Traps, budget_key, pattern_of
+from crawl_lib.urls import Budgets, DomainBudget, Groups, Rejection, Traps, budget_key, pattern_of
 
 _LINES = 50_000
 LARGE_PATTERN = 400
@@ -27,17 +28,21 @@ _NAMED = 20
 """The number of hosts and domains that a chunk names; refused URLs of all others are only counted."""
 
 
-class _Url(NamedTuple):
-    """A URL that may join: its groups, and the names under which its host and domain are counted."""
+class _Site(NamedTuple):
+    """A host and its domain: the names under which URLs and hosts are counted, and the limits."""
 
-    groups: list[Groups]
     host: bytes
     domain: bytes
     hosts: bytes
+    max_of_host: int | None
+    limits: DomainBudget
 
-    def names(self) -> list[bytes]:
-        """Return every name whose count decides."""
-        return [self.host, self.domain, self.hosts, *(name for _, _, names in self.groups for name in names)]
+
+class _Url(NamedTuple):
+    """A URL that may join: its groups and its site."""
+
+    groups: list[Groups]
+    site: _Site
 
 
 class Admission:
@@ -86,8 +91,7 @@ class Admission:
             judged = self._judged(urls)
             now = self._now(judged.values())
             joined = {url: _note(one, now) for url, one in judged.items()}
-        for url in urls:
-            counts.update(joined.get(url, ()))
+        counts.update(chain.from_iterable(joined.get(url, ()) for url in urls))
         counts.update(patterns)
         self._counts.note(counts)
 
@@ -108,27 +112,28 @@ class Admission:
         return found
 
     def _judged(self, urls: Iterable[bytes]) -> dict[bytes, _Url]:
-        """Find the groups and the domain of each URL."""
-        traps, found = self._traps, dict[bytes, _Url]()
+        """Find the groups and the site of each URL."""
+        traps, found, sites = self._traps, dict[bytes, _Url](), dict[bytes, _Site]()
         for url in urls:
             if url:
                 host = host_of_line(url)
-                groups = traps.groups(url, host_of_line) if traps else []
-                found[url] = _Url(groups, host, *names_of_domain(host))
+                if (site := sites.get(host)) is None:
+                    site = sites[host] = _site_of(host, self._budgets)
+                found[url] = _Url(traps.groups(url, host_of_line) if traps else [], site)
         return found
 
-    def _now(self, judged: Iterable[_Url]) -> Counter[bytes]:
+    def _now(self, judged: Collection[_Url]) -> Counter[bytes]:
         """Read the counts of all names of some URLs."""
-        return Counter(self._counts.get({name for one in judged for name in one.names()}))
+        return Counter(self._counts.get(_names(judged)))
 
     def _reason(self, line: bytes, one: _Url, counts: Counter[bytes]) -> str | None:
         """Return the name of the rule that rejects an outlink line, None if no rule does."""
         if HANDED_ON_MARK in line:
             return None
         is_seed = line.split(b"\t", 2)[1] == b""
-        if not is_seed and (full := _full_groups(one, counts)):
+        if one.groups and not is_seed and (full := _full_groups(one, counts)):
             return str(full[0])
-        for rule, name in _spent(one, counts, self._budgets) if self._budgets else ():
+        for rule, name in _spent(one.site, counts):
             if rule is Rejection.HOST_LIMIT or not is_seed:
                 key = budget_key(rule, name)
                 if key in self.refused or len(self.refused) < _NAMED:
@@ -142,10 +147,25 @@ def full_for(directory: Path, budgets: Budgets, traps: Traps, url: bytes) -> lis
 
     Raises StorageError.
     """
-    host = host_of_line(url)
-    one = _Url(traps.groups(url, host_of_line), host, *names_of_domain(host))
-    counts = Counter(HostCounts(directory).get(one.names()))
-    return [*_full_groups(one, counts), *(rule for rule, _ in _spent(one, counts, budgets))]
+    one = _Url(traps.groups(url, host_of_line), _site_of(host_of_line(url), budgets))
+    counts = Counter(HostCounts(directory).get(_names([one])))
+    return [*_full_groups(one, counts), *(rule for rule, _ in _spent(one.site, counts))]
+
+
+def _site_of(host: bytes, budgets: Budgets | None) -> _Site:
+    """Find the domain and the limits of a host."""
+    domain, hosts = names_of_domain(host)
+    if budgets is None:
+        return _Site(host, domain, hosts, None, DomainBudget(None, None))
+    return _Site(host, domain, hosts, budgets.of_host, budgets.of_domain(domain[1:].decode()))
+
+
+def _names(judged: Collection[_Url]) -> set[bytes]:
+    """Return every name whose count decides."""
+    names = {name for one in judged if one.groups for _, _, some in one.groups for name in some}
+    for site in {one.site.host: one.site for one in judged}.values():
+        names.update((site.host, site.domain, site.hosts))
+    return names
 
 
 def _full_groups(one: _Url, counts: Counter[bytes]) -> list[Rejection]:
@@ -153,26 +173,27 @@ def _full_groups(one: _Url, counts: Counter[bytes]) -> list[Rejection]:
     return [rule for rule, most, names in one.groups if all(counts[name] >= most for name in names)]
 
 
-def _spent(one: _Url, counts: Counter[bytes], budgets: Budgets) -> list[tuple[Rejection, str]]:
-    """List the budgets that a URL finds spent, each with the name of the host or domain."""
-    spent, domain = [], one.domain[1:].decode()
-    limits = budgets.of_domain(domain)
-    if budgets.of_host is not None and counts[one.host] >= budgets.of_host:
-        spent.append((Rejection.HOST_LIMIT, one.host.decode()))
-    if limits.max_pages is not None and counts[one.domain] >= limits.max_pages:
-        spent.append((Rejection.DOMAIN_PAGES, domain))
-    if limits.max_hosts is not None and not counts[one.host] and counts[one.hosts] >= limits.max_hosts:
-        spent.append((Rejection.DOMAIN_HOSTS, domain))
+def _spent(site: _Site, counts: Counter[bytes]) -> list[tuple[Rejection, str]]:
+    """List the budgets that a URL of a site finds spent, each with the name of the host or domain."""
+    host, domain, hosts, of_host, limits = site
+    spent = []
+    if of_host is not None and counts[host] >= of_host:
+        spent.append((Rejection.HOST_LIMIT, host.decode()))
+    if limits.max_pages is not None and counts[domain] >= limits.max_pages:
+        spent.append((Rejection.DOMAIN_PAGES, domain[1:].decode()))
+    if limits.max_hosts is not None and not counts[host] and counts[hosts] >= limits.max_hosts:
+        spent.append((Rejection.DOMAIN_HOSTS, domain[1:].decode()))
     return spent
 
 
 def _note(one: _Url, counts: Counter[bytes]) -> list[bytes]:
     """Count a URL that joins; returns the names of those groups that count it."""
-    counts[one.hosts] += not counts[one.host]
-    counts[one.host] += 1
-    counts[one.domain] += 1
-    groups = []
+    site, groups = one.site, list[bytes]()
+    counts[site.hosts] += not counts[site.host]
+    counts[site.host] += 1
+    counts[site.domain] += 1
     for _, most, names in one.groups:
         groups += [name for name in names if counts[name] < most][:_COUNTED_GROUPS]
-    counts.update(groups)
+    if groups:  # most URLs are in none
+        counts.update(groups)
     return groups

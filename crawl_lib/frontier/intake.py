@@ -33,6 +33,7 @@ from crawl_lib.frontier.outlinks import (
     file_lines,
     is_listed,
     key_of_line,
+    key_of_via,
     next_lines,
     some_lines,
     split_line,
@@ -243,8 +244,9 @@ class _Intake:
         if self.rules.full_pages is None:
             return lines
         judged = [b"" if HANDED_ON_MARK in line or is_listed(line) else via_of_line(line) for line in lines]
-        full = self.rules.full_pages({*judged} - {b""})
-        return [line for line, via in zip(lines, judged, strict=True) if via not in full] if full else lines
+        keys = {via: key_of_via(via) for via in set(judged)}
+        full = self.rules.full_pages({*keys.values()} - {b""})
+        return [line for line, via in zip(lines, judged, strict=True) if keys[via] not in full] if full else lines
 
     def _claim(self, lines: list[bytes]) -> list[bytes]:
         """Claim keys and append the URLs that are ours: only a definite answer to the first sending drops one.

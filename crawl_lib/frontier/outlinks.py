@@ -61,9 +61,14 @@ def url_of_line(line: bytes) -> bytes:
 
 
 def via_of_line(line: bytes) -> bytes:
-    """Return the key of the page that an outlink line was found on; empty for a seed, and where it is no key."""
-    with suppress(ValueError, IndexError):
-        return bytes.fromhex(line.split(b"\t", 2)[1].decode("ascii"))
+    """Return the second field of an outlink line: the key of the page that its URL was found on, as hex digits."""
+    return line.split(b"\t", 2)[1] if b"\t" in line else b""
+
+
+def key_of_via(via: bytes) -> bytes:
+    """Return the key that hex digits say; empty for a seed, and where it is no key."""
+    with suppress(ValueError):
+        return bytes.fromhex(via.decode("ascii"))
     return b""
 
 
