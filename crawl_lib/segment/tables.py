@@ -110,11 +110,19 @@ class LinkTable(_Table):
         """The links of one page."""
         count = len(links.target)
         texts = links.target_url, links.anchor, links.rel
-        text_bytes = sum([getsizeof("".join(filter(None, column))) for column in texts])
+        text_bytes = sum(map(_size_of_texts, texts))
         self._hold(((links.source,) * count, *links[1:]), count, text_bytes)
 
     def _columns(self) -> Iterable[Sequence[Any]]:
         return (list(chain.from_iterable(columns)) for columns in super()._columns())
+
+
+def _size_of_texts(texts: Sequence[str | None]) -> int:
+    """Return about how many bytes of memory texts have. A page has hundreds of links, and few texts are missing."""
+    try:
+        return getsizeof("".join(texts))  # type: ignore[arg-type]
+    except TypeError:
+        return getsizeof("".join(filter(None, texts)))
 
 
 def column(values: Sequence[Any], field: pa.Field[Any]) -> pa.Array[Any]:
