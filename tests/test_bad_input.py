@@ -103,7 +103,7 @@ class TestSeeds:
         assert counts["blank"] == 2
         assert counts["comments"] == 1
         assert counts["duplicates"] == 1
-        assert counts["rejected"] == {"invalid": 2, "scheme": 2, "too_long": 1, "metadata": 1}
+        assert counts["rejected"] == {"invalid": 1, "no_scheme": 1, "scheme": 2, "too_long": 1, "metadata": 1}
         assert counts["lines"] == 12
         for place in (f"{first}:4", f"{first}:5", f"{first}:8", f"{second}:1", f"{second}:3", f"{second}:4"):
             assert sum(f"{place}:" in example for example in counts["examples"]) == 1
@@ -133,7 +133,7 @@ class TestSeeds:
     def test_a_text_that_is_neither_url_nor_path_is_refused(self, krake: Krake, text: str) -> None:
         Path(krake.directory / "seeds.txt").write_text("")
         error = krake("inject", text).error()
-        assert "seeds:1: invalid" in error or text in error
+        assert "seeds:1: no" in error or text in error
 
 
 def below_a_file(directory: Path) -> Path:

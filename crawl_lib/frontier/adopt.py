@@ -46,12 +46,15 @@ def read_scope_added(queue: Queue) -> list[str]:
     return []
 
 
-def refuse(counts: dict[str, int], examples: list[str], error: UrlError, where: str) -> None:
-    """Count a refused line, and name the first ones: lines of a file are not for all who read results."""
+def refuse(counts: dict[str, int], examples: list[str], error: UrlError, where: str, words: str = "") -> None:
+    """Count a refused line, and name the first ones: lines of a file are not for all who read results.
+
+    `words`: the reason in words, if there are any.
+    """
     reason = str(error.reason)
     counts[reason] = counts.get(reason, 0) + 1
     if len(examples) < EXAMPLES:
-        examples.append(f"{where}: {reason}")
+        examples.append(f"{where}: {words or reason}")
 
 
 def adopt(queue: Queue, keys: "ShardedKeyStore", owners: Owners | None, *, max_length_chars: int = 2000) -> None:

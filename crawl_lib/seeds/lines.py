@@ -5,19 +5,28 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from threading import Event
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from crawl_lib.errors import InputError, UrlError, os_errors
 from crawl_lib.frontier import refuse
 from crawl_lib.records import QueuedUrl
+from crawl_lib.seeds.faults import (
+    LOOKED_AT_LINES,
+    METADATA,
+    UTF_16,
+    WORDS,
+    csv_separator,
+    fault_of,
+    is_utf_16,
+    one_url_a_line,
+)
 from crawl_lib.seeds.files import SeedFile, find_files, require_size
 from crawl_lib.stopping import go_on
 from crawl_lib.urls import Rejection, UrlFilter, canonicalize, host_of
 
-METADATA = "metadata"
-"""The refusal of a seed with a field that is not `key=value`; the others are of `urls.Rejection`."""
 MAX_LINE_BYTES = 1 << 16
 
 
@@ -26,7 +35,7 @@ class SeedReport:
     """What reading seeds found.
 
     `lines` = `blank` + `comments` + `accepted` + `duplicates` + the sum of `rejected`. `examples`: the first 20
-    refusals, with file and line and the reason's name; the line itself is told nowhere. `rule_errors`: how often a
+    refusals, with file, line and reason; the line itself is told nowhere. `rule_errors`: how often a
     normaliser or filter raised, by its name; not in the mapping if none did.
     """
 
@@ -42,6 +51,15 @@ class SeedReport:
     def to_mapping(self) -> dict[str, Any]:
         """What the manifest says."""
         return {name: value for name, value in vars(self).items() if value or name != "rule_errors"}
+
+
+class _Line(NamedTuple):
+    """A line of a file. `where`: the file's name and the line's number. `separator`: of the file, if it is a CSV."""
+
+    where: str
+    data: bytes
+    separator: str
+    in_utf_16: bool
 
 
 class Seeds:
@@ -84,43 +102,52 @@ class Seeds:
     def __iter__(self) -> Iterator[QueuedUrl]:
         self.report = report = SeedReport()
         seen: set[str] = set()
-        for where, line in self._lines():
+        for line in self._lines():
             report.lines += 1
             try:
                 seed = self._seed(line)
             except UrlError as error:
-                refuse(report.rejected, report.examples, error, where)
+                words = WORDS.get(str(error.reason), str(error.reason)).format(line.separator)
+                refuse(report.rejected, report.examples, error, line.where, words)
                 continue
             if seed is not None and seed.url in seen:
                 report.duplicates += 1
             elif seed is not None:
                 seen.add(seed.url)
                 report.accepted += 1
-                self.place = where
+                self.place = line.where
                 yield seed
         if self._filter is not None:
             report.rule_errors.update(self._filter.chain.errors)
             self._filter.chain.errors.clear()
 
-    def _lines(self) -> Iterator[tuple[str, bytes]]:
+    def _lines(self) -> Iterator["_Line"]:
         for name, source in self._files:
             opened = io.BytesIO(source) if isinstance(source, bytes) else source.open()
             with os_errors(f"seeds: {name}", "cannot be read", InputError), opened as file:
-                for number, line in enumerate(_bounded_lines(file, name, self._stop), 1):
-                    yield f"{name}:{number}", line
+                lines = _bounded_lines(file, name, self._stop)
+                first = list(islice(lines, LOOKED_AT_LINES))
+                in_utf_16 = any(map(is_utf_16, first[:1]))
+                separator = csv_separator([line.decode("utf-8-sig", "replace").strip() for line in first])
+                for number, line in enumerate(chain(first, lines), 1):
+                    yield _Line(f"{name}:{number}", line, separator, in_utf_16)
 
-    def _seed(self, line: bytes) -> QueuedUrl | None:
-        if len(line) > MAX_LINE_BYTES:
-            raise UrlError("too_long", "")
+    def _seed(self, line: "_Line") -> QueuedUrl | None:
+        if line.in_utf_16:
+            raise UrlError(UTF_16, "")
+        if len(line.data) > MAX_LINE_BYTES:
+            raise UrlError(Rejection.TOO_LONG, "")
         try:
-            text = line.decode("utf-8-sig")
+            text = line.data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise UrlError("invalid", "") from error
+            raise UrlError(Rejection.INVALID, "") from error
         url, *fields = text.strip().split("\t")
         if not url or url.startswith("#"):
             self.report.blank += not url
             self.report.comments += bool(url)
             return None
+        if fault := fault_of(url.strip(), line.separator):
+            raise UrlError(fault, url)
         canonical = canonicalize(url.strip(), max_length_chars=self._max_length_chars)
         if self._filter is not None:
             canonical = self._filter.chain.normalize(canonical)
@@ -148,9 +175,7 @@ def parse_seeds(
     found = find_files(seeds.strip(), below)
     files: list[tuple[str, SeedFile | bytes]] = [(file.name, file) for file in found or ()]
     if found is None:
-        lines = [line.split(" ") for line in seeds.splitlines()]
-        apart = ["\n".join(words) if all("://" in word for word in words) else " ".join(words) for words in lines]
-        files = [("seeds", "\n".join(apart).encode("utf-8", "surrogatepass"))]
+        files = [("seeds", one_url_a_line(seeds).encode("utf-8", "surrogatepass"))]
     return Seeds(files, max_length_chars=max_length_chars, url_filter=url_filter, stop=stop)
 
 

@@ -259,7 +259,7 @@ def test_brackets_in_names_of_seeds_are_shown_as_they_are(krake: Krake) -> None:
     file.parent.mkdir()
     file.write_text("no url\nhttp://127.0.0.1/\n")
     shown = krake.ok("inject", str(file)).out
-    assert "[bold]:smile:[/b]:1: invalid" in shown.replace("\n", "")
+    assert "[bold]:smile:[/b]:1: no http" in shown.replace("\n", "")
 
 
 def test_each_node_alone_with_a_run_that_was_started(krake: Krake, serving: Serving) -> None:

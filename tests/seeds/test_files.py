@@ -203,7 +203,7 @@ def test_the_user_of_the_command_line_reads_what_he_may(place: Path) -> None:
     for text in (str(place / "outside" / "list"), str(place / "seeds" / "file-link"), str(place / "seeds-of-others")):
         urls, said = all_that_is_said(text, None)
         assert urls == [f"http://{SECRET}.test/"]
-        assert "list:2: invalid" in said or "file-link:2: invalid" in said
+        assert "list:2: no http" in said or "file-link:2: no http" in said
         assert SECRET not in said
 
 

@@ -16,7 +16,7 @@ from crawl_lib.frontier import decode_line, read_outlinks
 from crawl_lib.seeds import Division, Seeds, parse_seeds
 from crawl_lib.seeds.inject import inject
 from crawl_lib.storage.local import LocalStorage
-from crawl_lib.urls import Owners, UrlFilter, host_of
+from crawl_lib.urls import Owners, UrlFilter, canonicalize, host_of
 
 GOOD = "http://a.test/"
 
@@ -45,7 +45,7 @@ def test_garbage_is_counted_and_named_and_the_good_ones_come_through(tmp_path: P
     assert listed(seeds) == [GOOD, "http://c.test/"]
     report = seeds.report
     assert (report.lines, report.blank, report.comments, report.duplicates) == (12, 2, 1, 1)
-    assert report.rejected == {"scheme": 1, "invalid": 2, "too_long": 2, "metadata": 1}
+    assert report.rejected == {"scheme": 1, "no_scheme": 1, "invalid": 1, "too_long": 2, "metadata": 1}
     assert adds_up(seeds)
     for line, example in zip((5, 6, 7, 8, 11, 12), report.examples, strict=True):
         assert example.startswith(f"{file}:{line}: ")
@@ -55,7 +55,7 @@ def test_garbage_is_counted_and_named_and_the_good_ones_come_through(tmp_path: P
 def test_only_the_first_refusals_are_named() -> None:
     seeds = parse_seeds("\n".join(f"garbage {n}" for n in range(50)))
     assert listed(seeds) == []
-    assert (len(seeds.report.examples), seeds.report.rejected) == (20, {"invalid": 50})
+    assert (len(seeds.report.examples), seeds.report.rejected) == (20, {"no_scheme": 50})
     assert seeds.report.examples[19].startswith("seeds:20: ")
 
 
@@ -63,6 +63,63 @@ def test_metadata_is_kept_as_json() -> None:
     (seed,) = parse_seeds(f"{GOOD}\tsource=list 1\tlabel=Ä=b\t\n")
     assert json.loads(seed.metadata) == {"source": "list 1", "label": "Ä=b"}
     assert "\t" not in seed.metadata
+
+
+AS_PEOPLE_SAVE_THEM = {
+    "csv with a header": (b"url;title\nhttp://a.test/;Home\nhttp://b.test/;About\n", ["a ; after the URL"] * 3),
+    "csv with white space": (b"http://a.test/, Home\nhttp://b.test/, About\n", ["a , after the URL"] * 2),
+    "csv with quotes": (b'http://a.test/;"Home"\nhttp://b.test/;"About"\n', ["a ; after the URL"] * 2),
+    "csv of two URLs": (b"http://a.test/,http://b.test/\n", ["a , after the URL"]),
+    "csv with the URL behind": (b"Home;http://a.test/\nAbout;http://b.test/\n", ["a ; after the URL"] * 2),
+    "two URLs on a line": (b"http://a.test/ http://b.test/\nhttp://c.test/\n", ["two URLs on a line"]),
+    "two URLs and a tab": (b"http://a.test/\tHTTPS://b.test/\nhttp://c.test/\n", ["a field after a tab"]),
+    "two URLs, much space": (b"http://a.test/ \xc2\xa0 HTTPS://b.test/\n", ["two URLs on a line"]),
+    "utf-16": ("http://a.test/\nhttp://b.test/\n".encode("utf-16"), ["the text is UTF-16"] * 3),
+    "utf-16 without a mark": ("http://a.test/\nhttp://b.test/\n".encode("utf-16-le"), ["the text is UTF-16"] * 3),
+    "utf-16, big end first": ("\ufeffhttp://a.test/\n".encode("utf-16-be"), ["the text is UTF-16"]),
+    "no scheme": (b"a.test/page\nlocalhost:8005\n127.0.0.6:8005\nwww.b.test\n", ["no http:// or https://"] * 4),
+    "another scheme": (b"ftp://a.test/\nmailto:me@a.test\n", ["the scheme is neither http nor https"] * 2),
+}
+
+
+@pytest.mark.parametrize("case", AS_PEOPLE_SAVE_THEM)
+def test_lines_as_people_save_them_are_refused_in_words(tmp_path: Path, case: str) -> None:
+    data, words = AS_PEOPLE_SAVE_THEM[case]
+    file = tmp_path / "saved.txt"
+    file.write_bytes(data)
+    seeds = parse_seeds(str(file))
+    urls = listed(seeds)
+    assert urls == (["http://c.test/"] if b"c.test" in data else []), "no other URL is made of them"
+    assert adds_up(seeds)
+    for number, (example, word) in enumerate(zip(seeds.report.examples, words, strict=True), 1):
+        assert example.startswith(f"{file}:{number}: {word}")
+
+
+def test_separators_are_legal_in_urls(tmp_path: Path) -> None:
+    """A list whose URLs have as many of them is no CSV; neither is one with a single space behind one of many."""
+    urls = [f"http://a.test/article,{number},0.html;v={number}" for number in range(30)]
+    file = tmp_path / "list.txt"
+    file.write_text("# a list; of URLs, all mine\n" + "\n".join(urls) + "\n")
+    assert listed(parse_seeds(str(file))) == urls
+    file.write_text("http://a.test/a;b;c\nhttp://a.test/a, b\nhttp://a.test/\n")
+    assert len(listed(parse_seeds(str(file)))) == 3
+
+
+@given(st.lists(st.text("ab;,=?&/\"' ", max_size=12), min_size=1, max_size=30))
+def test_a_line_is_one_url_or_a_refusal(paths: list[str]) -> None:
+    """What is accepted is the canonical form of the whole line."""
+    lines = [f"http://a.test/{number}/{path}" for number, path in enumerate(paths)]
+    seeds = parse_seeds("\n".join(lines) + "\n")
+    assert set(listed(seeds)) <= {canonicalize(line.strip()) for line in lines}
+    assert adds_up(seeds)
+
+
+def test_urls_of_a_form_may_be_on_a_line_but_not_in_a_list() -> None:
+    assert listed(parse_seeds("http://a.test/ http://b.test/")) == [GOOD, "http://b.test/"]
+    for text in ("http://a.test/, http://b.test/", "http://a.test/; http://b.test/; http://c.test/"):
+        seeds = parse_seeds(text)
+        assert listed(seeds) == []
+        assert sum(seeds.report.rejected.values()) == 1
 
 
 def test_a_directory_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
@@ -167,7 +224,7 @@ def test_local_routing_spreads_seeds_evenly_and_without_overlap(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("garbage\nftp://a.test/\n", r"no line of 2 is a URL to crawl: .*:1: invalid; .*:2: scheme$"),
+        ("garbage\nftp://a.test/\n", r"no line of 2 is a URL to crawl: .*:1: no http.*; .*:2: the scheme is neither.*"),
         ("# a comment\n\n", "holds no URL"),
         ("", "holds no URL"),
     ],
