@@ -14,7 +14,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.config.model import Config
+from crawl_lib.config.model import TOKEN_PATTERN, Config
 from crawl_lib.errors import ConfigError, os_errors
 
 CONFIG_PATH_VARIABLE = "KRAKE_CONFIG_PATH"
@@ -194,6 +194,11 @@ _TOGETHER = (
 """What is wrong with options that have to go together."""
 
 
+_CRON_FIELDS = 5
+"""As in POSIX crontab. For croniter a sixth field is the second: a crawl would begin 60 times a minute."""
+_CRON_FIELDS_WORDS = 'write minute, hour, day of month, month and day of week, such as "0 3 * * *"'
+
+
 def _schedule_problems(config: Any) -> Iterator[str]:
     """Of files alone: fetching processes need no schedule."""
     schedule = config.crawl.schedule
@@ -202,6 +207,8 @@ def _schedule_problems(config: Any) -> Iterator[str]:
 
         if not croniter.is_valid(schedule):
             yield f'crawl.schedule: {schedule!r} is not a cron expression, such as "0 3 * * *"'
+        elif len(croniter(schedule).expanded) > _CRON_FIELDS:
+            yield f"crawl.schedule: {schedule!r} has more than five fields; {_CRON_FIELDS_WORDS}"
 
 
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
@@ -306,6 +313,9 @@ class _Reader:
             if name in checks:
                 limit = ", ".join(checks[name]) if name == "choices" else checks[name]
                 self.require(is_right(value, checks[name]), key, problem.format(value=value, limit=limit))
+        if "form" in checks:
+            problem = _FORMS[checks["form"]](value)
+            self.require(not problem, key, problem)
         if "path" in checks:
             return self.path(value, checks["path"], key)
         return value
@@ -330,11 +340,38 @@ def _text_of(path: Path, key: str) -> str:
         raise _OptionError(f"{key}: {path}: {why}") from None
 
 
-def _is_network(value: str, _: object) -> bool:
-    try:
-        return bool(ipaddress.ip_network(value))
-    except ValueError:
-        return False
+def _network_problem(value: str) -> str:
+    """Say why a text is no network, and which network may be meant; "" for a network."""
+    with suppress(ValueError):
+        found = ipaddress.ip_network(value, strict=False)
+        is_exact = ipaddress.ip_address(value.partition("/")[0]) == found.network_address
+        return "" if is_exact else f"{value!r} has bits behind the mask: write {found}"
+    return f"is not a network such as 127.0.0.0/8: {value!r}"
+
+
+def _token_problem(value: str) -> str:
+    """Say why a text is no product token (RFC 9309, 2.2.1); "" for a token."""
+    return "" if re.fullmatch(TOKEN_PATTERN, value) else f"{value!r} {_TOKEN_WORDS}"
+
+
+def _contact_problem(value: str) -> str:
+    """Say why nobody can be reached by a contact; "" for mail addresses and URLs, and for white space alone."""
+    if all(_REACHABLE.fullmatch(word) for word in re.split(r"[\s,;]+", value) if word):
+        return ""
+    return f"{value!r} is neither a mail address (crawler@example.org) nor a URL (https://example.org/crawler)"
+
+
+_HOST_WORDS = r"([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|\[[0-9A-Fa-f:.]+\])"
+_REACHABLE = re.compile(rf"(mailto:)?[^\s@<>()\"]+@{_HOST_WORDS}|https?://{_HOST_WORDS}(:[0-9]+)?([/?#].*)?", re.I)
+_TOKEN_WORDS = (
+    "must be the name alone, as robots.txt files have it: letters, - and _ (Krake adds its version and fetch.contact)"
+)
+_FORMS: dict[str, Callable[[str], str]] = {
+    "network": _network_problem,
+    "token": _token_problem,
+    "contact": _contact_problem,
+}
+"""Problems of a text of each form, in words."""
 
 
 _CHECKS: dict[str, tuple[Callable[[Any, Any], object], str]] = {
@@ -342,7 +379,6 @@ _CHECKS: dict[str, tuple[Callable[[Any, Any], object], str]] = {
     "minimum": (operator.ge, "must be at least {limit}, not {value}"),
     "maximum": (operator.le, "must be at most {limit}, not {value}"),
     "pattern": (lambda value, pattern: re.fullmatch(pattern, value), "{value!r} does not match {limit}"),
-    "networks": (_is_network, "is not a network such as 127.0.0.0/8: {value!r}"),
 }
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 

@@ -1,7 +1,7 @@
 """The options of a crawl, as frozen dataclasses: one class a section of `config/krake-config.yml`.
 
 Names contain units. `metadata` of a field holds what `load` checks: `minimum`, `maximum`, `choices`, `path`
-(relative paths are taken relative to the config file), `pattern`.
+(relative paths are taken relative to the config file), `pattern`, and as `form` what `load` has words for.
 """
 
 from dataclasses import MISSING, dataclass, field
@@ -243,8 +243,8 @@ class HostConfig:
 class FetchConfig:
     """How pages are fetched: who we say we are, how polite we are, how much we take."""
 
-    user_agent: str = option("krake", pattern=TOKEN_PATTERN)
-    contact: str | None = option(None, pattern=r"[ -~]+")
+    user_agent: str = option("krake", form="token")
+    contact: str | None = option(None, pattern=r"[ -~]+", form="contact")
     host_delay_s: float = option(1.0, minimum=0)
     ip_delay_s: float = option(0.25, minimum=0)
     max_crawl_delay_s: float = option(30.0, minimum=0)
@@ -271,7 +271,7 @@ class FetchConfig:
     mime_types: tuple[str, ...] | None = option(None)
     proxy: str | None = option(None)
     verify_tls: bool = option(True)
-    allow_networks: tuple[str, ...] = option((), networks=True)
+    allow_networks: tuple[str, ...] = option((), form="network")
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,16 @@ def test_on_a_terminal_the_contact_is_asked(
     assert load_config(tmp_path / "mine" / "mine.yml").fetch.contact == contact
 
 
+def test_a_contact_that_reaches_nobody_is_refused(
+    run: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crawl_lib.cli.beginning._contact", lambda arguments: "me")
+    done = run("init", tmp_path / "mine")
+    assert done.code == 1
+    assert "fetch.contact: 'me' is neither a mail address" in done.err
+    assert not (tmp_path / "mine").exists()
+
+
 def test_elsewhere_nothing_is_asked(run: Callable[..., Done], tmp_path: Path) -> None:
     done = run("init", tmp_path / "mine")
     assert done.err == ""

@@ -41,6 +41,30 @@ def test_the_default_config_allows_no_inner_network() -> None:
     assert load_config(ROOT / "config/krake-config.yml").fetch.allow_networks == ()
 
 
+NO_CONTACT = (
+    "me",
+    "jane at example.org",
+    "example.org/bot",
+    "@example.org",
+    "me@",
+    "https://",
+    "ftp://a.example/",
+    "a@b c",
+)
+CONTACTS = (
+    "jane@example.org",
+    "mailto:jane@localhost",
+    "https://example.org/bot?a=b@c",
+    "http://[::1]:8000",
+    "https://example.org, jane@example.org",
+)
+
+
+@pytest.mark.parametrize("text", CONTACTS)
+def test_mail_addresses_and_urls_are_contacts(text: str) -> None:
+    assert read(fetch={"contact": text}).fetch.contact == text
+
+
 def host(kind: str = "domain", value: str = "example.org", **more: Any) -> dict[str, Any]:
     return {"kind": kind, "value": value, **more}
 
@@ -60,9 +84,19 @@ def host(kind: str = "domain", value: str = "example.org", **more: Any) -> dict[
         ({"fetch": {"host_delay_s": -1}}, r"fetch\.host_delay_s: must be at least 0, not -1"),
         ({"fetch": {"host_delay_s": float("nan")}}, r"fetch\.host_delay_s: must be a number of finite size, not nan"),
         ({"batch": {"time_limit_s": float("inf")}}, r"batch\.time_limit_s: must be a number of finite size, not inf"),
-        ({"fetch": {"user_agent": "my crawler"}}, r"fetch\.user_agent: 'my crawler' does not match"),
+        ({"fetch": {"user_agent": "my crawler"}}, r"fetch\.user_agent: 'my crawler' must be the name alone, as robots"),
+        (
+            {"fetch": {"user_agent": "krake/1.0"}},
+            r"fetch\.user_agent: 'krake/1\.0' must be the name alone, .* fetch\.cont",
+        ),
         ({"fetch": {"contact": "me\r\nX-Evil: 1"}}, r"fetch\.contact: .* does not match"),
+        *(
+            ({"fetch": {"contact": text}}, r"fetch\.contact: .* is neither a mail address .* nor a URL")
+            for text in NO_CONTACT
+        ),
         ({"fetch": {"allow_networks": ["127.0.0.300"]}}, r"fetch\.allow_networks\[0\]: is not a network"),
+        ({"fetch": {"allow_networks": ["127.0.0.1/8"]}}, r"\[0\]: '127\.0\.0\.1/8' has bits .*: write 127\.0\.0\.0/8$"),
+        ({"fetch": {"allow_networks": ["fd00::1/64"]}}, r"\[0\]: 'fd00::1/64' has bits .*: write fd00::/64$"),
         ({"fetch": {"hosts": {}}}, r"fetch\.hosts: must be a list, not \{\}"),
         ({"fetch": {"hosts": [{"kind": "domain"}]}}, r"fetch\.hosts\[0\]\.value: is missing, and has no default"),
         ({"fetch": {"hosts": [host("glob", "*.a")]}}, r"fetch\.hosts\[0\]\.kind: must be one of regex, domain"),
@@ -159,6 +193,17 @@ def test_a_schedule_that_is_no_cron_expression_is_named(tmp_path: Path, schedule
         load_config(file)
     file.write_text("servers: [a]\ndfs_primary: dfs\ncrawl: {schedule: '17 3 * * 1-5'}\n")
     assert load_config(file).crawl.schedule == "17 3 * * 1-5"
+
+
+@pytest.mark.parametrize("schedule", ["0 3 * * * *", "* * * * * */15", "0 3 * * * 0 2030"])
+def test_a_schedule_of_more_than_five_fields_is_refused(tmp_path: Path, schedule: str) -> None:
+    """Airflow takes the sixth field for the second."""
+    file = tmp_path / "crawl.yml"
+    file.write_text(f"servers: [a]\ndfs_primary: dfs\ncrawl: {{schedule: {schedule!r}}}\n")
+    with pytest.raises(ConfigError, match=re.escape(f"crawl.schedule: {schedule!r} has more than five fields; write")):
+        load_config(file)
+    file.write_text("servers: [a]\ndfs_primary: dfs\ncrawl: {schedule: '@daily'}\n")
+    assert load_config(file).crawl.schedule == "@daily"
 
 
 @pytest.mark.parametrize("missing", ["servers", "dfs_primary"])
