@@ -45,25 +45,30 @@ class LastResort:
             self._timer.cancel()
             self._timer = None
 
-    def begin(self, code: int) -> None:
-        """End the process with this exit code, unless the `with` block ends in time."""
+    def begin(self, code: int, text: str = STOPPED_TEXT) -> None:
+        """End the process with this exit code, unless the `with` block ends in time. `text`: for the user."""
         if self._is_needed and self._timer is None:
-            self._timer = Timer(self._seconds, self._end, (code,))
+            self._timer = Timer(self._seconds, self._end, (code, text))
             self._timer.daemon = True
             self._timer.start()
 
-    def _end(self, code: int) -> None:
-        sys.stderr.write(f"stopped, in the middle of a step of more than {self._seconds:g} s; run it again to go on\n")
-        sys.stderr.flush()
+    def _end(self, code: int, text: str) -> None:
+        if text:
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
         os._exit(code)
 
 
 class StopSignal(Event):
-    """Set by SIGINT or SIGTERM. `code`: the exit code of a program that was stopped by it."""
+    """Set by SIGINT or SIGTERM. `code`: the exit code of a program that was stopped by it.
+
+    `text`: what the program then tells the user, with the way to go on; empty: nothing.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.code = _BY_SIGNAL + signal.SIGINT
+        self.text = STOPPED_TEXT
 
 
 @contextmanager
@@ -117,4 +122,4 @@ def _listen(reader: int, stop: StopSignal, last_resort: LastResort) -> None:
             os._exit(code)
         stop.code = code
         stop.set()
-        last_resort.begin(code)
+        last_resort.begin(code, stop.text)

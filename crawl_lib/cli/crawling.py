@@ -1,16 +1,19 @@
 """`krake inject`, `krake crawl`, `krake settle`, `krake export`, `krake graph link|finalize|rank`, `krake score`."""
 
 import argparse
+import os
+import shlex
 import sys
 import time
 import uuid
 from collections import Counter
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from crawl_lib import stages
 from crawl_lib.cli.common import one_node, print_counts, print_result, say, stage_stores, waiting
-from crawl_lib.config import Config, load_config
+from crawl_lib.config import Config, find_config_path, load_config
 from crawl_lib.errors import ConfigError, InputError, KrakeError, StoppedError
 from crawl_lib.export import newest_export
 from crawl_lib.frontier import NodeLock
@@ -27,6 +30,14 @@ def _run_id(arguments: argparse.Namespace) -> str:
     # The random part: two commands of one second are two runs.
     made = f"by-hand-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid.uuid4().hex[:4]}"
     return str(arguments.run_id or made)
+
+
+def _command_again(arguments: argparse.Namespace, run_id: str) -> str:
+    """Return the command line that goes on with this run, wherever its user is by then."""
+    config = Path(arguments.config).resolve() if arguments.config else find_config_path(os.environ)
+    options = {"iterations": arguments.iterations, "batch-size": arguments.batch_size, "node": arguments.node}
+    given = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+    return shlex.join(["krake", "--config", str(config), "crawl", *given, "--run-id", run_id])
 
 
 def _nodes(arguments: argparse.Namespace, config: Config) -> list[str]:
@@ -58,6 +69,7 @@ def crawl(arguments: argparse.Namespace) -> int:
     ConfigError for what would fail only after hours.
     """
     run_id, counts = _run_id(arguments), Counter[str]()
+    arguments.stop.text = f"stopped. To go on: {_command_again(arguments, run_id)}"
     _require_usable(arguments)
     with stage_stores(arguments) as stores:
         settings = stores.config.crawl

@@ -101,6 +101,7 @@ def status(arguments: argparse.Namespace) -> int:
         sys.stdout.flush()
         if not arguments.watch:
             return 1 if "error" in found else 0
+        arguments.stop.text = ""  # nothing was begun
         if arguments.stop.wait(WATCH_S):
             raise InterruptedTool
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from crawl_lib.cli.common import InterruptedTool, say
 from crawl_lib.cli.parser import build_parser
 from crawl_lib.errors import KrakeError, StoppedError
-from crawl_lib.signals import STOPPED_TEXT, stop_on_signals
+from crawl_lib.signals import stop_on_signals
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -18,7 +18,8 @@ def run(argv: Sequence[str] | None = None) -> int:
         try:
             return _run(arguments)
         except (StoppedError, InterruptedTool):
-            say(f"krake: {STOPPED_TEXT}", file=sys.stderr)
+            if arguments.stop.text:
+                say(f"krake: {arguments.stop.text}", file=sys.stderr)
             return int(arguments.stop.code)
 
 

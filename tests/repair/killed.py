@@ -29,7 +29,7 @@ def ask_to_stop(pid, number):
 
 kill, os.kill = os.kill, ask_to_stop
 signals.StopSignal = Known
-signals.LastResort.begin = lambda last_resort, code: None
+signals.LastResort.begin = lambda *arguments: None
 from crawl_lib.cli import main
 sys.exit(main())
 """
