@@ -12,6 +12,8 @@ the attempt that wrote the index fails once it is durable. Another attempt goes 
 
 import logging
 import math
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha1
 from itertools import islice
@@ -50,9 +52,9 @@ def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str
     """Check that the segments of an iteration exist, of all nodes or of `crawl.min_nodes` of them; write the index.
 
     Returns its counts, those of segments that came late included, the folder's name, as `urls` how many URLs ended, as
-    `missing` the nodes whose segments do not exist, as `warning` that few URLs were answered, if it is so, as `budgets`
-    which hosts and domains reached the limit of which option, and as `ended` why the run's iterations end with this one
-    (`ending`).
+    `missing` the nodes whose segments do not exist, as `budgets` which hosts and domains reached the limit of which
+    option, as `ended` why the run's iterations end with this one (`ending`), and last, as `warning`, that few URLs were
+    answered, or that the run has fetched nothing so far.
     Raises PathNotFoundError naming the nodes that are missing where they are too many: run their crawl task again, then
     this. Raises FewAnswersError, where it wrote the index, for fewer answers than `crawl.min_success`.
     """
@@ -68,17 +70,38 @@ def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str
             stores.storage.delete(stores.crawl.at(entry.name))
     keep_late_scope(stores, found.folder)
     state = FolderState.read(stores.crawl, found.folder)
-    warning = few_answers(stores, state)
-    if warning:
-        log.warning("%s: %s", state.folder.path, warning)
-        _require_answers(stores, state, warning, is_new=is_new)
+    few, run = few_answers(stores, state), _outcomes_of_run(stores, state, found)
+    _require_answers(stores, state, run, is_new=is_new)
+    warning = "; ".join(filter(None, (few, nothing_fetched(run))))
     why = "" if stores.config.frontier.is_crawldb else ended(state)  # its lists say so
     budgets = budgets_reached(stores, state)
     if budgets:
         log.warning("%s: %s", state.folder.path, budgets)
-    more = {"missing": state.missing, "warning": warning, "budgets": budgets, "ended": why}
+    if warning:
+        log.warning("%s: %s", state.folder.path, warning)
+    more = {"missing": state.missing, "budgets": budgets, "ended": why}
     more = {name: value for name, value in more.items() if value}
-    return {"folder": found.folder, "iteration": iteration, **more, "urls": state.urls, **state.counts}
+    result = {"folder": found.folder, "iteration": iteration, **more, "urls": state.urls, **state.counts}
+    return {**result, "warning": warning} if warning else result
+
+
+def _outcomes_of_run(stores: Stores, state: FolderState, current: Iteration) -> Counter[str]:
+    """Return the outcomes of an iteration, with those of the run's earlier ones as far as none has an answer."""
+    outcomes = Counter[str](state.counts["outcomes"])
+    for number in range(current.iteration - 1, 0, -1):
+        if answers_of(outcomes)[0]:
+            break
+        if earlier := stores.crawl.find(current.run_id, number):
+            outcomes.update(FolderState.read(stores.crawl, earlier.folder).counts["outcomes"])
+    return outcomes
+
+
+def nothing_fetched(outcomes: Mapping[str, int]) -> str:
+    """Return a sentence that says what a run without any answer did; "" for a run with one. `outcomes`: of the run."""
+    if answers_of(outcomes)[0]:
+        return ""
+    words = ", ".join(f"{outcome} {number:,}" for outcome, number in outcomes.items() if number)
+    return f"this run has fetched nothing so far ({words or 'no URL was taken'})"
 
 
 def few_answers(stores: Stores, state: FolderState) -> str:
@@ -106,12 +129,15 @@ def budgets_reached(stores: Stores, state: FolderState) -> str:
     return f"{words}; for exceptions see urls.domains" if words else ""
 
 
-def _require_answers(stores: Stores, state: FolderState, warning: str, *, is_new: bool) -> None:
+def _require_answers(stores: Stores, state: FolderState, run: Mapping[str, int], *, is_new: bool) -> None:
+    """Raise FewAnswersError. Below `MIN_ASKED` URLs only where the whole `run` was not answered once."""
     answered, asked = answers_of(state.counts["outcomes"])
     share = stores.config.crawl.min_success
-    if is_new and answered < asked * share:
+    is_too_few = asked >= MIN_ASKED or not answers_of(run)[0]
+    if is_new and answered < asked * share and is_too_few:
         raise FewAnswersError(
-            f"{state.folder.path}: {warning}, and crawl.min_success is {share:g}: look at the network, the name servers"
+            f"{state.folder.path}: only {answered:,} of {asked:,} URLs were answered at all, and crawl.min_success is"
+            f" {share:g}: look at the network, the name servers"
             " and the proxy of the nodes. Nothing is lost: the iteration is committed, and what may pass is tried again"
             " later. A new run goes on with it, and so does this one once commit is cleared with its downstream"
         )

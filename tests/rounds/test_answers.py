@@ -35,9 +35,9 @@ def opened(config: Config) -> Opened:
     return with_share
 
 
-def crawled(stores: Stores, *parts: dict[str, int], run_id: str = "r") -> str:
+def crawled(stores: Stores, *parts: dict[str, int], run_id: str = "r", iteration: int = 1) -> str:
     """An iteration whose nodes have such outcomes each; returns its folder."""
-    folder = start_iteration(stores, run_id=run_id, iteration=1).folder
+    folder = start_iteration(stores, run_id=run_id, iteration=iteration).folder
     for node, outcomes in zip(stores.config.servers, parts, strict=True):
         lay_segment(stores, folder, node, outcomes=outcomes)
     return folder
@@ -111,6 +111,54 @@ def test_above_the_share_a_warning_is_all(opened: Opened) -> None:
     stores = opened(0.2)
     crawled(stores, {"timeout": 60}, {"ok": 30})
     assert commit_iteration(stores, run_id="r", iteration=1)["warning"] == "only 30 of 90 URLs were answered at all"
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "words"),
+    [
+        ({"timeout": 1}, "timeout 1"),
+        ({"dns_failed": 2, "robots_denied": 1}, "dns_failed 2, robots_denied 1"),
+        ({"address_refused": 3}, "address_refused 3"),
+        ({}, "no URL was taken"),
+    ],
+)
+def test_a_run_that_fetched_nothing_says_so_at_any_size(
+    opened: Opened, outcomes: dict[str, int], words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stores = opened(0.0)
+    crawled(stores, outcomes, {})
+    result = commit_iteration(stores, run_id="r", iteration=1)
+    assert list(result.items())[-1] == ("warning", f"this run has fetched nothing so far ({words})")
+    assert result["warning"] in caplog.text
+
+
+def test_a_later_iteration_without_an_answer_is_no_run_without_one(opened: Opened) -> None:
+    stores = opened(0.5)
+    crawled(stores, {"ok": 1}, {})
+    commit_iteration(stores, run_id="r", iteration=1)
+    crawled(stores, {"timeout": 3}, {}, iteration=2)
+    assert "warning" not in commit_iteration(stores, run_id="r", iteration=2)
+
+
+def test_the_warning_counts_all_iterations_of_the_run(opened: Opened) -> None:
+    stores = opened(0.0)
+    for iteration in (1, 2):
+        crawled(stores, {"timeout": 3}, {}, iteration=iteration)
+        said = commit_iteration(stores, run_id="r", iteration=iteration)["warning"]
+    assert said == "this run has fetched nothing so far (timeout 6)"
+
+
+@pytest.mark.parametrize("share", [0.01, 1.0])
+def test_below_50_urls_a_run_fails_only_without_any_answer(opened: Opened, share: float) -> None:
+    stores = opened(share)
+    crawled(stores, {"timeout": 48, "gone": 1}, {}, run_id="one answer")
+    assert commit_iteration(stores, run_id="one answer", iteration=1)["urls"] == 49
+    crawled(stores, {"robots_denied": 3}, {}, run_id="none asked")
+    assert "fetched nothing" in commit_iteration(stores, run_id="none asked", iteration=1)["warning"]
+    crawled(stores, {"timeout": 1}, {}, run_id="no answer")
+    with pytest.raises(FewAnswersError, match=r"only 0 of 1 URLs were answered at all, and crawl.min_success"):
+        commit_iteration(stores, run_id="no answer", iteration=1)
+    assert "timeout 1" in commit_iteration(stores, run_id="no answer", iteration=1)["warning"], "people have seen it"
 
 
 def test_a_repair_that_writes_the_index_again_says_nothing(opened: Opened) -> None:
