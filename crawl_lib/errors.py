@@ -2,7 +2,7 @@
 
     KrakeError                      anything Krake raises on purpose
     |-- ConfigError                 the operator: correct the config file, option or argument that is named
-    |-- SetupError                  the operator runs `make setup`: a part of Krake is not compiled
+    |-- SetupError                  the operator installs Krake again (`make setup`): a part is not compiled
     |-- InputError                  the operator: correct the input (seeds, file by hand) that is named
     |-- StorageError                Airflow retries; if it stays, the operator looks at the named store or path
     |   |-- TargetExistsError       no one for a rerun; else the operator chooses another name or deletes
@@ -61,7 +61,7 @@ class ConfigError(KrakeError):
 
 
 class SetupError(KrakeError):
-    """A compiled part of Krake is missing or is not of these sources. The operator runs `make setup`."""
+    """A compiled part of Krake is missing or is not of these sources. The operator installs Krake again."""
 
 
 class InputError(KrakeError):

@@ -12,6 +12,11 @@ VERSION = "0.1.0"
 _PACKAGE = Path(__file__).resolve().parent
 
 
+def in_checkout(package: Path = _PACKAGE) -> bool:
+    """Whether this is a checkout, where people have `make`: an installed wheel has no Makefile."""
+    return (package.parent / "Makefile").is_file()
+
+
 def sql_directory(package: Path = _PACKAGE) -> Path:
     """Where the queries are."""
     inside = package / "sql"

@@ -24,6 +24,8 @@ One run adds some iterations to the crawl that Krake's config describes, and the
 #### When it failed
 Every task may be run again at any time: it goes on where it stopped, or finds its work done.
 
+* **inject failed**: its log's last lines name the seeds that are wrong, or keys of the run's conf that are unknown.
+  Trigger a new run: a cleared task keeps its parameters. Only where a file of seeds was corrected, *Clear* inject.
 * **A crawl task failed**: its log's last lines name what is in the way (a full disk, a key server that does not
   answer). Remove the cause, then *Clear* the failed task with its downstream. The other nodes' work is kept.
 * **A crawl task refuses its machine**: its config or version is not that of the task which named the iteration's
@@ -51,11 +53,14 @@ A backfill ignores the limit of one run at a time; use `airflow backfill create 
 
 from __future__ import annotations
 
+from itertools import chain
+
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, BaseOperator, TaskGroup
 from krake_airflow.configs import CRAWL
 from krake_airflow.operators import CommitOperator, InjectOperator
 from krake_airflow.parsing import after_all_nodes, bad_configs, configs_to_parse, task_ids_of_iterations
+from krake_airflow.watching import in_lines
 from krake_airflow.wiring import add_crawls, crawl_dag
 
 from crawl_lib.config import Config
@@ -84,7 +89,7 @@ for bad in bad_configs():
     with DAG(
         dag_id=bad.dag_id,
         description=bad.lines[0],
-        doc_md="This config makes no DAGs:\n\n```text\n{}\n```\n".format("\n".join(bad.lines)),
+        doc_md="This config makes no DAGs:\n\n```text\n{}\n```\n".format("\n".join(chain(*map(in_lines, bad.lines)))),
         schedule=None,
         is_paused_upon_creation=True,
         tags=["krake"],

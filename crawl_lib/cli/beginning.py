@@ -3,6 +3,7 @@
 import argparse
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import yaml
 from crawl_lib.cli.common import ask, say
 from crawl_lib.config import CRAWL_NAME_PATTERN, from_mapping
 from crawl_lib.errors import ConfigError, os_errors
+from crawl_lib.version import in_checkout
 
 _TEXT = """\
 # The crawl {name}. Options that are not here have their defaults; config/krake-config.yml of Krake explains them all.
@@ -54,8 +56,17 @@ def init(arguments: argparse.Namespace) -> int:
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
     say(f"{file} is the config of the crawl {name}. Next:")
-    say(f"  make crawl CONFIG={file} SEEDS=https://...   # or with `krake --config {file} inject ...`")
+    say(f"  {_next_command(name, file)}")
+    say(f"  # without Airflow: krake --config {shlex.quote(str(file))} inject https://...")
     return 0
+
+
+def _next_command(name: str, file: Path) -> str:
+    """Return the command that begins a crawl in Airflow, as this installation has it."""
+    if in_checkout():
+        return f"make crawl CONFIG={shlex.quote(str(file))} SEEDS=https://..."
+    conf = json.dumps({"seeds": "https://..."})
+    return f"airflow dags unpause {name}_crawl && airflow dags trigger {name}_crawl --conf {shlex.quote(conf)}"
 
 
 def _contact(arguments: argparse.Namespace) -> str | None:

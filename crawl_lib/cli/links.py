@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from crawl_lib import stages
-from crawl_lib.ask import dump_links, inlinks_of
+from crawl_lib.ask import dump_links, inlinks_of, links_left_out
 from crawl_lib.cli.common import print_counts, print_result, say, stage_stores, tool_stores
 from crawl_lib.ranks import update_linkrank
 
@@ -30,18 +30,21 @@ def rank(arguments: argparse.Namespace) -> int:
 
 
 def get(arguments: argparse.Namespace) -> int:
-    """The links to a URL; 1 if there are none."""
+    """The links to a URL, and how many the LinkDb leaves out; 1 if there are none."""
     with tool_stores(arguments) as stores:
         found = inlinks_of(stores, arguments.url)
-    print_result(arguments, found, partial(_show, found))
+        left_out = {} if arguments.json else links_left_out(stores, arguments.url, found)
+    print_result(arguments, found, partial(_show, found, left_out))
     return 0 if found else 1
 
 
-def _show(found: list[dict[str, Any]]) -> None:
+def _show(found: list[dict[str, Any]], left_out: dict[str, int]) -> None:
     for row in found:
         say(f"{row['source_url']} {row['anchor']}".rstrip())
     if not found:
         say("the LinkDb has no link to it; `krake linkdb update` takes in new segments")
+    for option, count in left_out.items():
+        say(f"left out: {count:,} of its links ({option})")
 
 
 def dump(arguments: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 
 from crawl_lib.config.model import TOKEN_PATTERN, Config
 from crawl_lib.errors import ConfigError, os_errors
+from crawl_lib.version import in_checkout
 
 CONFIG_PATH_VARIABLE = "KRAKE_CONFIG_PATH"
 _TYPE_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
@@ -44,7 +45,8 @@ def load_config(path: Path | str | None = None) -> Config:
 
     file = Path(path).resolve() if path is not None else find_config_path(os.environ)
     if file.is_dir():  # Airflow takes all of them
-        raise ConfigError(f"{file}: is a folder; name one config in it (krake --config FILE, make crawl CONFIG=FILE)")
+        make = ", make crawl CONFIG=FILE" if in_checkout() else ""
+        raise ConfigError(f"{file}: is a folder; name one config in it (krake --config FILE{make})")
     try:
         with os_errors(file, f"cannot be read{_next_to(file)}", ConfigError):
             text = file.read_text(encoding="utf-8")

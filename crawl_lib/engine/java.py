@@ -16,6 +16,7 @@ from typing import Any
 
 from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError
+from crawl_lib.version import in_checkout
 
 LEAST_VERSION = 17
 NEEDED = f"batch.engine: spark needs Java {LEAST_VERSION} or newer"
@@ -27,8 +28,9 @@ def require_engine(config: Config) -> None:
     """Raise ConfigError where Spark is chosen and cannot run here, since its extra or Java is missing."""
     if config.batch.engine == "spark":
         if None in (find_spec("pyspark"), find_spec("py4j")):
+            command = "make setup-spark" if in_checkout() else "pip install 'krake[spark]'"
             raise ConfigError(
-                "batch.engine: spark needs the extra `spark`, which is not installed: run `make setup-spark`, or set"
+                f"batch.engine: spark needs the extra `spark`, which is not installed: run `{command}`, or set"
                 " batch.engine: duckdb"
             )
         check_java()

@@ -17,7 +17,7 @@ from crawl_lib.export.readers import UrlMapping, WebGraph
 from crawl_lib.export.scratch import local_files
 from crawl_lib.segment import parquet_errors, read_dropped
 from crawl_lib.stores import Stores
-from crawl_lib.urls import canonicalize, key_of
+from crawl_lib.urls import canonicalize, host_of, key_of
 
 KEY_PATTERN = re.compile(r"[0-9a-fA-F]{40}")
 NODE_ID_PATTERN = re.compile(r"[0-9]{1,10}")
@@ -90,8 +90,22 @@ def url_named(stores: Stores, text: str, *, or_key: bool = False) -> str:
     try:
         return canonicalize(text, max_length_chars=stores.config.urls.max_length_chars)
     except UrlError as error:
+        if meant := _with_scheme(text, stores.config.urls.max_length_chars):
+            raise InputError(f"{text}: has no http:// or https://: write {meant}") from error
         neither, nor = ("neither", " nor a key of 40 digits") if or_key else ("not", "")
         raise InputError(f"{text}: is {neither} a URL that Krake crawls ({error.reason}){nor}") from error
+
+
+def _with_scheme(text: str, max_length_chars: int) -> str:
+    """Return the URL that a text without a scheme stands for; "" for words, mail addresses and other schemes."""
+    if "//" in text or "@" in text:
+        return ""
+    try:
+        meant = canonicalize(f"http://{text}", max_length_chars=max_length_chars)
+    except UrlError:
+        return ""
+    host = host_of(meant)
+    return meant if "." in host or ":" in host or host == "localhost" else ""
 
 
 def _rows(pages: Path, node_ids: list[int], columns: list[str] | None = None) -> list[dict[str, Any]]:

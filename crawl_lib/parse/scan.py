@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from crawl_lib.errors import SetupError
 from crawl_lib.parse.native.compile import LIBRARY, sources_digest
+from crawl_lib.version import in_checkout
 
 _SMALL_BYTES = 1 << 20
 SKETCH_BYTES = 64
@@ -39,6 +40,9 @@ class Scanned(NamedTuple):
     words: int
 
 
+_REMEDY = "run `make setup`" if in_checkout() else "run `pip install --force-reinstall --no-deps krake`"
+
+
 def load(path: Path = LIBRARY) -> ctypes.CDLL:
     """Load the compiled library. Raises SetupError if it is not there, or was compiled from other sources."""
     try:
@@ -46,11 +50,9 @@ def load(path: Path = LIBRARY) -> ctypes.CDLL:
         library.krake_sources.restype = ctypes.c_uint64
         sources = library.krake_sources()
     except (OSError, AttributeError) as error:
-        raise SetupError(
-            f"The scanner of links cannot be loaded ({error}): run `make setup`, which compiles it"
-        ) from None
+        raise SetupError(f"The scanner of links cannot be loaded ({error}): {_REMEDY}, which compiles it") from None
     if sources != sources_digest():
-        raise SetupError(f"{path} was compiled from other sources than these. Run `make setup`")
+        raise SetupError(f"{path} was compiled from other sources than these: {_REMEDY}")
     size, text = ctypes.c_size_t, ctypes.c_char_p
     library.krake_links.argtypes = (text, size, text, size, size, size, ctypes.c_int, ctypes.c_void_p)
     library.krake_free.argtypes = (ctypes.c_void_p,)

@@ -81,7 +81,8 @@ def rank_export(stores: Stores, *, name: str, of: str = "pages") -> RankReport:
     with scratch_folder(stores.config, f"export-{name}") as scratch:
         inlinks, out_degrees, labels = _pages(folder, scratch) if of == "pages" else _groups(folder, of)
         if not inlinks.arcs:
-            raise InputError(f"export {name!r}: has {inlinks.nodes} {of}, but no link between two of them to rank")
+            nodes = f"{inlinks.nodes:,} {of if inlinks.nodes != 1 else of.removesuffix('s')}"
+            raise InputError(f"export {name!r}: has {nodes}, but no link between two of them to rank")
         progress = Progress(stores, "graph.rank", 0, "arcs")
         ranked = page_rank(inlinks, out_degrees, stores.config.pagerank, progress)
         progress.end()

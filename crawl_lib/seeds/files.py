@@ -53,7 +53,9 @@ def find_files(text: str, below: Path | None) -> list[SeedFile] | None:
         return None
     root = None if below is None else Path(os.path.realpath(below))
     if root is not None and not os.path.lexists(_resolved(path, root)):
-        raise InputError(f"seeds: {_printable(path)}: is not there; {_listed(root)}")
+        raise InputError(
+            f"seeds: {text!r} is neither a URL (write http:// or https:// before it) nor a file in {_listed(root)}"
+        )
     names = _names_of_directory(path, root)
     if names == []:
         raise InputError(f"seeds: {_printable(path)}: a directory without files")
@@ -119,8 +121,8 @@ def _listed(root: Path) -> str:
     names: list[str] = []
     with suppress(OSError):
         names = sorted(_printable(Path(one.name)) for one in root.iterdir() if not one.name.startswith("."))
-    shown = f"{', '.join(names[:10])} ({len(names)} in all)" if names else "no file"
-    return f"inject.directory ({_printable(root)}) has {shown}"
+    shown = f"has {', '.join(names[:10])}: {len(names)} in all" if names else "is empty"
+    return f"inject.directory ({_printable(root)}, which {shown})"
 
 
 def _names_of_directory(path: Path, root: Path | None) -> list[str] | None:

@@ -33,6 +33,7 @@ from requests.cookies import RequestsCookieJar, extract_cookies_to_jar
 
 from crawl_lib.config import DfsConfig
 from crawl_lib.errors import ConfigError
+from crawl_lib.version import in_checkout
 
 POOL_CONNECTIONS = 8
 
@@ -63,7 +64,9 @@ class Negotiate(AuthBase):
         try:
             import gssapi  # noqa: PLC0415 - an extra
         except (ImportError, OSError) as error:
-            extra = "needs the extra: make setup-kerberos, or pip install 'krake[kerberos]'"
+            extra = (
+                f"needs the extra: {'make setup-kerberos, or ' if in_checkout() else ''}pip install 'krake[kerberos]'"
+            )
             raise ConfigError(f"dfs.security: kerberos {extra} ({error})") from error
         self._gssapi: Any = gssapi
 

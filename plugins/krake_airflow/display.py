@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crawl_lib.config import Config
-from crawl_lib.states import Outcome
+from crawl_lib.states import Outcome, answers_of
 from krake_airflow.watching import result_lines
 
 PLAIN_INTERVAL_S = 5.0
@@ -26,7 +26,10 @@ NOTHING = (
     " or crawl.max_pages is reached"
 )
 NOTHING_DUE = "none: what is queued waits for another try, and is not due yet"
-HINTS: dict[str, str] = {Outcome.ADDRESS_REFUSED: " (of an inner network that fetch.allow_networks does not name)"}
+HINTS: dict[str, str] = {
+    Outcome.ADDRESS_REFUSED: " (addresses of an inner network; if it is yours: name it in fetch.allow_networks of the"
+    " config, run `krake forget HOST --yes`, and the same command again)"
+}
 """What to say of an outcome that the config decides."""
 
 
@@ -145,6 +148,14 @@ def _remarks(commits: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
                 yield title, f"iteration {result['folder']}: {result[name]}"
 
 
+def _tries(number: int, retried: int) -> str:
+    """Return how many URLs ended with an outcome, and of how many tries, where some are tried again."""
+    ended = _shown(number - retried)
+    if not retried:
+        return ended
+    return f"{_shown(number)} {'try' if number == 1 else 'tries'}, {ended} ended ({_shown(retried)} tried again later)"
+
+
 def summary(config: Config, results: Mapping[str, Mapping[str, Any]]) -> Table:
     """What was done and where it lies, from the results of the run's tasks."""
     table = Table(title="Done", title_justify="left", show_header=False)
@@ -162,10 +173,11 @@ def summary(config: Config, results: Mapping[str, Mapping[str, Any]]) -> Table:
     table.add_row("iterations", f"{_shown(len(commits))}{ended and f', then {ended}'}")
     table.add_row("pages fetched", _shown(tries.total() - retried.total()) if tries else nothing)
     for outcome, number in tries.most_common():
-        more = f", in {_shown(number)} tries" if retried[outcome] else ""
-        table.add_row(f"  {outcome}", f"{_shown(number - retried[outcome])}{more}{HINTS.get(outcome, '')}")
+        table.add_row(f"  {outcome}", f"{_tries(number, retried[outcome])}{HINTS.get(outcome, '')}")
     for row in _remarks(commits):
         table.add_row(*row)
+    if not answers_of(tries)[0]:
+        table.add_row("warning", "this run fetched nothing")
     for task, names in (("export", ("pages",)), ("linker", ("arcs",)), ("finalizer", ("nodes", "arcs"))):
         for name in names:
             if name in results.get(task, {}):

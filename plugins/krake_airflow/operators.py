@@ -23,6 +23,7 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.errors import (
     ConfigError,
+    DamagedFileError,
     FewAnswersError,
     InputError,
     KeyAccessError,
@@ -38,7 +39,17 @@ from krake_airflow.configs import config_named
 from krake_airflow.connections import secrets_for
 from krake_airflow.metrics import tell_failure, tell_result
 from krake_airflow.settings import NODE_VARIABLE
-from krake_airflow.watching import REFUSALS, REFUSED_SEEDS, Reporter, say_failure, say_result, say_retry, watcher
+from krake_airflow.watching import (
+    NEW_RUN,
+    NEW_RUN_OR_FILE,
+    REFUSALS,
+    REFUSED_SEEDS,
+    Reporter,
+    say_failure,
+    say_result,
+    say_retry,
+    watcher,
+)
 
 
 def asset_of(crawl: str, what: str) -> Asset:
@@ -56,6 +67,7 @@ _BY_SIGTERM = 143
 """Exit code of a task that did not see in time that it was to stop."""
 _CORRECTED_BY_HAND = (
     ConfigError,
+    DamagedFileError,
     FewAnswersError,
     InputError,
     KeyAccessError,
@@ -65,9 +77,26 @@ _CORRECTED_BY_HAND = (
 )
 
 
-def _translated(error: KrakeError) -> AirflowException:
-    """The Airflow exception of an error: one that fails at once if only a person can help, else one that retries."""
+class ParamsError(InputError):
+    """The parameters of a run are wrong. Who triggers it has to trigger another one."""
+
+
+class NewRunNeeded(AirflowFailException):
+    """A task failed for the parameters of its run, which no clear changes. `remedy`: for the user."""
+
+    def __init__(self, text: str, remedy: str) -> None:
+        super().__init__(text)
+        self.remedy = remedy
+
+
+def _translated(error: KrakeError, of_params: tuple[type[KrakeError], ...] = (ParamsError,)) -> AirflowException:
+    """The Airflow exception of an error: one that fails at once if only a person can help, else one that retries.
+
+    `of_params`: errors that the run's parameters are the cause of.
+    """
     text = str(error)
+    if isinstance(error, of_params):
+        return NewRunNeeded(text, NEW_RUN if isinstance(error, ParamsError) else NEW_RUN_OR_FILE)
     if watcher().stopping or isinstance(error, _CORRECTED_BY_HAND):
         return AirflowFailException(text)
     if isinstance(error, StoppedError):
@@ -87,6 +116,8 @@ class KrakeOperator(BaseOperator):
     """Whether nothing of a run is left to be done once this task failed; others may work at the same time."""
     refusals: ClassVar[Collection[str]] = REFUSALS
     """What of a result is no success, and a warning in the log."""
+    of_params: ClassVar[tuple[type[KrakeError], ...]] = (ParamsError,)
+    """Errors that the run's parameters are the cause of."""
     shallow_copy_attrs: Sequence[str] = ("_stop", "_last_resort")  # all copies share them
     ui_color = "#e8f1f8"
 
@@ -106,6 +137,16 @@ class KrakeOperator(BaseOperator):
     def require(self, context: Context) -> None:
         """Raise what a task is refused with before anything is opened."""
 
+    def _require_known(self, context: Context) -> None:
+        """Raise ParamsError for keys of the run's conf that are no params of its DAG: Airflow takes any, as `seed`."""
+        run, dag = context.get("dag_run"), self.get_dag()
+        if run is None or dag is None:
+            return
+        known = sorted(dag.params)
+        unknown = ", ".join(repr(key) for key in sorted(run.conf or {}) if key not in known)
+        if unknown:
+            raise ParamsError(f"conf: unknown: {unknown}; {dag.dag_id} knows {', '.join(known) or 'no key'}")
+
     def look_ahead(self, config: Config, secrets: Secrets) -> None:
         """Raise what a later task would be refused for."""
 
@@ -121,6 +162,7 @@ class KrakeOperator(BaseOperator):
         try:
             if watcher().stopping:
                 raise StoppedError("the run was asked to stop")
+            self._require_known(context)
             self.require(context)
             config = config_named(self.crawl)
             secrets = secrets_for(config)
@@ -130,7 +172,7 @@ class KrakeOperator(BaseOperator):
                 result = self.stage(stores, context)
         except KrakeError as error:
             tell_failure(self.stage_name, time.monotonic() - began_s, error, tags)
-            translated = _translated(error)
+            translated = _translated(error, self.of_params)
             final = isinstance(translated, AirflowFailException) or context["ti"].try_number > (self.retries or 0)
             watcher().failed(self, str(translated), final=final)
             self.log.debug("where it was raised", exc_info=error)
@@ -205,6 +247,7 @@ class InjectOperator(_SkipsLaterIterations):
     stage_name = "inject"
     any_path = False
     refusals = REFUSED_SEEDS
+    of_params = (InputError,)
 
     def look_ahead(self, config: Config, secrets: Secrets) -> None:
         """All that is wrong with paths, rights and servers is said by the first task, not by the last."""
@@ -355,6 +398,7 @@ class ExportOperator(KrakeOperator):
 
     stage_name = "export"
     ui_color = "#f3e6c8"
+    of_params = (InputError, OutputConflictError)
 
     def __init__(self, *, of_run: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -45,6 +45,13 @@ def bad_configs() -> list[BadConfig]:
     return read_configs(config_path(os.environ))[1] if get_parsing_context().dag_id is None else []
 
 
+def require_good_configs() -> None:
+    """Raise AirflowException with a line for each mistake of configs that make no DAG; Airflow shows it on Home."""
+    lines = [line for bad in bad_configs() for line in bad.lines]
+    if lines:
+        raise AirflowException("\n".join(["these configs of Krake make no DAG; correct what is named:", *lines]))
+
+
 def node_retries(config: Config) -> int:
     """How often a node's task is tried again."""
     return CRAWL_RETRIES if config.crawl.min_nodes == 1 else RETRIES_WHERE_OTHERS_GO_ON

@@ -47,6 +47,7 @@ from krake_airflow.settings import (
     airflow_home,
     config_path,
     environment,
+    home_errors,
 )
 from krake_airflow.watching import watch_with
 
@@ -81,19 +82,19 @@ def main(arguments: list[str] | None = None) -> int:
         config = load_config(path)
         is_demo = not given.seeds and path == DEMO_CONFIG.resolve()
         params = _params(given, config, DEMO_ITERATIONS if is_demo else DEFAULT_ITERATIONS)
+        home = airflow_home(os.environ)
+        log = _new_log(home)
     except KrakeError as error:
         sys.stderr.write(f"make crawl: {error}\n")
         return 2
-    home = airflow_home(os.environ)
-    (home / "logs").mkdir(parents=True, exist_ok=True)
-    log = home / "logs" / f"crawl-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
     with ExitStack() as stack:
         console = stack.enter_context(_airflow_prints_to(log))
         try:
-            stack.enter_context(alone(lock_of(home, path), f"make crawl of {path}"))
+            with home_errors(home):
+                stack.enter_context(alone(lock_of(home, path), f"make crawl of {path}"))
+                link_configs(home, path)
             if is_demo:
                 params["seeds"] = stack.enter_context(_synthetic_web(config, console))
-            link_configs(home, path)
             crawl = _Crawl(stack, console, config, log)
             if url := _url_of_ui(stack, home, f"make crawl of {path}"):
                 _say(console, f"Config {path}. `make ui` runs, at {url}: the run is there.")
@@ -108,6 +109,15 @@ def main(arguments: list[str] | None = None) -> int:
         except KrakeError as error:
             _say(console, str(error), "red")
             return 1
+
+
+def _new_log(home: Path) -> Path:
+    """Make the file for what Airflow prints. Raises ConfigError where that cannot be."""
+    log = home / "logs" / f"crawl-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
+    with home_errors(home):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.touch()
+    return log
 
 
 def _url_of_ui(stack: ExitStack, home: Path, what: str) -> str | None:
@@ -212,8 +222,9 @@ def _synthetic_web(config: Config, console: Console) -> Iterator[str]:
                 if port
                 else str(error)
             ) from error
-        noted.parent.mkdir(parents=True, exist_ok=True)
-        write_durable(noted, f"{server.port}\n".encode())
+        with os_errors(noted, "cannot be written"):
+            noted.parent.mkdir(parents=True, exist_ok=True)
+            write_durable(noted, f"{server.port}\n".encode())
         text = f"crawling a synthetic web of {web.sites} sites on this machine, port {server.port}."
         _say(console, f"No SEEDS given: {text}")
         yield "\n".join(server.seeds)

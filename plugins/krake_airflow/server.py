@@ -77,7 +77,9 @@ def free_ports(wanted: Sequence[int]) -> list[int]:
             try:
                 found.bind(("127.0.0.1", port))
             except OSError as error:
-                raise KrakeError(f"port {port} is taken by another program") from error
+                raise KrakeError(
+                    f"port {port} is taken by another program: leave AIRFLOW_PORT out, and a free one is taken"
+                ) from error
         return [found.getsockname()[1] for found in sockets]
     finally:
         for found in sockets:

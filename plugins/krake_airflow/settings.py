@@ -6,11 +6,12 @@ import os
 import secrets
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from crawl_lib.config import CONFIG_PATH_VARIABLE
 from crawl_lib.durable import fsync_file
+from crawl_lib.errors import ConfigError, os_errors
 
 PROJECT = Path(__file__).resolve().parents[2]
 """The project's root: `dags/`, `plugins/` and `config/` lie in it."""
@@ -31,6 +32,13 @@ def config_path(environ: Mapping[str, str]) -> Path:
     """The config file of the DAGs: `KRAKE_CONFIG_PATH`, else the project's `config/krake-config.yml`."""
     named = environ.get(CONFIG_PATH_VARIABLE)
     return Path(named) if named else PROJECT / "config" / "krake-config.yml"
+
+
+def home_errors(home: Path) -> AbstractContextManager[None]:
+    """Within, an OSError becomes a ConfigError that says where else Airflow's files may lie."""
+    return os_errors(
+        home, f"Airflow's database and logs cannot be written: name another folder by {HOME_VARIABLE}", ConfigError
+    )
 
 
 def airflow_home(environ: Mapping[str, str]) -> Path:

@@ -21,7 +21,7 @@ from krake_airflow.alone import alone
 from krake_airflow.configs import link_configs, read_configs
 from krake_airflow.database import end_dead_runs
 from krake_airflow.server import AirflowServer, free_ports
-from krake_airflow.settings import DATABASE_FILE, LOCK_FILE, URL_FILE, USER, airflow_home, config_path
+from krake_airflow.settings import DATABASE_FILE, LOCK_FILE, URL_FILE, USER, airflow_home, config_path, home_errors
 
 PORT_VARIABLE = "AIRFLOW_PORT"
 DEFAULT_PORT = 8080
@@ -39,10 +39,14 @@ def main(arguments: list[str] | None = None) -> int:
         path = Path(given.config or config_path(os.environ)).resolve()
         _require_one(path)
         home = airflow_home(os.environ)
-        with alone(home / LOCK_FILE, f"make ui of {path}"):
-            (home / URL_FILE).unlink(missing_ok=True)  # of one that was killed: nothing answers there
+        with ExitStack() as stack:
+            with home_errors(home):
+                stack.enter_context(alone(home / LOCK_FILE, f"make ui of {path}"))
+                (home / URL_FILE).unlink(missing_ok=True)  # of one that was killed: nothing answers there
+                (home / "logs").mkdir(exist_ok=True)
+                configs = link_configs(home, path)
             end_dead_runs(home / DATABASE_FILE)
-            return _serve(AirflowServer(home, link_configs(home, path), port=_port()), stop)
+            return _serve(AirflowServer(home, configs, port=_port()), stop)
     except KrakeError as error:
         _say(f"make ui: {error}")
         return 1

@@ -107,6 +107,11 @@ class Reporter:
             log.warning("progress was not kept: %s", type(error).__name__)
 
 
+def in_lines(finding: str) -> list[str]:
+    """Divide a finding into lines that Airflow's page shows whole."""
+    return _IN_LINES.wrap(finding)
+
+
 def result_lines(result: Mapping[str, Any], refusals: Collection[str]) -> Iterator[tuple[int, str]]:
     """What a stage returned, a line for each name, and its level of logging.
 
@@ -131,6 +136,8 @@ _IN_LINES = TextWrapper(88, subsequent_indent="    ", break_long_words=False, br
 """Airflow's page cuts a line where its window ends: one of 1280 pixels shows so many characters next to the grid."""
 _AGAIN = "It is tried again by itself, and goes on where it stopped: try %d of %d comes next."
 _BY_HAND = "Correct what is named, then clear this task with its downstream: it goes on from there."
+NEW_RUN = "Trigger a new run: a cleared task keeps its parameters."
+NEW_RUN_OR_FILE = f"{NEW_RUN}\nIf only a file was wrong, correct it, then clear this task with its downstream."
 
 
 def say_retry(context: Any) -> None:
@@ -139,8 +146,8 @@ def say_retry(context: Any) -> None:
 
 
 def say_failure(context: Any) -> None:
-    """Log, as the last lines of a task that failed, what went wrong and what to do."""
-    _last_words(context, _BY_HAND)
+    """Log, as the last lines of a task that failed, what went wrong and what to do: the error's `remedy`, if any."""
+    _last_words(context, getattr(context.get("exception"), "remedy", _BY_HAND))
 
 
 def _last_words(context: Any, remedy: str, *numbers: int) -> None:
@@ -154,6 +161,7 @@ def _last_words(context: Any, remedy: str, *numbers: int) -> None:
     log.info("::endgroup::")
     text = str(error) if isinstance(error, AirflowException) else f"{type(error).__name__}: {error}"
     for finding in text.splitlines():
-        for line in _IN_LINES.wrap(finding):
+        for line in in_lines(finding):
             log.error("%s", line)
-    log.error(remedy, *numbers)
+    for sentence in (remedy % numbers).splitlines():
+        log.error("%s", sentence)

@@ -228,6 +228,25 @@ def test_why_notes_what_this_machine_cannot_see(krake: Krake, web: Serving) -> N
     assert "is not a URL that Krake crawls (scheme)" in krake("why", "ftp://x/").error()
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("127.0.0.5:8005", "http://127.0.0.5:8005/"),
+        ("example.org", "http://example.org/"),
+        ("Example.org/a?b", "http://example.org/a?b"),
+        ("localhost:80/x", "http://localhost/x"),
+        ("word", None),
+        ("mailto:me@example.org", None),
+        ("ftp://example.org/", None),
+    ],
+)
+@pytest.mark.parametrize("command", ["why", "check", "cat"])
+def test_a_url_without_a_scheme_is_written_out(krake: Krake, command: str, text: str, meant: str | None) -> None:
+    krake.configure()
+    said = krake(command, text).error()
+    assert (f"{text}: has no http:// or https://: write {meant}" in said) is (meant is not None)
+
+
 def test_check_fetches_once_and_leaves_nothing(krake: Krake, web: Serving) -> None:
     before = {file: file.read_bytes() for file in krake.directory.rglob("*") if file.is_file()}
     found = krake.ok("check", web.url(0, "/no-such-page"), "--json").json

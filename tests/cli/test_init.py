@@ -80,6 +80,17 @@ def test_a_contact_that_reaches_nobody_is_refused(
     assert not (tmp_path / "mine").exists()
 
 
+@pytest.mark.parametrize("is_checkout", [True, False])
+def test_the_next_command_is_one_that_is_there(
+    is_checkout: bool, run: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crawl_lib.cli.beginning.in_checkout", lambda: is_checkout)
+    out = run("init", tmp_path / "news").out
+    assert ("make crawl CONFIG=" in out) is is_checkout
+    trigger = 'airflow dags unpause news_crawl && airflow dags trigger news_crawl --conf \'{"seeds": "https://..."}\''
+    assert (trigger in out) is not is_checkout
+
+
 def test_elsewhere_nothing_is_asked(run: Callable[..., Done], tmp_path: Path) -> None:
     done = run("init", tmp_path / "mine")
     assert done.err == ""

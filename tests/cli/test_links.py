@@ -35,3 +35,8 @@ def test_the_links_of_a_crawl(krake: Krake, serving: Serving) -> None:
     ranked = krake.ok("linkdb", "rank", "--json").json
     assert len(krake.ok("linkdb", "dump", "--table", "ranks").out.splitlines()) == ranked["rows"] > 10
     assert "clean" in krake.ok("settle").out + krake.ok("fsck").out
+    krake.configure(linkdb={"within_host": False})
+    krake.ok("linkdb", "update")
+    within = len({(row["source"], row["anchor"]) for row in found if row["source_url"].startswith(seed)})
+    assert within
+    assert f"left out: {within} of its links (linkdb.within_host: false)" in krake("linkdb", "get", seed).out

@@ -101,11 +101,20 @@ def test_who_sees_no_page_is_told_why(tmp_path: Path) -> None:
     assert NOTHING in shown_at_the_end(tmp_path, {})
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "says_so"), [({}, True), ({"timeout": 2}, True), ({"robots_denied": 1}, True), ({"gone": 1}, False)]
+)
+def test_a_run_that_fetched_nothing_is_a_warning_of_the_summary(
+    outcomes: dict[str, int], says_so: bool, tmp_path: Path
+) -> None:
+    assert ("| warning | this run fetched nothing |" in shown_at_the_end(tmp_path, outcomes)) is says_so
+
+
 def test_a_url_counts_once_and_its_other_tries_apart(tmp_path: Path) -> None:
     shown = shown_at_the_end(tmp_path, {"ok": 7, "timeout": 5}, retried={"timeout": 4}, passed_over=3)
     assert "| pages fetched | 8 |" in shown
     assert "| ok | 7 |" in shown
-    assert "| timeout | 1, in 5 tries |" in shown
+    assert "| timeout | 5 tries, 1 ended (4 tried again later) |" in shown
 
 
 def test_what_is_not_due_yet_is_not_nothing(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
@@ -211,6 +213,7 @@ def test_a_task_runs_on_its_own_node_alone(
 
 MENDED_BY_HAND = {
     "ConfigError",
+    "DamagedFileError",
     "FewAnswersError",
     "InputError",
     "KeyAccessError",
@@ -323,6 +326,51 @@ def test_the_last_lines_of_a_log_are_message_and_cure(caplog: pytest.LogCaptureF
     caplog.clear()
     watching.say_failure({"ti": TaskInstance()})
     assert caplog.records == [], "a process that died has no error"
+
+
+@pytest.mark.parametrize(
+    ("task", "error"),
+    [
+        (operators.InjectOperator(task_id="inject", later={}), errors.InputError("seeds: 'a' is no URL")),
+        (operators.ExportOperator(task_id="export", of_run=True), errors.OutputConflictError("the name is taken")),
+        (operators.ExportOperator(task_id="export", of_run=False), errors.InputError("no such iteration")),
+    ],
+    ids=["seeds", "label", "folders"],
+)
+def test_wrong_parameters_ask_for_a_new_run(
+    task: Any, error: Exception, config_file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cleared task has the parameters of its run, so the same would happen again."""
+
+    def fails(*arguments: object, **named: object) -> None:
+        raise error
+
+    monkeypatch.setattr(stages, "inject", fails)
+    monkeypatch.setattr(stages, "export_pages", fails)
+    with pytest.raises(AirflowFailException) as raised:
+        run(task, context(folders=["1"]))
+    assert last_lines(task.on_failure_callback, raised.value, caplog) == [
+        str(error),
+        "Trigger a new run: a cleared task keeps its parameters.",
+        "If only a file was wrong, correct it, then clear this task with its downstream.",
+    ]
+
+
+def test_unknown_keys_of_a_run_s_conf_are_refused(
+    stage: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Airflow takes any key, and a run with `seed` would crawl what is queued."""
+    with DAG("news_crawl", schedule=None, params={"seeds": "", "label": None}) as dag:
+        operators.MaintainKeysOperator(task_id="server_1", server="keys/0.sqlite")
+    task: Any = dag.get_task("server_1")
+    for conf in (None, {}, {"seeds": "http://a/"}):
+        assert run(task, {**context(), "dag_run": SimpleNamespace(conf=conf)})["folder"] == "17"
+    with pytest.raises(AirflowFailException) as raised:
+        run(task, {**context(), "dag_run": SimpleNamespace(conf={"seeds": "", "seed": "http://a/", "Label": 1})})
+    assert len(stage) == 3
+    assert str(raised.value) == "conf: unknown: 'Label', 'seed'; news_crawl knows label, seeds"
+    last = last_lines(task.on_failure_callback, raised.value, caplog)[-1]
+    assert last == "Trigger a new run: a cleared task keeps its parameters."
 
 
 def test_results_are_lines_and_refusals_are_warnings(

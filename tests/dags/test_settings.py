@@ -7,10 +7,13 @@ import os
 import stat
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from krake_airflow import settings
+
+from tests.dags.crawls import small_config
 
 
 @pytest.mark.parametrize("module", ["krake_airflow.run", "krake_airflow.ui"])
@@ -62,3 +65,22 @@ def test_a_program_loads_no_airflow_before_it_has_set_its_variables(program: str
     code = f"import sys, krake_airflow.{program}; sys.exit('airflow' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": f"{settings.PROJECT / 'plugins'}:{settings.PROJECT}"}
     assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0
+
+
+@pytest.mark.parametrize("program", ["run", "ui"])
+@pytest.mark.parametrize("taken", ["", "logs", "configs"])
+def test_a_folder_of_airflow_that_cannot_be_written_is_a_plain_sentence(
+    program: str, taken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A file is where a folder has to be, which not even root may change."""
+    _, config = small_config(tmp_path)
+    monkeypatch.setenv(settings.HOME_VARIABLE, str(tmp_path / "home"))
+    home = settings.airflow_home(os.environ)
+    (home / taken).parent.mkdir(parents=True)
+    (home / taken).write_text("")
+    monkeypatch.setattr("krake_airflow.ui.signal.signal", lambda *_: None)
+    assert import_module(f"krake_airflow.{program}").main(["--config", str(config)]) in (1, 2)
+    said = "".join(capfd.readouterr())
+    words = f"{home}: Airflow's database and logs cannot be written: name another folder by {settings.HOME_VARIABLE}: "
+    assert words in said
+    assert "Traceback" not in said

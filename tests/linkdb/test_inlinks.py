@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from crawl_lib.ask import inlinks_of, links_left_out
 from crawl_lib.config import ChainsConfig, Config, StepConfig
-from crawl_lib.linkdb import LINKDB, update_linkdb
+from crawl_lib.linkdb import LINKDB, update_linkdb, update_outlinks
 from crawl_lib.linkdb.links import first_of_each, hosts
 from crawl_lib.storage import open_storage
 from crawl_lib.urls import host_of
@@ -86,6 +87,30 @@ def test_where_a_limit_cuts_the_smallest_keys_stay(config: Config) -> None:
     found = inlinks(crawl)
     assert set(found.pop(A)) == smallest(many[:3000], 1000)
     assert set(found) == smallest(many, 100)
+
+
+@pytest.mark.parametrize(
+    ("options", "left_out"),
+    [
+        ({"max_inlinks": 2}, {"linkdb.max_inlinks: 2": 2, "linkdb.within_host: false": 1}),
+        ({"max_outlinks": 1}, {"linkdb.max_outlinks: 1": 1, "linkdb.within_host: false": 1}),
+        ({"within_host": True}, {}),
+    ],
+)
+def test_what_limits_leave_out_is_counted_by_option(
+    options: dict[str, Any], left_out: dict[str, int], config: Config
+) -> None:
+    """Texts that are the same once they are cut are one link."""
+    crawl = limited(config, max_anchor_chars=3, **options)
+    page = f"{A}page"
+    links = [Visit(page, links=[A]), Visit(B, links=[(A, "word"), (A, "words"), (A, "other")]), Visit(C, links=[A])]
+    crawl.segment(T, [*links, Visit("http://d.example/", links=[A])])
+    update_linkdb(crawl.stores, now=NOW)
+    found = inlinks_of(crawl.stores, A)
+    assert links_left_out(crawl.stores, A, found) == left_out
+    crawl.segment(T + 1000, [Visit("http://e.example/", links=[A])])
+    update_outlinks(crawl.stores, now=NOW)
+    assert links_left_out(crawl.stores, A, found)["new since the last `krake linkdb update`"] >= 1
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])

@@ -90,7 +90,7 @@ def test_without_any_compiler_one_line_says_what_to_do(tmp_path: Path) -> None:
     done = run(str(requirements), CC="/nowhere/cc")
     assert done.returncode == 1
     assert "No compiler `/nowhere/cc` here: one is downloaded" in done.stderr
-    assert done.stderr.splitlines()[-1].endswith("install gcc, then run `make setup` again")
+    assert done.stderr.splitlines()[-1].endswith("install gcc, then run the same command again")
     assert compiling.LIBRARY.stat().st_mtime_ns == before
 
 

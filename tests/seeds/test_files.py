@@ -175,9 +175,10 @@ def test_what_is_not_there_is_told_what_is(place: Path) -> None:
     names = sorted(path.name for path in (place / "seeds").iterdir() if path.name != ".hidden")
     with pytest.raises(InputError) as caught:
         parse_seeds("lsit", below=place / "seeds")
-    has = f"inject.directory ({place / 'seeds'}) has {', '.join(names[:10])} ({len(names)} in all)"
-    assert str(caught.value) == f"seeds: {place / 'seeds' / 'lsit'}: is not there; {has}"
-    with pytest.raises(InputError, match=r"inject\.directory \(.*none\) has no file"):
+    has = f"inject.directory ({place / 'seeds'}, which has {', '.join(names[:10])}: {len(names)} in all)"
+    neither = "is neither a URL (write http:// or https:// before it) nor a file in"
+    assert str(caught.value) == f"seeds: 'lsit' {neither} {has}"
+    with pytest.raises(InputError, match=r"inject\.directory \(.*none, which is empty\)"):
         parse_seeds("list", below=place / "none")
 
 

@@ -66,7 +66,7 @@ def main() -> None:
     try:
         _build_with_packaged(sys.argv[1])
     except subprocess.CalledProcessError as error:
-        again = "install gcc, then run `make setup` again"
+        again = "install gcc, then run the same command again"
         sys.exit(f"{error}\n{error.stderr or ''}\nThe scanner of links was not compiled: {again}")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+import yaml
 
 from demo import Serving
 from tests.dags.api import Ui
@@ -85,9 +86,10 @@ def test_a_run_is_triggered_fails_is_understood_cleared_and_ends(
     [run] = ui.runs()
     assert ui.wait_end(run) == "failed"
     pages.open_task(run, "inject")
-    cure = page.get_by_text("Correct what is named, then clear this task with its downstream: it goes on from there.")
+    cure = page.get_by_text("If only a file was wrong, correct it, then clear this task with its downstream.")
     cure.wait_for()
-    assert page.get_by_text("mine.txt: is not there").last.is_visible()
+    assert page.get_by_text("Trigger a new run: a cleared task keeps its parameters.").is_visible()
+    assert page.get_by_text("'mine.txt' is neither a URL").last.is_visible()
     assert cure.is_visible()
     page.get_by_text("AirflowFailException: ").click()  # folds the traceback
     pages.shoot("failed")
@@ -105,3 +107,18 @@ def test_a_run_is_triggered_fails_is_understood_cleared_and_ends(
     page.get_by_text("Success").nth(len(ui.tasks(run))).wait_for()  # of each task, and of the run
     pages.shoot("run")
     assert ui.runs()[run] == "success"
+
+
+def test_a_config_that_makes_no_dag_is_a_red_banner_on_home(pages: Pages, tmp_path: Path) -> None:
+    """Beside its grey DAG: whoever opens Airflow sees it, and may read all of its text."""
+    page, ui = pages.page, pages.ui
+    mistakes = {f"option_{number}": 0 for number in range(30)}
+    (ui.home / "ui" / "configs" / "broken.yml").write_text(yaml.safe_dump(mistakes))
+    ui.wait(lambda: bool(ui.ask("GET", "/api/v2/importErrors")["import_errors"]), "the import error")
+    pages.log_in()
+    page.get_by_role("button", name="Dag Import Error").click()
+    page.get_by_text("krake_config_errors.py").click()
+    for name in ("option_0", "option_29"):
+        page.get_by_text(f"{name}: unknown option").first.wait_for()
+    pages.shoot("import-errors")
+    assert "broken_config_error" in {dag["dag_id"] for dag in ui.ask("GET", "/api/v2/dags")["dags"]}

@@ -36,8 +36,9 @@ def test_the_last_lines_are_message_and_cure_and_results_are_lines(
         assert ui.wait_end(run) == "failed"
         message, cure = last_words(ui.log(run, "inject"))
         assert message.startswith("seeds: ")
-        assert "not-a-url: is not there; inject.directory (" in message
-        assert cure == "Correct what is named, then clear this task with its downstream: it goes on from there."
+        assert "'not-a-url' is neither a URL (" in message
+        assert "Trigger a new run: a cleared task keeps its parameters." in message
+        assert cure == "If only a file was wrong, correct it, then clear this task with its downstream."
 
         directory = open_node_dir(Path(config.queue.local_dir), "node-1")
         with NodeLock(directory, "node-1", 1.0, what="a test"):

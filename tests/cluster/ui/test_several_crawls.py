@@ -178,4 +178,5 @@ def test_a_config_that_cannot_be_used_is_shown_paused_with_its_mistakes(ui: Ui) 
     text = ui.ask("GET", "/api/v2/dags/broken_config_error/details")["doc_md"]
     assert "servres: unknown option" in text
     assert "batch.size: must be at least 1" in text
-    assert ui.ask("GET", "/api/v2/importErrors")["import_errors"] == []
+    [error] = ui.ask("GET", "/api/v2/importErrors")["import_errors"]
+    assert "servres: unknown option" in error["stack_trace"]
