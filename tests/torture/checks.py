@@ -139,7 +139,7 @@ def segments(result: Result) -> Iterator[str]:
 
 
 def _digest_problems(record: Any) -> list[str]:
-    """List what warcio says of a record's digests; it counts the transfer coding into the payload, WARC 1.1 does not."""
+    """List what warcio says of digests. It counts the transfer coding into the payload; WARC 1.1 does not."""
     is_chunked = record.http_headers is not None and record.http_headers.get_header("Transfer-Encoding") is not None
     return [one for one in record.digest_checker.problems if not (is_chunked and one.startswith("payload digest"))]
 
