@@ -100,7 +100,7 @@ def test_a_graph_without_pages_or_arcs_is_named(stores: Stores, crawl: CrawlMake
 def test_pages_of_one_host_are_no_graph_of_hosts(stores: Stores, crawl: CrawlMaker) -> None:
     exported(stores, crawl, {A1: [A2], A2: []})
     assert rank_export(stores, name="x").arcs == 1
-    with pytest.raises(InputError, match="has 1 hosts, but no link"):
+    with pytest.raises(InputError, match="has 1 host, but no link"):
         rank_export(stores, name="x", of="hosts")
 
 
