@@ -163,12 +163,13 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "retry",
         "segments.retry",
-        "list pages that failed, so that the next crawl fetches them once more",
+        "list pages that failed, so that the next crawl fetches them once more; with --now, end the waiting",
         (
-            _option(
-                "--outcome", "how their newest try ended, such as timeout", type=_failure, required=True, metavar="NAME"
-            ),
+            _option("url", "with --now: only this URL", nargs="?", metavar="URL"),
+            _option("--outcome", "how their newest try ended, such as timeout", type=_failure, metavar="NAME"),
             _option("--host", "only pages of this host", metavar="HOST"),
+            _flag("--now", "what waits is due with the next take: all, or a URL, or those of a host or an outcome"),
+            _flag("--ignore-retry-after", "with --now: also what waits because its host asked for it"),
             _DRY_RUN,
             _JSON,
         ),

@@ -1,9 +1,11 @@
 """`krake forget`, `krake retry`, `krake segment drop|compact`, `krake import` and `krake index`."""
 
 import argparse
+import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from crawl_lib import curate
@@ -16,6 +18,7 @@ from crawl_lib.curate import (
     ForgetReport,
     ImportReport,
     Pages,
+    RetryNowReport,
     RetryReport,
 )
 from crawl_lib.errors import ConfigError, InputError, UrlError
@@ -25,6 +28,7 @@ from crawl_lib.stores import Stores
 from crawl_lib.urls import canonicalize, host_of
 
 DAY_S = 86400.0
+_SHOWN = 5
 
 
 def forget(arguments: argparse.Namespace) -> int:
@@ -87,16 +91,55 @@ def _show_forgotten(report: ForgetReport, *, asked: bool, limited: bool) -> None
 
 
 def retry(arguments: argparse.Namespace) -> int:
-    """List pages that failed, so that the next crawl fetches them. Raises InputError for what is no host."""
+    """List pages that failed, or have those that wait fetched at once, with the next crawl.
+
+    Raises InputError for what is no host or no URL, ConfigError for options that do not go together.
+    """
+    _require_right(arguments)
     with tool_stores(arguments) as stores:
-        text = arguments.host
-        hosts = [] if text is None else _pages([text], None, stores.config.urls.max_length_chars).hosts
-        if text is not None and not hosts:
-            raise InputError(f"{text}: is a URL, and --host takes a host, such as example.org")
-        failures = Failures(arguments.outcome, *hosts)
+        longest, host, url = stores.config.urls.max_length_chars, arguments.host, arguments.url
+        found = _pages([text for text in (host, url) if text is not None], None, longest)
+        if host is not None and not found.hosts:
+            raise InputError(f"{host}: is a URL, and --host takes a host, such as example.org")
+        if url is not None and not found.urls:
+            raise InputError(f"{url}: is no URL, which begins with http:// or https://; a host goes behind --host")
+        named = {"host": next(iter(found.hosts), None), "url": next(iter(found.urls), None)}
+        failures = Failures(arguments.outcome, **named, waits=arguments.now)
+        if arguments.now:
+            ignores = arguments.ignore_retry_after
+            made_due = curate.retry_now(stores, failures, ignore_retry_after=ignores, dry_run=arguments.dry_run)
+            print_result(arguments, made_due, partial(_show_due, made_due))
+            return 0
         report = curate.retry(stores, failures, dry_run=arguments.dry_run)
     print_result(arguments, report, partial(_show_retried, report, failures))
     return 0
+
+
+def _require_right(arguments: argparse.Namespace) -> None:
+    if not arguments.now and (arguments.url is not None or arguments.ignore_retry_after):
+        raise ConfigError("a URL and --ignore-retry-after go with --now, which ends the waiting")
+    if not arguments.now and arguments.outcome is None:
+        raise ConfigError("--outcome says which failures are listed; --now has what waits fetched at once")
+    if arguments.url is not None and (arguments.host is not None or arguments.outcome is not None):
+        raise ConfigError("--now takes a URL, or --host and --outcome, not both")
+
+
+def _show_due(report: RetryNowReport) -> None:
+    """Say what is due, what hosts asked for, and what fetches it."""
+    is_due = "would be" if report.dry_run else "is"
+    say(f"{report.waiting:,} URLs wait on this machine, and {report.hosts:,} hosts are in back-off: it {is_due} over")
+    if report.listed:
+        say(f"{'would list' if report.dry_run else 'listed'} {report.listed:,} pages that wait in the CrawlDb")
+    if report.elsewhere:
+        say(
+            f"the queues of {', '.join(report.elsewhere)} are not on this machine: what waits there is not counted here"
+        )
+    for host, until in islice(sorted(report.asked.items()), _SHOWN):
+        say(f"{host} asked to be left alone until {_utc(until)} (Retry-After): --ignore-retry-after asks it anyway")
+    if len(report.asked) > _SHOWN:
+        say(f"and {len(report.asked) - _SHOWN:,} more hosts asked so")
+    if report.note:
+        say("next: krake crawl, or a run of the DAG: its first take fetches them")
 
 
 def _show_retried(report: RetryReport, failures: Failures) -> None:
@@ -113,6 +156,10 @@ def _show_retried(report: RetryReport, failures: Failures) -> None:
         say("next: krake crawl, which fetches them")
     for name in report.deleted:
         say(f"{'would delete' if report.dry_run else 'deleted'} list {name}: all its pages were fetched")
+
+
+def _utc(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def drop(arguments: argparse.Namespace) -> int:

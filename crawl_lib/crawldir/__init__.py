@@ -3,8 +3,8 @@
 How data flows: `CrawlDirectory` finds folders (`Folder`) and segments (`SegmentRef`), and reads what their small files
 say: `iteration.json`, `scope`, `index.json`, manifests. `start` asks `naming` for the next folder, which stays the next
 one however many starts overlap. A node's `settle` leaves a note of what it had taken in (`settled`), and a check leaves
-the keys that the node holds (`heldnotes`): so other machines know of a queue that is not on their disk. `progress` is
-what a task says while it works.
+the keys that the node holds (`heldnotes`): so other machines know of a queue that is not on their disk. `krake
+retry --now` leaves a note for all nodes (`retrynow`). `progress` is what a task says while it works.
 
 Each file is written once, under a hidden name, and renamed; a rename refuses a target that exists. So after a crash a
 file that has its name is whole, and of two writers the second one uses what the first wrote.
@@ -62,6 +62,13 @@ from crawl_lib.crawldir.naming import (
 )
 from crawl_lib.crawldir.progress import NodeProgress
 from crawl_lib.crawldir.register import Register
+from crawl_lib.crawldir.retrynow import (
+    RETRY_NOW_FOLDER,
+    RetryNow,
+    read_retry_now,
+    retry_now_names,
+    write_retry_now,
+)
 from crawl_lib.crawldir.settled import (
     Settled,
     delete_settled,

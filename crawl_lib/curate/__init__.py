@@ -1,7 +1,8 @@
 """What people do with a crawl by hand: forget, retry, drop and compact pages, import archives, make one index.
 
 How data flows: `forget` notes keys in the crawl directory, then deletes them from the key servers, so that pages are
-crawled again. `retry` leaves a list of pages that failed, past the key check. `drop` leaves lists of keys in segments,
+crawled again. `retry` leaves a list of pages that failed, past the key check, and `retry_now` a note by which URLs that
+wait are due at once. `drop` leaves lists of keys in segments,
 which readers leave out; `compact` writes those segments again without them. `import_archives` makes a segment of WARC
 or ARC files of any program, by the crawl's own code for pages. `merge_indexes` merges the indexes of all segments for
 replay.
@@ -15,4 +16,4 @@ from crawl_lib.curate.forget import ForgetReport, Pages, forget
 from crawl_lib.curate.import_pages import FileReport, ImportReport
 from crawl_lib.curate.importing import import_archives
 from crawl_lib.curate.index import merge_indexes
-from crawl_lib.curate.retry import Failures, RetryReport, retry
+from crawl_lib.curate.retry import Failures, RetryNowReport, RetryReport, retry, retry_now

@@ -1,5 +1,9 @@
 """`krake retry`: pages whose newest final row is a failure, listed so that they are fetched once more.
 
+`krake retry --now`: URLs that wait are due at once. A queue lies on its node's disk, so a note in the crawl directory
+says which URLs and hosts are meant (`crawldir.retrynow`), and the next take of each node follows it. With a CrawlDb the
+URLs that wait are in no queue, so a list has them, too: the list comes first, then the note.
+
 A list is `<crawl>/lists/<name>/`: lines for the nodes, left as seeds are, which pass the key check and say which list
 asked for them; the scope stays as it is. It is visible by one rename (`inject.renamed`), and its name is that of its
 pages and of the newest iteration: killed, or run twice at once, the command leaves the same list.
@@ -8,8 +12,9 @@ A page is not listed while a list has it that is younger than its newest final r
 list is deleted by a later command once all its nodes have taken it in and each of its pages has a younger row.
 """
 
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha1
 from typing import Any, NamedTuple
 
@@ -17,10 +22,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl_lib.crawldir import LISTS_FOLDER, Keys, SegmentRef, is_among, key_array
+from crawl_lib.crawldir import (
+    LISTS_FOLDER,
+    RETRY_NOW_FOLDER,
+    Keys,
+    RetryNow,
+    SegmentRef,
+    is_among,
+    key_array,
+    key_bytes,
+    retry_now_names,
+    write_retry_now,
+)
 from crawl_lib.durable import reached
-from crawl_lib.errors import InputError
-from crawl_lib.frontier import HANDED_ON, OUTLINKS_NAME, encode_line, read_outlinks, some_lines, url_of_line
+from crawl_lib.errors import InputError, os_errors
+from crawl_lib.fetch import read_hosts
+from crawl_lib.frontier import (
+    HANDED_ON,
+    OUTLINKS_NAME,
+    Queue,
+    due_of,
+    encode_line,
+    host_of_line,
+    read_outlinks,
+    some_lines,
+    url_of_line,
+)
 from crawl_lib.keys import KEY_BYTES
 from crawl_lib.records import RETRY_LISTS, QueuedUrl, metadata_without_list
 from crawl_lib.repair import keys_of
@@ -29,6 +56,7 @@ from crawl_lib.seeds import Division, check_seeds, hand_over, set_damaged_aside
 from crawl_lib.segment import SegmentReader
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
+from crawl_lib.urls import host_of, key_of
 
 _COLUMNS: dict[str, Any] = {
     "key": pa.binary(KEY_BYTES),
@@ -36,7 +64,7 @@ _COLUMNS: dict[str, Any] = {
     "segment": pa.int32(),
     "failed": pa.bool_(),
 }
-_ROWS = pa.schema(_COLUMNS)
+_SCHEMA = pa.schema(_COLUMNS)
 _LINES = 50_000
 
 
@@ -58,19 +86,53 @@ class RetryReport:
 
 @dataclass(frozen=True)
 class Failures:
-    """Which pages: those with an outcome, of one host or of all."""
+    """Which pages: those with an outcome, of one host or of all.
 
-    outcome: Outcome
+    `waits`: those that wait for another try, instead of those whose failure is final. Of these an `outcome` of None
+    means any, and `url` one page.
+    """
+
+    outcome: Outcome | None
     host: str | None = None
+    url: str | None = None
+    waits: bool = False
 
     def among(self, batch: pa.RecordBatch) -> Any:
         """A column that says which rows are such."""
-        of_outcome = pc.equal(batch.column("outcome"), pa.scalar(self.outcome.value))
-        return (
-            of_outcome
-            if self.host is None
-            else pc.and_(of_outcome, pc.equal(batch.column("host"), pa.scalar(self.host)))
-        )
+        is_final: Any = pc.is_null(batch.column("retry_at"))
+        found = pc.invert(is_final) if self.waits else is_final
+        values = {
+            "outcome": self.outcome and self.outcome.value,
+            "host": self.host,
+            "key": self.url and key_of(self.url),
+        }
+        for name, value in values.items():
+            if value is not None:
+                found = pc.and_(found, pc.equal(batch.column(name), pa.scalar(value, batch.column(name).type)))
+        return found
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of which the newest one of a page says how it is: the final ones, or all."""
+        return batch if self.waits else batch.filter(pc.is_null(batch.column("retry_at")))
+
+
+@dataclass
+class RetryNowReport:
+    """What is due at once, or would be.
+
+    `waiting`: URLs that wait in queues of this machine, and `hosts` in back-off there; `asked`: those of the hosts that
+    asked to be left alone (Retry-After), and stay so until that time (POSIX seconds). `elsewhere`: nodes whose queues
+    are on other machines. `listed`, `path`: what a list has, with a CrawlDb. `note`: path of the note; "" without one.
+    """
+
+    dry_run: bool
+    waiting: int = 0
+    hosts: int = 0
+    asked: dict[str, float] = field(default_factory=dict)
+    elsewhere: list[str] = field(default_factory=list)
+    listed: int = 0
+    path: str = ""
+    note: str = ""
 
 
 class _List(NamedTuple):
@@ -108,6 +170,80 @@ def retry(stores: Stores, failures: Failures, *, dry_run: bool = False) -> Retry
     return report
 
 
+def retry_now(
+    stores: Stores, failures: Failures, *, ignore_retry_after: bool = False, dry_run: bool = False
+) -> RetryNowReport:
+    """Have URLs that wait fetched with the next take, by a note in the crawl directory, and a list with a CrawlDb.
+
+    `failures`: which of those that wait; final pages are never meant. `ignore_retry_after`: also of hosts that asked to
+    be left alone. Notes that are over are deleted. Raises what `retry` does; nothing is fetched yet.
+    """
+    require_layout(stores)
+    note, report = RetryNow.made(None, None, ignore_retry_after=ignore_retry_after), RetryNowReport(dry_run)
+    if failures.url is not None:
+        note = replace(note, hosts=frozenset({host_of(failures.url)}), keys=frozenset({key_of(failures.url)}))
+    elif failures.host is not None:
+        note = replace(note, hosts=frozenset({failures.host}))
+    segments = stores.crawl.segments() if failures.outcome or stores.config.frontier.is_crawldb else []
+    if segments:
+        note = _of_rows(stores, segments, failures, note, report)
+    elif failures.outcome:
+        note = replace(note, hosts=frozenset(), keys=frozenset())
+    _look_at_queues(stores, note, report)
+    if not dry_run:
+        longest_s = stores.config.retry.max_wait_s
+        for name in retry_now_names(stores.crawl, longest_s, over=True):
+            stores.storage.delete(stores.crawl.at(RETRY_NOW_FOLDER, name))
+        report.note = write_retry_now(stores.crawl, note)
+    return report
+
+
+def _of_rows(
+    stores: Stores, segments: Sequence[SegmentRef], failures: Failures, note: RetryNow, report: RetryNowReport
+) -> RetryNow:
+    """Return the note for the pages whose newest rows say that they wait; with a CrawlDb, list these pages."""
+    lists = _lists(stores, dry_run=report.dry_run) if stores.config.frontier.is_crawldb else []
+    rows = _newest_rows(stores, segments, failures, lists)
+    rows = rows.filter(rows.column("failed"))
+    if stores.config.frontier.is_crawldb:
+        keys, folders = _keys(rows), np.array([int(one.folder) for one in segments])[rows.column("segment").to_numpy()]
+        waiting = np.zeros(len(keys), np.bool_)
+        for one in lists:
+            waiting |= is_among(keys, one.keys) & (folders <= one.newest)
+        listed = RetryReport(report.dry_run)
+        _hand_over(stores, segments, failures, rows.filter(pa.array(~waiting)), listed)
+        report.listed, report.path = listed.listed, listed.path
+    if failures.outcome is None:
+        return note
+    keys = _keys(rows)
+    found = [batch.filter(pa.array(is_among(_keys(batch), keys))) for _, batch in _rows(stores, segments, failures)]
+    hosts = {str(host) for batch in found for host in batch.column("host").to_pylist()}
+    return replace(note, hosts=frozenset(hosts), keys=frozenset(map(key_bytes, keys)))
+
+
+def _look_at_queues(stores: Stores, note: RetryNow, report: RetryNowReport) -> None:
+    """Count what a note means on this machine."""
+    now, longest_s = time.time(), stores.config.retry.max_wait_s
+    for node in stores.config.servers:
+        directory = stores.node_dir(node)
+        if not directory.is_dir():
+            report.elsewhere.append(node)
+            continue
+        with read_hosts(directory) as known:
+            back_offs = known.in_back_off(now, longest_s) if known else {}
+            asked = known.asked_until(now, longest_s) if known and not note.ignore_retry_after else {}
+        queue = Queue(directory, node)
+        hosts = {host for host in back_offs if note.names_host(host)}
+        with os_errors(directory, "changes at the moment; ask again"):
+            for url, meta in queue.lines(queue.state()) if queue.exists() else ():
+                host = host_of_line(url).decode("ascii", "replace")
+                if (due_of(meta) > now or host in back_offs) and note.names_url(url, host):
+                    report.waiting += 1
+                    hosts.add(host)
+        report.hosts += sum(host in back_offs for host in hosts)
+        report.asked.update({host: until for host, until in asked.items() if host in hosts})
+
+
 def _lists(stores: Stores, *, dry_run: bool) -> list[_List]:
     """The lists of this command that are whole; the others are put aside: what they have is listed again."""
     crawl, found = stores.crawl, []
@@ -124,15 +260,15 @@ def _lists(stores: Stores, *, dry_run: bool) -> list[_List]:
     return found
 
 
-def _final(
-    stores: Stores, segments: Sequence[SegmentRef], columns: Sequence[str] = ()
+def _rows(
+    stores: Stores, segments: Sequence[SegmentRef], failures: Failures, columns: Sequence[str] = ()
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Final rows of `pages`, some at a time, with the place of their segment: by iteration, then node."""
+    """Rows of `pages`, some at a time, with the place of their segment: by iteration, then node."""
     done = 0
     for number, segment in enumerate(segments):
         names = ["key", "time", "outcome", "host", "retry_at", *columns]
         for batch in SegmentReader(stores.storage, segment.path).pages(names):
-            yield number, batch.filter(pc.is_null(batch.column("retry_at")))
+            yield number, failures.rows(batch)
             done += batch.num_rows
             stores.report(reading=segment.path, done=done, unit="pages")
 
@@ -140,19 +276,19 @@ def _final(
 def _newest_rows(
     stores: Stores, segments: Sequence[SegmentRef], failures: Failures, lists: Sequence[_List]
 ) -> pa.Table:
-    """The newest final row of each page that ever failed so, or that a list has. Raises InputError: no such host."""
+    """The newest such row of each page that ever failed so, or that a list has. Raises InputError: no such host."""
     meant, is_known = bytearray(), failures.host is None
-    for _, batch in _final(stores, segments):
+    for _, batch in _rows(stores, segments, failures):
         is_known = is_known or bool(pc.any(pc.equal(batch.column("host"), pa.scalar(failures.host or ""))).as_py())
         meant += _keys(batch.filter(failures.among(batch))).tobytes()
     if not is_known:
         raise InputError(f"{failures.host}: no page of a host of that name was crawled")
-    wanted, found = key_array(meant + b"".join(one.keys.tobytes() for one in lists)), [_ROWS.empty_table()]
-    for number, batch in _final(stores, segments):
+    wanted, found = key_array(meant + b"".join(one.keys.tobytes() for one in lists)), [_SCHEMA.empty_table()]
+    for number, batch in _rows(stores, segments, failures):
         some = batch.filter(pa.array(is_among(_keys(batch), wanted)))
         place = pa.array(np.full(some.num_rows, number, np.int32))
         columns = [some.column("key"), some.column("time").cast(pa.int64()), place, failures.among(some)]
-        found.append(pa.table(columns, schema=_ROWS))
+        found.append(pa.table(columns, schema=_SCHEMA))
     order: Any = [("key", "ascending"), ("time", "ascending"), ("segment", "ascending")]
     rows = pa.concat_tables(found).sort_by(order)
     keys = _keys(rows)
@@ -183,7 +319,7 @@ def _hand_over(
     places = chosen.column("segment").to_numpy()
 
     def lines() -> Iterator[bytes]:
-        for number, batch in _final(stores, segments, ["url", "via_key", "depth", "metadata"]):
+        for number, batch in _rows(stores, segments, failures, ["url", "via_key", "depth", "metadata"]):
             here = is_among(_keys(batch), keys[places == number])
             for row in batch.filter(pc.and_(pa.array(here), failures.among(batch))).to_pylist():
                 metadata = metadata_without_list(row["metadata"])
@@ -191,5 +327,5 @@ def _hand_over(
                 yield encode_line(url, HANDED_ON)
 
     if not report.dry_run:
-        facts = {"newest": newest, "outcome": failures.outcome.value, "host": failures.host}
+        facts = {"newest": newest, "outcome": failures.outcome and failures.outcome.value, "host": failures.host}
         hand_over(stores.crawl, name, lines(), Division.of(stores.config), facts=facts, scope=None)

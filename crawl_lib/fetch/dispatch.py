@@ -296,9 +296,17 @@ class Dispatch:
                 self._give_up(host, Outcome.HOST_GAVE_UP, f"after status {fetched.status}", asked_s)
             elif job.taken is not None and fetched.status and row.passes_s is None:
                 self._note_success(host)
+            self._note_asked(host, fetched, row)
             self._report(job, fetched)
         self._rest(host, (fetched.duration_ms + 0.5) / 1000)  # it may have been rounded down
         self._hosts.schedule(host)
+
+    def _note_asked(self, host: Host, fetched: Fetched, row: Retry) -> None:
+        """Note for how long a host asks to be left alone, if its failure passes: `krake retry --now` heeds it."""
+        asked_s = retry_after_s(fetched.head, fetched.time) if row.passes_s is not None else 0.0
+        if asked_s:
+            until = fetched.time + min(asked_s, self._hosts.retry.max_wait_s)
+            self._hosts.store.note_asked(host.name, until)
 
     def _give_up(self, host: Host, outcome: Outcome, error: str, asked_s: float = 0.0) -> None:
         """Ask a host for nothing more in this run, nor until its back-off is over; what waits ends with `outcome`."""

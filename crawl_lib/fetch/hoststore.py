@@ -28,7 +28,7 @@ from crawl_lib.fetch.again import GROWS
 from crawl_lib.fetch.turns import TURNS_FILE
 from crawl_lib.findings import open_to_read
 from crawl_lib.frontier import NodeDirectory
-from crawl_lib.urls import budget_domain_of
+from crawl_lib.urls import budget_domain_of, host_of
 
 FILE_NAME = "hosts.sqlite"
 HOSTS_TABLES = {
@@ -45,8 +45,9 @@ _REMEDY = "it may be deleted while no task of the node runs"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS hosts (host TEXT PRIMARY KEY, last_end REAL NOT NULL, delay_s REAL NOT NULL,
     answer_s REAL NOT NULL DEFAULT 0) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS back_offs (host TEXT PRIMARY KEY, until REAL NOT NULL, times INTEGER NOT NULL)
-    WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS back_offs (host TEXT PRIMARY KEY, until REAL NOT NULL, times INTEGER NOT NULL,
+    since REAL NOT NULL DEFAULT 0) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS asked (host TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS robots (authority TEXT PRIMARY KEY, verdict TEXT NOT NULL, body BLOB NOT NULL,
     error TEXT NOT NULL, fetched REAL NOT NULL, expires REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sketches (pattern TEXT, time INTEGER, sketch BLOB NOT NULL, PRIMARY KEY (pattern, time))
@@ -59,6 +60,8 @@ CREATE TABLE IF NOT EXISTS finders (domain INTEGER, url INTEGER, page INTEGER NO
     WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value REAL NOT NULL) WITHOUT ROWID;
 """
+_LATER_COLUMNS = (("hosts", "answer_s"), ("back_offs", "since"))
+"""Columns that files of older versions lack."""
 _IN_BACK_OFF = (
     "SELECT host, until FROM back_offs WHERE until > ? AND until <= ? AND typeof(host) = 'text'"
     " AND typeof(until) = 'real' ORDER BY until, host"
@@ -68,6 +71,10 @@ _FULL_TEXTS = """
 SELECT column1, column2 FROM (VALUES {}) WHERE ? <= (SELECT count(*) FROM
     (SELECT 1 FROM texts WHERE domain = column1 AND words = column2 LIMIT ?))
 """
+_ASKED_UNTIL = (
+    "SELECT host, until FROM asked WHERE until > ? AND until <= ? AND typeof(host) = 'text' AND typeof(until) = 'real'"
+)
+_FAILED_ROBOTS = "SELECT authority FROM robots WHERE verdict NOT IN ('rules', 'allow') AND typeof(authority) = 'text'"
 _PAGES_OF_TEXT = "SELECT page FROM texts WHERE domain = ? AND words = ?"
 _TRIM_TEXTS = """
 DELETE FROM texts WHERE domain = ?1
@@ -221,11 +228,15 @@ class HostStore:
                 self._db.set_authorizer(_without_programs)
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.executescript(_SCHEMA)
-                if "answer_s" not in {name for _, name, *_ in self._db.execute("PRAGMA table_info(hosts)")}:
-                    self._db.execute("ALTER TABLE hosts ADD COLUMN answer_s REAL NOT NULL DEFAULT 0")
+                for table, column in _LATER_COLUMNS:
+                    if not self._has_column(table, column):
+                        self._db.execute(f"ALTER TABLE {table} ADD COLUMN {column} REAL NOT NULL DEFAULT 0")
             except BaseException:
                 self._db.close()
                 raise
+
+    def _has_column(self, table: str, column: str) -> bool:
+        return column in {name for _, name, *_ in self._db.execute(f"PRAGMA table_info({table})")}
 
     @contextmanager
     def _transaction(self, *, durable: bool = False) -> Iterator[None]:
@@ -264,6 +275,7 @@ class HostStore:
             self._db.execute("DELETE FROM hosts WHERE last_end < ?", (now - _KEPT_S,))
             self._db.execute("DELETE FROM robots WHERE expires < ?", (now - _KEPT_S,))
             self._db.execute("DELETE FROM back_offs WHERE until < ?", (now - _KEPT_S,))
+            self._db.execute("DELETE FROM asked WHERE until < ?", (now,))
             self._db.execute("UPDATE hosts SET last_end = ?1 WHERE last_end > ?1", (now,))
             self._db.execute("UPDATE marks SET value = ?1 WHERE value > ?1", (now,))
         reached("hosts.begun")
@@ -313,11 +325,16 @@ class HostStore:
         return NO_BACK_OFF if row is None else BackOff(*row)
 
     def save_back_off(self, host: str, back_off: BackOff) -> None:
-        """Write the back-off of a host, at once. That of no times is forgotten."""
+        """Write the back-off of a host, at once. That of no times is forgotten; the first of a row says since when."""
         with self._transaction():
-            self._db.execute("DELETE FROM back_offs WHERE host = ?", (host,))
+            if back_off.times in (0, 1):
+                self._db.execute("DELETE FROM back_offs WHERE host = ?", (host,))
             if back_off.times:
-                self._db.execute("INSERT INTO back_offs VALUES (?, ?, ?)", (host, *back_off))
+                self._db.execute(
+                    "INSERT INTO back_offs VALUES (?, ?, ?, ?) ON CONFLICT (host) DO UPDATE SET until = excluded.until,"
+                    " times = excluded.times",
+                    (host, *back_off, self._wall()),
+                )
 
     def in_back_off(self, now: float, longest_s: float) -> dict[str, float]:
         """Which hosts are left alone, and until when, the first ones first.
@@ -326,6 +343,45 @@ class HostStore:
         """
         with sqlite_errors(self.path, _REMEDY):
             return dict(self._db.execute(_IN_BACK_OFF, (now, now + longest_s)).fetchall())
+
+    def back_offs_since(self, now: float, longest_s: float) -> float | None:
+        """Return since when the first of the hosts that are left alone failed, POSIX seconds; None where unknown."""
+        with sqlite_errors(self.path, _REMEDY):
+            if not self._has_column("back_offs", "since"):
+                return None
+            query = "SELECT min(since) FROM back_offs WHERE until > ? AND until <= ? AND since > 0"
+            since: float | None = self._db.execute(query, (now, now + longest_s)).fetchone()[0]
+            return since
+
+    def note_asked(self, host: str, until: float) -> None:
+        """Note until when a host asked to be left alone (Retry-After), in POSIX seconds; the latest time counts."""
+        with self._transaction():
+            self._db.execute(
+                "INSERT INTO asked VALUES (?, ?) ON CONFLICT (host) DO UPDATE SET until = max(until, excluded.until)",
+                (host, until),
+            )
+
+    def asked_until(self, now: float, longest_s: float) -> dict[str, float]:
+        """Return which hosts asked to be left alone, and until when: no longer than `longest_s` from now."""
+        with sqlite_errors(self.path, _REMEDY):
+            if not self._has_column("asked", "until"):
+                return {}
+            return dict(self._db.execute(_ASKED_UNTIL, (now, now + longest_s)).fetchall())
+
+    def let_go(self, names_host: Callable[[str], bool], asked: Mapping[str, float]) -> None:
+        """End the back-offs of hosts, and forget failures of their robots.txt, durably. Their delays still hold.
+
+        `names_host`: says of which hosts. `asked`: hosts that are left alone until a time that they asked for.
+        How often a host was left alone stays known, so that the next back-off is longer. Rules that were read stay.
+        """
+        now = self._wall()
+        with self._transaction(durable=True):
+            hosts = [host for (host,) in self._db.execute("SELECT host FROM back_offs WHERE typeof(host) = 'text'")]
+            rows = [(asked.get(host, now), host) for host in hosts if names_host(host)]
+            self._db.executemany("UPDATE back_offs SET until = min(until, ?) WHERE host = ?", rows)
+            failed = [site for (site,) in self._db.execute(_FAILED_ROBOTS)]
+            free = [(site,) for site in failed if names_host(host_of(site)) and host_of(site) not in asked]
+            self._db.executemany("DELETE FROM robots WHERE authority = ?", free)
 
     def sketches(self, pattern: str) -> list[bytes]:
         """The sketches of the newest pages of a pattern, the oldest first; empty ones are of what is no page."""

@@ -5,7 +5,8 @@ How data flows: injected seeds and the file `outlinks` of each segment hold URLs
 to the queue (`journal`); URLs that other nodes handed on are queued without asking. A queue that people made is
 adopted first, and with other nodes than before its hosts are divided again (`adopt`). `make_take` writes down the next
 URLs, of no host more than its share while others wait (`fairness`); once their segment is committed, `advance` moves
-the queue past them (`take`). Every change of the queue is a move (`move`), under `NodeLock`.
+the queue past them (`take`). `make_due` has lines that wait taken at once (`due`). Every change of the queue is a move
+(`move`), under `NodeLock`.
 
 `NodeDirectory` has each file by name. Only this node's tasks write into it. What holds after a crash:
 `docs/protocol.md`; the files: `docs/formats.md`.
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 from crawl_lib.frontier.admission import LARGE_PATTERN, full_for
 from crawl_lib.frontier.adopt import adopt, read_handed_on, read_scope_added, refuse, rehome
 from crawl_lib.frontier.directory import HANDED_ON_SUFFIX, META, NodeDirectory, open_node_dir
+from crawl_lib.frontier.due import make_due
 from crawl_lib.frontier.fairness import Shares, look_ahead_of, share_of_domain
 from crawl_lib.frontier.hostcounts import COUNTS_TABLES, HostCounts, host_of_line
 from crawl_lib.frontier.intake import (
@@ -53,6 +55,7 @@ from crawl_lib.frontier.outlinks import (
     Source,
     decode_line,
     decode_meta,
+    due_of,
     encode_line,
     file_lines,
     is_listed,

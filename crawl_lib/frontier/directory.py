@@ -80,6 +80,8 @@ class NodeDirectory:
     rehomed = _File("rehomed")
     """The queue of a rehoming under way."""
     rehomed_handed_on = _File(f"rehomed{HANDED_ON_SUFFIX}")
+    made_due = _File("made_due")
+    """The queue with other times, before its move (`krake retry --now`)."""
     handed_on = _File("handed_on")
     """Queued URLs that other nodes own; the next segment carries them."""
     scope_added = _File("scope_added")

@@ -87,7 +87,7 @@ class Record:
     taken in again (see `intake`). `pending`: counts of intakes (and adoptions) that no committed segment has reported
     yet. `nodes`: sorted, among which the queue's hosts were divided when it was filled; none if that is not known, or
     was not done by host. `took`: folder of the newest take that the queue has moved past, None before the first one,
-    and where a repair cannot know.
+    and where a repair cannot know. `made_due`: names of the notes of `krake retry --now` that the queue has followed.
     """
 
     state_sha1: str = ""
@@ -103,6 +103,7 @@ class Record:
     pending: dict[str, Any] = field(default_factory=dict)
     nodes: tuple[str, ...] = ()
     took: str | None = None
+    made_due: tuple[str, ...] = ()
 
     def to_mapping(self) -> dict[str, Any]:
         """The form that the file has."""
@@ -111,7 +112,7 @@ class Record:
     @classmethod
     def from_mapping(cls, value: dict[str, Any]) -> "Record":
         """The record of a mapping. Raises KeyError, TypeError."""
-        lists = {name: tuple(value.get(name, ())) for name in ("sizes", "metas", "datas", "nodes")}
+        lists = {name: tuple(value.get(name, ())) for name in ("sizes", "metas", "datas", "nodes", "made_due")}
         return cls(**{**value, **lists, **{name: TakenIn(**value[name]) for name in ("taken_in", "again")}})
 
     def taking_in_again(self) -> "Record":

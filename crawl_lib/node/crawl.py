@@ -8,6 +8,7 @@ from typing import Any
 from crawl_lib.crawldir import Settled, write_settled
 from crawl_lib.errors import KrakeError, StoppedError
 from crawl_lib.frontier import read_undecided
+from crawl_lib.node.due import follow_notes
 from crawl_lib.node.guards import require_new_name, require_part, require_room_for_segment
 from crawl_lib.node.retire import drop_decision, require_admitted
 from crawl_lib.node.sources import take_in
@@ -43,6 +44,7 @@ def crawl_node(
             wait_for_room(task)
             take_in(task, current)  # 3. intake
             require_new_name(task.queue, segment)
+            follow_notes(task)
             stores.go_on()
             take = decide(task, current, *share_of_node(stores, current, node))  # 4. the take
             complete(task, take)  # 5. fetch, 6. commit, 7. the queue moves on

@@ -12,6 +12,7 @@ A hidden name belongs to the attempt that made it. It is deleted only if it is c
   name.
 * `crawldb/.<number>-<id>`, and of other tables of `versions`: there is a version of that number, or a later one.
 * `text/<folder>/<node>/`: the segment is gone, or its newest table of texts is there, and other files are next to it.
+* `retry_now/<time>-<id>`: a note of `krake retry --now` that is older than any wait.
 * `.deleted.<id>`: a folder that was being deleted on a local store. Two may delete it at once.
 
 A repair that was killed before it decided leaves `<folder>/.new-<node>-<digest>`; the next one of that segment deletes
@@ -29,11 +30,13 @@ from crawl_lib.crawldir import (
     DROPPED_FILE,
     IMPORT_NODE,
     LISTS_FOLDER,
+    RETRY_NOW_FOLDER,
     SEEDS_FOLDER,
     START_PREFIX,
     hidden_prefix,
     is_passed_over,
     read_settled,
+    retry_now_names,
 )
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
@@ -123,6 +126,9 @@ def check_leftovers(stores: Stores, nodes: Collection[str]) -> list[Finding]:
     """What killed attempts left on the store, and no attempt owns. `nodes`: of this machine, whose locks are held."""
     crawl, storage, findings = stores.crawl, stores.storage, []
     starts = tuple(hidden_prefix(one.run_id, one.iteration) for one in readable_iterations(stores))
+    for name in retry_now_names(crawl, stores.config.retry.max_wait_s, over=True):
+        problem = "is a note of `krake retry --now` of which nothing waits any more (retry.max_wait_s)"
+        findings.append(_leftover(crawl.at(RETRY_NOW_FOLDER, name), problem))
     folders = [crawl.path, *map(crawl.at, crawl.names())]
     dropped = [name for name in crawl.folders() if storage.exists(crawl.at(name, DROPPED_FILE))]
     folders += [crawl.at(name, node) for name in dropped for node in crawl.folder(name).segments()]

@@ -31,6 +31,7 @@ ELSEWHERE = {
     "intake.claim": "only with local routing: tests/frontier",
     "start.agreed": "only where the config changed within a run: tests/rounds/test_agreement.py",
     "commit.late_scope": "only where a node's segment came late: tests/rounds/test_min_nodes.py",
+    "retry_now.": "only after `krake retry --now`: tests/curate/test_retry_now.py",
     "rehome": "only with other nodes than before: tests/frontier",
     "retire": "only when a node is retired: tests/rounds/test_nodes_change.py",
     "commit.scope": "only where a seed's redirect widened the scope: tests/rounds/test_start.py",

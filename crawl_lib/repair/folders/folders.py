@@ -30,6 +30,7 @@ from crawl_lib.crawldir import (
     INDEX_FILE,
     ITERATION_FILE,
     LISTS_FOLDER,
+    RETRY_NOW_FOLDER,
     SCOPE_DIGEST,
     SCOPE_FILE,
     SCOPE_FOLDER,
@@ -41,6 +42,7 @@ from crawl_lib.crawldir import (
     follower,
     is_choice,
     read_json,
+    read_retry_now,
     read_settled,
     scope_digest,
     settled_nodes,
@@ -107,6 +109,13 @@ class SmallFiles:
             if hosts is None:
                 where = self.crawl.at(SCOPE_FOLDER, name)
                 self._found("kept_scope_damaged", where, "is no list of hosts", partial(self._aside, where))
+        for name in self.crawl.names(RETRY_NOW_FOLDER, files=True):
+            try:
+                read_retry_now(self.crawl, name)
+            except DamagedFileError as error:
+                where = self.crawl.at(RETRY_NOW_FOLDER, name)
+                again = "run `krake fsck --repair`, which deletes it, and then `krake retry --now` again"
+                self._found("retry_now_damaged", where, str(error), partial(self.storage.delete, where), repair=again)
         for node in settled_nodes(self.crawl):
             try:
                 read_settled(self.crawl, node)

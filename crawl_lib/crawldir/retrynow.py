@@ -1,0 +1,106 @@
+"""Notes of `krake retry --now`: files of the crawl directory that say which waiting URLs are due at once.
+
+What waits lies in queues on the nodes' disks, so each node reads the notes before its next take. A note is a file
+`<crawl>/retry_now/<time>-<id>`: a sealed line of JSON (`hosts`: whose back-off ends, null for all; `keys`: how many
+follow, null for all URLs of those hosts; `keys_sha1`: of what follows; `ignore_retry_after`), then the keys, 20 bytes
+each, ascending. `<time>` is in POSIX microseconds.
+
+No wait is longer than `retry.max_wait_s`. A note of that age is over: what waited when the note was made is due, and
+what waits now has failed since.
+"""
+
+import time
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass
+from hashlib import sha1
+
+from crawl_lib.crawldir.directory import CrawlDirectory
+from crawl_lib.durable import reached
+from crawl_lib.errors import DamagedFileError
+from crawl_lib.keys import KEY_BYTES
+from crawl_lib.sealed import sealed_json, unsealed
+
+RETRY_NOW_FOLDER = "retry_now"
+
+
+@dataclass(frozen=True)
+class RetryNow:
+    """A note. `hosts`, `keys`: None for all; `ignore_retry_after`: whether it ends waits that hosts asked for, too."""
+
+    name: str
+    hosts: frozenset[str] | None = None
+    keys: frozenset[bytes] | None = None
+    ignore_retry_after: bool = False
+
+    @classmethod
+    def made(
+        cls, hosts: Collection[str] | None, keys: Collection[bytes] | None, *, ignore_retry_after: bool = False
+    ) -> "RetryNow":
+        """Make a note of this moment, which is not written yet."""
+        name = f"{time.time_ns() // 1000}-{uuid.uuid4().hex[:8]}"
+        some_hosts = None if hosts is None else frozenset(hosts)
+        return cls(name, some_hosts, None if keys is None else frozenset(keys), ignore_retry_after)
+
+    def names_host(self, host: str) -> bool:
+        """Say whether the back-off of a host ends."""
+        return self.hosts is None or host in self.hosts
+
+    def names_url(self, url: bytes, host: str) -> bool:
+        """Say whether a canonical URL of a host is due."""
+        return self.names_host(host) and (self.keys is None or sha1(url).digest() in self.keys)
+
+    def to_bytes(self) -> bytes:
+        """Return the file."""
+        keys = b"".join(sorted(self.keys or ()))
+        value = {
+            "hosts": None if self.hosts is None else sorted(self.hosts),
+            "keys": None if self.keys is None else len(self.keys),
+            "keys_sha1": sha1(keys).hexdigest(),
+            "ignore_retry_after": self.ignore_retry_after,
+        }
+        return sealed_json(value) + keys
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str) -> "RetryNow":
+        """Read the file. Raises ValueError, KeyError or TypeError."""
+        head, _, keys = data.partition(b"\n")
+        value = unsealed(head)
+        hosts, count = value["hosts"], value["keys"]
+        if len(keys) != KEY_BYTES * (count or 0) or sha1(keys).hexdigest() != value["keys_sha1"]:
+            raise ValueError(f"it has not the {count} keys of 20 bytes that it says")
+        found = None if count is None else frozenset(keys[at : at + KEY_BYTES] for at in range(0, len(keys), KEY_BYTES))
+        return cls(name, None if hosts is None else frozenset(hosts), found, bool(value["ignore_retry_after"]))
+
+
+def write_retry_now(crawl: CrawlDirectory, note: RetryNow) -> str:
+    """Write a note durably; return its path. Raises StorageError."""
+    path = crawl.at(RETRY_NOW_FOLDER, note.name)
+    crawl.storage.write_bytes(path, note.to_bytes())
+    reached("repair.retry.noted")
+    return path
+
+
+def retry_now_names(crawl: CrawlDirectory, max_wait_s: float, *, over: bool = False) -> list[str]:
+    """Return the names of the notes that are in force, or of those that are `over`, the oldest first.
+
+    `max_wait_s`: the longest wait of a URL, in seconds. A name that no note has counts as over.
+    """
+    first_us = (time.time() - max_wait_s) * 1_000_000
+    names = crawl.names(RETRY_NOW_FOLDER, files=True)
+    return [name for name in names if (_time_us(name) < first_us) is over]
+
+
+def _time_us(name: str) -> int:
+    text = name.partition("-")[0]
+    return int(text) if text.isdecimal() and text.isascii() else 0
+
+
+def read_retry_now(crawl: CrawlDirectory, name: str) -> RetryNow:
+    """Read a note. Raises DamagedFileError naming the file and the repair, StorageError."""
+    path = crawl.at(RETRY_NOW_FOLDER, name)
+    try:
+        return RetryNow.from_bytes(crawl.storage.read_bytes(path), name)
+    except (ValueError, KeyError, TypeError) as error:
+        again = "run `krake fsck --repair`, which deletes it, and then `krake retry --now` again"
+        raise DamagedFileError(f"{path}: is not a note of `krake retry --now`: {error}; {again}") from error

@@ -1,0 +1,57 @@
+"""What `krake retry --now` asked for, carried out on a node: back-offs end, and URLs that wait are due.
+
+The notes lie in the crawl directory (`crawldir.retrynow`); the queue's record names those that were followed. First
+hosts are let go, then one move changes the queue and its record. Killed between the two, the next task does both.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+
+from crawl_lib.crawldir import RetryNow, read_retry_now, retry_now_names
+from crawl_lib.durable import reached
+from crawl_lib.fetch import HostStore, make_hosts_folder
+from crawl_lib.frontier import due_of, host_of_line, is_listed, make_due
+from crawl_lib.node.task import NodeTask
+
+
+def follow_notes(task: NodeTask) -> None:
+    """Follow the notes of `krake retry --now` that this node has not followed yet.
+
+    A host that asked to be left alone (Retry-After) is left alone until then, unless the note says otherwise. Raises
+    DamagedFileError naming a note or a file of the queue, QueueError, StorageError.
+    """
+    stores, queue, longest_s = task.stores, task.queue, task.stores.config.retry.max_wait_s
+    names, followed = retry_now_names(stores.crawl, longest_s), queue.record().made_due
+    notes = [read_retry_now(stores.crawl, name) for name in names if name not in followed]
+    if not notes:
+        return
+    now = time.time()
+    with HostStore(make_hosts_folder(task.directory)) as hosts:
+        asked = hosts.asked_until(now, longest_s)
+        for note in notes:
+            hosts.let_go(note.names_host, {} if note.ignore_retry_after else asked)
+    reached("retry_now.hosts")
+    make_due(queue, _new_due(notes, asked, now, lists=stores.config.frontier.is_crawldb), names)
+
+
+def _new_due(
+    notes: Sequence[RetryNow], asked: Mapping[str, float], now: float, *, lists: bool
+) -> Callable[[bytes, bytes], int]:
+    """Return what says from when on a line may be taken, once some notes are followed.
+
+    `lists`: whether lines come from lists, which do not know what their hosts asked for.
+    """
+
+    def new_due(url: bytes, meta: bytes) -> int:
+        due = due_of(meta)
+        if due <= now and not (lists and is_listed(meta, is_meta=True)):
+            return due
+        host = host_of_line(url).decode()
+        named = [note for note in notes if note.names_url(url, host)]
+        if not named:
+            return due
+        until = 0 if any(note.ignore_retry_after for note in named) else ceil(asked.get(host, 0.0))
+        return min(due, until) if due > now else until
+
+    return new_due
