@@ -44,6 +44,7 @@ __all__ = [
     "rank_export",
     "require_usable",
     "retire_node",
+    "retry_now",
     "settle_node",
     "status_of",
     "update_crawldb",
@@ -103,6 +104,18 @@ def inject(
         grown = update_crawldb(stores)
         result["crawldb"] = {name: grown[name] for name in ("version", "rows")}
     return result
+
+
+def retry_now(stores: Stores, *, run_id: str) -> Result:
+    """Have all that waits fetched with a run's first iteration, as `krake retry --now` does; once for a run.
+
+    Returns counts of what waits on this machine, and the path of the note. Raises what `curate.retry_now` does.
+    """
+    from crawl_lib import curate  # noqa: PLC0415
+
+    report = curate.retry_now(stores, curate.Failures(None, waits=True), run_id=run_id)
+    found = {"note": report.note, "waiting": report.waiting, "hosts": report.hosts, "listed": report.listed}
+    return {name: value for name, value in found.items() if value}
 
 
 def generate(stores: Stores, *, run_id: str, iteration: int, batch_size: int | None = None) -> Result:

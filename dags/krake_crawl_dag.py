@@ -19,6 +19,7 @@ One run adds some iterations to the crawl that Krake's config describes, and the
 *seeds*: URLs, a line each (`key=value` metadata after tabs), or the path of a file or of a folder of files in
 `inject.directory` on the machine of the queue `default`, relative to it or absolute; empty: go on with what is queued.
 *iterations*: how many at most. *batch_size*: URLs that one node takes in one iteration; empty: as the config says.
+*retry_now*: on, URLs that wait for another try are fetched with the first iteration, as `krake retry --now` does.
 *label*: the export's name; empty: the time of its newest iteration that found something.
 
 #### When it failed

@@ -22,6 +22,7 @@ from crawl_lib.keys import KEY_BYTES
 from crawl_lib.sealed import sealed_json, unsealed
 
 RETRY_NOW_FOLDER = "retry_now"
+_ID_CHARS = 16
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,22 @@ class RetryNow:
 
     @classmethod
     def made(
-        cls, hosts: Collection[str] | None, keys: Collection[bytes] | None, *, ignore_retry_after: bool = False
+        cls,
+        hosts: Collection[str] | None,
+        keys: Collection[bytes] | None,
+        *,
+        ignore_retry_after: bool = False,
+        run_id: str | None = None,
     ) -> "RetryNow":
-        """Make a note of this moment, which is not written yet."""
-        name = f"{time.time_ns() // 1000}-{uuid.uuid4().hex[:8]}"
+        """Make a note of this moment, which is not written yet. `run_id`: of the run whose one note it is."""
+        made_by = uuid.uuid4().hex if run_id is None else sha1(run_id.encode()).hexdigest()
+        name = f"{time.time_ns() // 1000}-{made_by[:_ID_CHARS]}"
         some_hosts = None if hosts is None else frozenset(hosts)
         return cls(name, some_hosts, None if keys is None else frozenset(keys), ignore_retry_after)
+
+    def is_of_run(self, name: str) -> bool:
+        """Say whether a note of that name is of the same run."""
+        return name.rpartition("-")[2] == self.name.rpartition("-")[2]
 
     def names_host(self, host: str) -> bool:
         """Say whether the back-off of a host ends."""

@@ -171,15 +171,25 @@ def retry(stores: Stores, failures: Failures, *, dry_run: bool = False) -> Retry
 
 
 def retry_now(
-    stores: Stores, failures: Failures, *, ignore_retry_after: bool = False, dry_run: bool = False
+    stores: Stores,
+    failures: Failures,
+    *,
+    ignore_retry_after: bool = False,
+    dry_run: bool = False,
+    run_id: str | None = None,
 ) -> RetryNowReport:
     """Have URLs that wait fetched with the next take, by a note in the crawl directory, and a list with a CrawlDb.
 
     `failures`: which of those that wait; final pages are never meant. `ignore_retry_after`: also of hosts that asked to
-    be left alone. Notes that are over are deleted. Raises what `retry` does; nothing is fetched yet.
+    be left alone. `run_id`: of a run, which makes one note, however often its task is run again. Notes that are over
+    are deleted. Raises what `retry` does; nothing is fetched yet.
     """
     require_layout(stores)
-    note, report = RetryNow.made(None, None, ignore_retry_after=ignore_retry_after), RetryNowReport(dry_run)
+    note = RetryNow.made(None, None, ignore_retry_after=ignore_retry_after, run_id=run_id)
+    report, longest_s = RetryNowReport(dry_run), stores.config.retry.max_wait_s
+    if earlier := [*filter(note.is_of_run, retry_now_names(stores.crawl, longest_s))]:
+        report.note = stores.crawl.at(RETRY_NOW_FOLDER, earlier[0])
+        return report
     if failures.url is not None:
         note = replace(note, hosts=frozenset({host_of(failures.url)}), keys=frozenset({key_of(failures.url)}))
     elif failures.host is not None:
@@ -191,7 +201,6 @@ def retry_now(
         note = replace(note, hosts=frozenset(), keys=frozenset())
     _look_at_queues(stores, note, report)
     if not dry_run:
-        longest_s = stores.config.retry.max_wait_s
         for name in retry_now_names(stores.crawl, longest_s, over=True):
             stores.storage.delete(stores.crawl.at(RETRY_NOW_FOLDER, name))
         report.note = write_retry_now(stores.crawl, note)

@@ -254,13 +254,16 @@ class InjectOperator(_SkipsLaterIterations):
         stages.require_usable(config, secrets, self._stop, batch=True)
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
-        """Inject the param `seeds`."""
-        return stages.inject(
+        """Inject the param `seeds`; with `retry_now` what waits is due, too."""
+        result = stages.inject(
             stores,
             run_id=run_id(context),
             seeds=context["params"]["seeds"] or "",
             below=None if self.any_path else Path(stores.config.inject.directory),
         )
+        if context["params"].get("retry_now"):  # runs of older versions have no such param
+            result["retry_now"] = stages.retry_now(stores, run_id=run_id(context))
+        return result
 
 
 class _OnItsNode(KrakeOperator):

@@ -92,6 +92,13 @@ def params_of(config: Config) -> ParamsDict:
                 description_md="URLs that one node takes in one iteration: a whole number, at least 1. "
                 f"Empty: *batch.size* of the config ({config.batch.size}).",
             ),
+            "retry_now": Param(
+                default=False,
+                type="boolean",
+                title="Retry now",
+                description_md="On: URLs that wait for another try since their site failed are fetched with the first "
+                "iteration, and back-offs of hosts end. What a host asked for (*Retry-After*) holds.",
+            ),
             "label": label_param(),
         }
     )

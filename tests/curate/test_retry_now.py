@@ -134,6 +134,20 @@ def test_all_that_waits_is_fetched_with_the_next_take(tmp_path: Path) -> None:
     assert fsck(open_stores(crawl.config)).findings == []
 
 
+def test_a_run_asks_once(tmp_path: Path) -> None:
+    """Its task may be run again; another run, or a person, may ask once more."""
+    with serving(1) as site:
+        crawl = Crawl(tmp_path, site)
+        crawl.go_on()
+        first = stages.retry_now(open_stores(crawl.config), run_id="r")
+        assert (first["waiting"], first["hosts"]) == (1, 1)
+        assert stages.retry_now(open_stores(crawl.config), run_id="r") == {"note": first["note"]}
+        assert stages.retry_now(open_stores(crawl.config), run_id="r2")["note"] != first["note"]
+        assert crawl.go_on()["taken"] == 1
+        stages.retry_now(open_stores(crawl.config), run_id="r")
+        assert crawl.go_on()["taken"] == 0
+
+
 @pytest.mark.parametrize("which", ["url", "host", "outcome"])
 def test_only_what_is_named_is_due(which: str, tmp_path: Path) -> None:
     with serving(1) as busy, serving(2, 500) as ill:

@@ -75,6 +75,7 @@ def stage(monkeypatch: pytest.MonkeyPatch, config_file: Path) -> list[dict[str, 
 
     names = (
         "inject",
+        "retry_now",
         "crawl_node",
         "commit_iteration",
         "generate",
@@ -105,6 +106,16 @@ def test_inject_pushes_its_result_and_then_skips_all_that_is_beyond(stage: list[
     assert [{**call, "below": None} for call in stage] == [
         {"stage": "inject", "run_id": "run-1", "seeds": "http://a/", "below": None, "stop": inject._stop}
     ]
+
+
+def test_inject_has_what_waits_fetched_if_the_run_asks_for_it(stage: list[dict[str, Any]]) -> None:
+    inject = operators.InjectOperator(task_id="inject", later={})
+    for params in ({}, {"retry_now": False}):
+        run(inject, context(**params))
+    assert [call["stage"] for call in stage] == ["inject"] * 2
+    run(inject, context(retry_now=True))
+    assert [call["stage"] for call in stage[2:]] == ["inject", "retry_now"]
+    assert stage[3]["run_id"] == "run-1"
 
 
 @pytest.mark.parametrize("params", [{}, {"any_path": True, "below": None, "inject": {"directory": "/"}}])

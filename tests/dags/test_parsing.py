@@ -388,6 +388,12 @@ def test_a_hundred_nodes_and_fifty_iterations_parse_in_time(bags: dict[str, dict
     tasks = bags["large"]["dags"]["krake_crawl"]["tasks"]
     assert sum(len(task["upstream"]) for task in tasks.values()) < 2.1 * len(tasks)
     assert {task["own_params"] for task in tasks.values()} == {0}
-    assert bags["large"]["dags"]["krake_crawl"]["params"].keys() == {"seeds", "iterations", "batch_size", "label"}
+    assert bags["large"]["dags"]["krake_crawl"]["params"].keys() == {
+        "seeds",
+        "iterations",
+        "batch_size",
+        "retry_now",
+        "label",
+    }
     assert len(bags["large"]["dags"]["krake_crawl"]["tasks"]) == 100 * 52 + 50 + 5
     assert bags["large"]["parse_s"] < 15

@@ -93,7 +93,7 @@ def test_generate_can_skip_what_is_left_of_its_iteration_and_update_all_later_on
 
 def test_it_is_scheduled_retried_and_limited_as_the_others(recrawl: dict[str, Any]) -> None:
     assert (recrawl["schedule"], recrawl["catchup"], recrawl["max_active_runs"]) == ("17 3 * * *", False, 1)
-    assert recrawl["params"].keys() == {"seeds", "iterations", "batch_size", "label"}
+    assert recrawl["params"].keys() == {"seeds", "iterations", "batch_size", "retry_now", "label"}
     for task_id, task in recrawl["tasks"].items():
         assert task["retries"] >= (5 if ".crawl." in task_id else 1), task_id
         assert task["timeout_s"], task_id
