@@ -14,16 +14,26 @@ With a CrawlDb (`frontier.order`) each iteration is generate -> crawl_node per n
 update_crawldb, and `inject` ends with an update, so that seeds are due.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawl_lib.errors import ConfigError
+from crawl_lib.frontier import OUTLINKS_NAME, read_outlinks, url_of_line
 from crawl_lib.keys import repair
 from crawl_lib.lazy import loads_later
-from crawl_lib.rounds import commit_iteration, ended_before, note_change, note_name, require_layout, require_own_places
+from crawl_lib.rounds import (
+    at_once,
+    commit_iteration,
+    ended_before,
+    note_change,
+    note_name,
+    require_layout,
+    require_own_places,
+    waits_until,
+)
 from crawl_lib.seeds import Division, parse_seeds
 from crawl_lib.seeds import inject as _inject
 from crawl_lib.stores import Stores
@@ -68,6 +78,7 @@ else:
     )
 
 Result = dict[str, Any]
+_NAMED_SEEDS = 100
 
 
 def inject(
@@ -81,9 +92,11 @@ def inject(
 
     `seeds`: URLs, a line each, or the path of a file or of a directory of files. `below`: the only directory whose
     files may be named, for those who are no users of this machine; None: all that this process may read. Run again, it
-    lets what this machine has hold for the run's iterations (`note_change`). Returns counts, and the first
-    rejections by file and line. Raises InputError if the path is not there or may not be named,
-    or no line of what was given is a URL to crawl; ConfigError if no iteration may have the nodes of the config yet,
+    lets what this machine has hold for the run's iterations (`note_change`). Returns counts, the first rejections
+    by file and line, and as `waiting` which of a few seeds wait already, and until when.
+
+    Raises InputError if the path is not there or may not be named, or no line of what was given is a URL to crawl;
+    ConfigError if no iteration may have the nodes of the config yet,
     a place is of another crawl, or seeds are other people's sites and `fetch.contact` is not set.
     """
     require_own_places(stores)
@@ -103,7 +116,22 @@ def inject(
     if config.frontier.is_crawldb:
         grown = update_crawldb(stores)
         result["crawldb"] = {name: grown[name] for name in ("version", "rows")}
+    elif waiting := _seeds_that_wait(stores, manifest):
+        result["waiting"] = waiting
     return result
+
+
+def _seeds_that_wait(stores: Stores, manifest: Mapping[str, Any]) -> list[str]:
+    """Say of seeds that wait on this machine for another try until when, and what fetches them at once.
+
+    Of more than `_NAMED_SEEDS` nothing is said: nobody waits for one of them.
+    """
+    if manifest["accepted"] > _NAMED_SEEDS:
+        return []
+    where = f"{stores.crawl.seeds_path(manifest['digest'])}/{OUTLINKS_NAME}"
+    lines = read_outlinks(stores.storage.open_read(where), where)
+    found = waits_until(stores.config, [url_of_line(line).decode() for line in lines])
+    return [f"{url} waits already, {at_once(until, url)}" for url, until in sorted(found.items())]
 
 
 def retry_now(stores: Stores, *, run_id: str) -> Result:

@@ -55,7 +55,8 @@ def explain(stores: Stores, text: str) -> Facts:
     none. `waits`: where the URL is that is yet to be fetched: node, place of how many, `due`. `source`: what
     led to it: a page or robots.txt, a list, or injected seeds, and how deep it is. `scope`: what rules and scope say of
     it. `robots`: what its host's robots.txt said last, and its line that decides; `back_off`: until when the host is
-    left alone. `capture`: its newest row of `pages`, with the place of its record. `link`: one that leads to it, where
+    left alone, and `asked` until when it asked for that (Retry-After). `at_once`: the command that fetches a URL that
+    waits. `capture`: its newest row of `pages`, with the place of its record. `link`: one that leads to it, where
     nothing else has it. `crawldb`: where there is one, what it says (`look_up_listing`). `notes`: what could not be
     asked. What is not known is None.
 
@@ -76,6 +77,7 @@ def explain(stores: Stores, text: str) -> Facts:
     found["scope"] = verdict(stores, url, depth)
     found["full"] = full_here(stores, owner, url, notes) if found["link"] and found["link"]["followed"] else []
     found |= _host(stores, owner, url, host, notes)
+    found["at_once"] = _at_once(found)
     if stores.config.frontier.is_crawldb:
         found["crawldb"] = None
         with _noted(notes):
@@ -231,12 +233,14 @@ def _link(stores: Stores, key: bytes) -> Facts | None:
 def _host(stores: Stores, owner: str | None, url: str, host: str, notes: list[str]) -> Facts:
     """What is remembered of a URL's host: its robots.txt, and its back-off."""
     config, now = stores.config, time.time()
-    found: Facts = {"robots": None, "back_off": None}
+    found: Facts = {"robots": None, "back_off": None, "asked": None}
     for node in [owner] if owner else config.servers:
         with _noted(notes), read_hosts(stores.node_dir(node)) as store:
             if store is None:
                 continue
             until = store.in_back_off(now, config.retry.max_wait_s).get(host)
+            asked = store.asked_until(now, config.retry.max_wait_s).get(host)
+            found["asked"] = found["asked"] or _utc(asked or 0)
             row = store.robots(authority_of(url))
             found["back_off"] = found["back_off"] or _utc(until or 0)
             if row is not None and config.fetch.robots == "obey":
@@ -256,6 +260,15 @@ def robots_says(row: Any, token: str, url: str) -> Facts:
         "line": deciding_line(row.body, token, url) or None,
         "error": row.error or (f"{refusal[0]}: {refusal[1]}" if refusal else None),
     }
+
+
+def _at_once(found: Facts) -> str | None:
+    """Return the command that fetches a URL that waits; None for one that waits for nothing."""
+    waits, capture = found["waits"], found["capture"]
+    times = [waits["due"], found["back_off"]] if waits else [capture and capture["retry_at"]]
+    if max(filter(None, times), default="") <= (_utc(time.time()) or ""):
+        return None
+    return f"krake retry --now {'--ignore-retry-after ' if found['asked'] else ''}{found['url']}"
 
 
 def _answer(found: Facts) -> str:

@@ -108,6 +108,8 @@ def _iterate(
         print_counts(f"{run_id}: iteration {iteration}, update", stages.update_crawldb(stores))
     if "budgets" in committed:
         say(f"{run_id}: iteration {iteration}, limits reached: {committed['budgets']}")
+    if "waiting" in committed:
+        say(f"{run_id}: iteration {iteration}: {committed['waiting']}")
     return committed.get("ended")
 
 

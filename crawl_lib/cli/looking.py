@@ -136,6 +136,8 @@ def _show_status(found: Mapping[str, Any], console: Console) -> None:
 
 
 def _show_local(found: Mapping[str, Any], console: Console) -> None:
+    if "waiting" in found:
+        console.print(f"{found['waiting']} (`krake retry --now` fetches them at once)")
     work: list[tuple[Any, ...]] = [
         _work_row(node, queue) for node, queue in found["queues"].items() if "open_take" in queue
     ]

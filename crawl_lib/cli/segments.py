@@ -4,6 +4,7 @@ import argparse
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -24,6 +25,7 @@ from crawl_lib.curate import (
 from crawl_lib.errors import ConfigError, InputError, UrlError
 from crawl_lib.frontier import NodeLock
 from crawl_lib.repair import finish_all_swaps, repairs_locked
+from crawl_lib.rounds import at_once, waits_until
 from crawl_lib.stores import Stores
 from crawl_lib.urls import canonicalize, host_of
 
@@ -48,11 +50,12 @@ def forget(arguments: argparse.Namespace) -> int:
         with stores.key_servers() as store:
             store.require_ring(write=not arguments.dry_run)
             report = curate.forget(stores, store, pages, dry_run=arguments.dry_run)
+        waiting = waits_until(stores.config, pages.urls, pages.hosts) if report.waiting else {}
     urls = stores.config.urls
     limits = (urls.max_pages_per_host, urls.max_pages_per_domain, urls.max_hosts_per_domain)
     limited = any(limit is not None for limit in limits)
     asked = bool(report.asked or older_than_s is not None)
-    print_result(arguments, report, partial(_show_forgotten, report, asked=asked, limited=limited))
+    print_result(arguments, report, partial(_show_forgotten, report, waiting, asked=asked, limited=limited))
     return 0
 
 
@@ -72,7 +75,7 @@ def _pages(what: list[str], older_than_s: float | None, longest: int) -> Pages:
     return Pages(urls, hosts, older_than_s)
 
 
-def _show_forgotten(report: ForgetReport, *, asked: bool, limited: bool) -> None:
+def _show_forgotten(report: ForgetReport, waiting: Mapping[str, float], *, asked: bool, limited: bool) -> None:
     if asked:
         unknown = report.asked - report.forgotten - report.waiting
         would = "would forget" if report.dry_run else "forgot"
@@ -81,6 +84,8 @@ def _show_forgotten(report: ForgetReport, *, asked: bool, limited: bool) -> None
         say("nothing to do: name URLs, hosts, or --older-than DAYS")
     if report.waiting:
         say(f"{report.waiting} of them wait to be fetched, and stay as they are")
+    for name, until in islice(sorted(waiting.items()), _SHOWN):
+        say(f"{name}: {at_once(until, name if '://' in name else f'--host {name}')}")
     if report.finished:
         say(f"carried out {report.finished} earlier commands that were killed")
     for node, count in report.not_lowered.items() if limited else ():
@@ -111,7 +116,10 @@ def retry(arguments: argparse.Namespace) -> int:
             print_result(arguments, made_due, partial(_show_due, made_due))
             return 0
         report = curate.retry(stores, failures, dry_run=arguments.dry_run)
-    print_result(arguments, report, partial(_show_retried, report, failures))
+        waits = RetryNowReport(dry_run=True)
+        if not report.failed:
+            waits = curate.retry_now(stores, replace(failures, waits=True), dry_run=True)
+    print_result(arguments, report, partial(_show_retried, report, failures, waits))
     return 0
 
 
@@ -127,7 +135,10 @@ def _require_right(arguments: argparse.Namespace) -> None:
 def _show_due(report: RetryNowReport) -> None:
     """Say what is due, what hosts asked for, and what fetches it."""
     is_due = "would be" if report.dry_run else "is"
-    say(f"{report.waiting:,} URLs wait on this machine, and {report.hosts:,} hosts are in back-off: it {is_due} over")
+    first = f" until {_utc(report.until)} or later" if report.until is not None else ""
+    say(f"{report.waiting:,} URLs wait on this machine{first}, and {report.hosts:,} hosts are in back-off")
+    if report.waiting or report.hosts:
+        say(f"that {is_due} over with the next take")
     if report.listed:
         say(f"{'would list' if report.dry_run else 'listed'} {report.listed:,} pages that wait in the CrawlDb")
     if report.elsewhere:
@@ -142,13 +153,16 @@ def _show_due(report: RetryNowReport) -> None:
         say("next: krake crawl, or a run of the DAG: its first take fetches them")
 
 
-def _show_retried(report: RetryReport, failures: Failures) -> None:
+def _show_retried(report: RetryReport, failures: Failures, waits: RetryNowReport) -> None:
     would = "would list" if report.dry_run else "listed"
     of_host = f" of {failures.host}" if failures.host else ""
     if not report.failed:
         say(f"nothing to do: no page{of_host} ended as {failures.outcome}")
     else:
         say(f"{would} {report.listed:,} of {report.failed:,} pages{of_host} that ended as {failures.outcome}")
+    if waits.waiting and waits.until is not None:
+        which = f"--outcome {failures.outcome}" + (f" --host {failures.host}" if failures.host else "")
+        say(f"{waits.waiting:,} URLs that ended so wait, {at_once(waits.until, which)}")
     if report.waiting:
         say(f"{report.waiting:,} of them wait: an earlier list has them")
     if report.listed:

@@ -121,13 +121,15 @@ class RetryNowReport:
     """What is due at once, or would be.
 
     `waiting`: URLs that wait in queues of this machine, and `hosts` in back-off there; `asked`: those of the hosts that
-    asked to be left alone (Retry-After), and stay so until that time (POSIX seconds). `elsewhere`: nodes whose queues
+    asked to be left alone (Retry-After), and stay so until that time (POSIX seconds). `until`: when the first of the
+    URLs would be due, in POSIX seconds. `elsewhere`: nodes whose queues
     are on other machines. `listed`, `path`: what a list has, with a CrawlDb. `note`: path of the note; "" without one.
     """
 
     dry_run: bool
     waiting: int = 0
     hosts: int = 0
+    until: float | None = None
     asked: dict[str, float] = field(default_factory=dict)
     elsewhere: list[str] = field(default_factory=list)
     listed: int = 0
@@ -246,8 +248,10 @@ def _look_at_queues(stores: Stores, note: RetryNow, report: RetryNowReport) -> N
         with os_errors(directory, "changes at the moment; ask again"):
             for url, meta in queue.lines(queue.state()) if queue.exists() else ():
                 host = host_of_line(url).decode("ascii", "replace")
-                if (due_of(meta) > now or host in back_offs) and note.names_url(url, host):
+                until = max(due_of(meta), back_offs.get(host, 0.0))
+                if until > now and note.names_url(url, host):
                     report.waiting += 1
+                    report.until = min(report.until or until, until)
                     hosts.add(host)
         report.hosts += sum(host in back_offs for host in hosts)
         report.asked.update({host: until for host, until in asked.items() if host in hosts})

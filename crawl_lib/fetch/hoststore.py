@@ -71,6 +71,7 @@ _FULL_TEXTS = """
 SELECT column1, column2 FROM (VALUES {}) WHERE ? <= (SELECT count(*) FROM
     (SELECT 1 FROM texts WHERE domain = column1 AND words = column2 LIMIT ?))
 """
+_SINCE = "SELECT min(since) FROM back_offs WHERE until > ? AND until <= ? AND typeof(since) = 'real' AND since > 0"
 _ASKED_UNTIL = (
     "SELECT host, until FROM asked WHERE until > ? AND until <= ? AND typeof(host) = 'text' AND typeof(until) = 'real'"
 )
@@ -349,8 +350,7 @@ class HostStore:
         with sqlite_errors(self.path, _REMEDY):
             if not self._has_column("back_offs", "since"):
                 return None
-            query = "SELECT min(since) FROM back_offs WHERE until > ? AND until <= ? AND since > 0"
-            since: float | None = self._db.execute(query, (now, now + longest_s)).fetchone()[0]
+            since: float | None = self._db.execute(_SINCE, (now, now + longest_s)).fetchone()[0]
             return since
 
     def note_asked(self, host: str, until: float) -> None:
@@ -371,7 +371,8 @@ class HostStore:
     def let_go(self, names_host: Callable[[str], bool], asked: Mapping[str, float]) -> None:
         """End the back-offs of hosts, and forget failures of their robots.txt, durably. Their delays still hold.
 
-        `names_host`: says of which hosts. `asked`: hosts that are left alone until a time that they asked for.
+        `names_host`: says of which hosts. `asked`: hosts that are left alone until a time that they asked for; what
+        others asked for is forgotten, too.
         How often a host was left alone stays known, so that the next back-off is longer. Rules that were read stay.
         """
         now = self._wall()
@@ -379,6 +380,9 @@ class HostStore:
             hosts = [host for (host,) in self._db.execute("SELECT host FROM back_offs WHERE typeof(host) = 'text'")]
             rows = [(asked.get(host, now), host) for host in hosts if names_host(host)]
             self._db.executemany("UPDATE back_offs SET until = min(until, ?) WHERE host = ?", rows)
+            told = [host for (host,) in self._db.execute("SELECT host FROM asked WHERE typeof(host) = 'text'")]
+            over = [(host,) for host in told if names_host(host) and host not in asked]
+            self._db.executemany("DELETE FROM asked WHERE host = ?", over)
             failed = [site for (site,) in self._db.execute(_FAILED_ROBOTS)]
             free = [(site,) for site in failed if names_host(host_of(site)) and host_of(site) not in asked]
             self._db.executemany("DELETE FROM robots WHERE authority = ?", free)

@@ -3,7 +3,8 @@
 How data flows: the first node that comes to an iteration makes its folder (`start`): its nodes (`layout` says whether
 a changed list is allowed yet), the scope, how many URLs each node may take (`shares`), and what all machines must have
 alike (`agreement`). A place of another crawl is refused (`crawlname`). The nodes crawl. `commit` reads the manifests of
-their segments and writes the sums, `index.json`. `status` shows all of it.
+their segments and writes the sums, `index.json`. `status` shows all of it. `waiting`
+finds what is not due yet, for messages.
 
 Both may be run again at any time, also two at once: a file is written once, and the second attempt uses it.
 """
@@ -39,6 +40,7 @@ from crawl_lib.rounds.layout import (
 )
 from crawl_lib.rounds.shares import share_of_node
 from crawl_lib.rounds.start import start_import, start_iteration
+from crawl_lib.rounds.waiting import at_once, clock_text, waits_until, what_waits
 
 if TYPE_CHECKING:
     from crawl_lib.rounds.status import crawl_status, open_to_look, status_of

@@ -35,6 +35,7 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, FewAnswersError, PathNotFoundError, TargetExistsError
 from crawl_lib.frontier import largest
 from crawl_lib.rounds.ending import ended, generated, what_is_left
+from crawl_lib.rounds.waiting import what_waits
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.states import answers_of
 from crawl_lib.stores import Stores
@@ -53,8 +54,9 @@ def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str
 
     Returns its counts, those of segments that came late included, the folder's name, as `urls` how many URLs ended, as
     `missing` the nodes whose segments do not exist, as `budgets` which hosts and domains reached the limit of which
-    option, as `ended` why the run's iterations end with this one (`ending`), and last, as `warning`, that few URLs were
-    answered, or that the run has fetched nothing so far.
+    option, as `ended` why the run's iterations end with this one (`ending`). The last ones, if there are any, are
+    `waiting`: which hosts are in back-off and what waits on this machine; and `warning`: that few URLs were answered, or
+    that the run has fetched nothing so far.
     Raises PathNotFoundError naming the nodes that are missing where they are too many: run their crawl task again, then
     this. Raises FewAnswersError, where it wrote the index, for fewer answers than `crawl.min_success`.
     """
@@ -81,8 +83,9 @@ def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str
         log.warning("%s: %s", state.folder.path, warning)
     more = {"missing": state.missing, "budgets": budgets, "ended": why}
     more = {name: value for name, value in more.items() if value}
-    result = {"folder": found.folder, "iteration": iteration, **more, "urls": state.urls, **state.counts}
-    return {**result, "warning": warning} if warning else result
+    last = {"waiting": str(what_waits(stores.config)), "warning": warning}
+    last = {name: value for name, value in last.items() if value}
+    return {"folder": found.folder, "iteration": iteration, **more, "urls": state.urls, **state.counts, **last}
 
 
 def _outcomes_of_run(stores: Stores, state: FolderState, current: Iteration) -> Counter[str]:

@@ -18,6 +18,7 @@ from crawl_lib.fetch import hosts_in_back_off
 from crawl_lib.frontier import NodeDirectory, Queue, host_of_line, open_take, parse_state, read_move
 from crawl_lib.keys import open_key_store
 from crawl_lib.rounds.commit import budgets_reached, few_answers
+from crawl_lib.rounds.waiting import what_waits
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Secrets, Stores, node_dir, open_stores
 
@@ -64,7 +65,8 @@ def crawl_status(stores: Stores, *, only_nodes: bool = False, last: int | None =
     `queues`: of each node on this machine length, open take or move, newest progress (also why it pauses or failed)
     with `eta_s`, the seconds until its take is fetched at that rate, and `queue_eta_s`, until all of its queue is; the
     `SHOWN_HOSTS` hosts that most of its first `HOST_LINES` URLs have, and hosts in back-off: how many, and until when
-    the first of them; `keys`: of each server; `exports`. What cannot be read carries an `error` instead. `only_nodes`:
+    the first of them; `waiting`, if anything does: a line on hosts in back-off and URLs that wait on this machine;
+    `keys`: of each server; `exports`. What cannot be read carries an `error` instead. `only_nodes`:
     just `nodes`. Raises StorageError if the crawl directory cannot be listed.
     """
     iterations = [_iteration(stores, folder) for folder in stores.crawl.folders()]
@@ -85,7 +87,9 @@ def crawl_status(stores: Stores, *, only_nodes: bool = False, last: int | None =
 
 def _local(config: Config, secrets: Secrets) -> dict[str, Any]:
     """What is known without the file store."""
+    waits = str(what_waits(config))
     return {
+        **({"waiting": waits} if waits else {}),
         "crawl": f"{config.dfs_primary}/{config.crawl.directory.strip('/')}",
         "queues": {node: _queue(config, node) for node in config.servers},
         "keys": _keys(config, secrets),

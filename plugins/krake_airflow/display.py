@@ -143,7 +143,7 @@ def _gist(result: Mapping[str, Any]) -> str:
 def _remarks(commits: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     """Yield what commits want people to see."""
     for result in commits:
-        for name, title in (("warning", "warning"), ("budgets", "limits reached")):
+        for name, title in (("warning", "warning"), ("budgets", "limits reached"), ("waiting", "waiting")):
             if name in result:
                 yield title, f"iteration {result['folder']}: {result[name]}"
 

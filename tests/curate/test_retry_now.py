@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -19,6 +20,7 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.crawldir import RETRY_NOW_FOLDER, RetryNow, read_retry_now, retry_now_names, write_retry_now
 from crawl_lib.curate import Failures, RetryNowReport, retry_now
+from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.fetch import HostStore
 from crawl_lib.frontier import Queue
@@ -28,6 +30,7 @@ from crawl_lib.states import Outcome
 from crawl_lib.stores import open_stores
 from tests.cli.conftest import Krake
 from tests.e2e.crawl import Result, make_config, run_iteration, write_config
+from tests.forked import run_forked
 from tests.worker.children import run_stage
 
 NODE = "node-0"
@@ -191,6 +194,8 @@ def test_what_a_host_asked_for_holds(status: int, tmp_path: Path) -> None:
         assert crawl.go_on()["taken"] == 0
         assert crawl.now(ignore=True).asked == {}
         assert crawl.go_on()["outcomes"] == {"ok": 2}
+        with HostStore(crawl.queue.files.hosts) as hosts:
+            assert hosts.asked_until(time.time(), 86400.0) == {}
 
 
 def test_a_kept_failure_of_robots_txt_is_dropped(tmp_path: Path) -> None:
@@ -276,6 +281,25 @@ def test_with_a_crawldb_a_list_has_what_waits(status: int, asked_s: int | None, 
         assert fsck(open_stores(crawl.config), here=[NODE]).findings == []
 
 
+def _ask_killed(config: Config, kill_at: str) -> None:
+    os.environ[KILL_VARIABLE] = kill_at
+    retry_now(open_stores(config), Failures(None, waits=True))
+
+
+@pytest.mark.parametrize(("step", "order"), [("repair.retry.noted", "fifo"), ("inject.renamed", "crawldb")])
+def test_a_command_that_was_killed_may_be_run_again(step: str, order: str, tmp_path: Path) -> None:
+    with serving(1) as site:
+        crawl = Crawl(tmp_path, site, frontier={"order": order})
+        go_on = crawl.go_on if order == "fifo" else crawl.list_and_go_on
+        go_on()
+        assert run_forked(_ask_killed, crawl.config, step), f"{step} was not reached"
+        assert crawl.now().listed == 0, "the list is there already"
+        site.status = 200
+        site.asked.clear()
+        assert go_on()["outcomes"] == {"ok": 1}
+        assert site.asked == Counter({"/0": 1})
+
+
 def test_a_note_is_read_as_it_was_written(tmp_path: Path) -> None:
     """Each other byte is noticed, and named with its repair; a note that is over is deleted."""
     crawl = open_stores(make_config(tmp_path, nodes=1)).crawl
@@ -331,3 +355,39 @@ def test_the_command(tmp_path: Path, krake: Krake) -> None:
         shown = krake.ok("retry", "--now", "--host", site.host, "--json").json
         assert (shown["waiting"], shown["hosts"]) == (2, 1)
         assert [one.name for one in folder.iterdir()] == [shown["note"].rpartition("/")[2]]
+
+
+CLOCK = r"(\d{4}-\d\d-\d\dT)?\d\d:\d\dZ"
+
+
+def test_people_are_told_until_when_what_waits_and_how_it_is_fetched_at_once(tmp_path: Path, krake: Krake) -> None:
+    with serving(1) as site, serving(2, 500, retry_after=ASKED_S) as other:
+        crawl = Crawl(tmp_path, site, pages=3)
+        krake.file.write_text(write_config(crawl.config, tmp_path).read_text())
+        url, later = f"{site.url}1", f"{other.url}0"
+        committed = crawl.go_on()
+        line = rf"1 host in back-off since {CLOCK}, 3 URLs wait until {CLOCK}( or later)?"
+        assert [*committed][-1] == "waiting"
+        assert re.fullmatch(line, committed["waiting"])
+        assert re.fullmatch(line, krake.status()["waiting"])
+        assert re.search(rf"{line} \(`krake retry --now`", " ".join(krake.ok("status").out.split()))
+
+        assert krake.ok("why", url, "--json").json["at_once"] == f"krake retry --now {url}"
+        [said] = stages.inject(open_stores(crawl.config), run_id="r2", seeds=url)["waiting"]
+        hint = f"next try {CLOCK}: `krake retry --now"
+        assert re.fullmatch(f"{url} waits already, {hint} {url}` fetches it at once", said)
+        assert "waiting" not in stages.inject(open_stores(crawl.config), run_id="r3", seeds=f"{site.url}new")
+        assert re.search(f"{url}: {hint} {url}`", krake.ok("forget", "--yes", url).out)
+        assert re.search(f"{site.host}: {hint} --host {site.host}`", krake.ok("forget", "--yes", site.host).out)
+        said_of_retry = krake.ok("retry", "--outcome", "server_error").out
+        assert re.search(f"1 URLs that ended so wait, {hint} --outcome server_error`", said_of_retry)
+
+        stages.inject(open_stores(crawl.config), run_id="r4", seeds=later)
+        crawl.go_on()
+        assert krake.ok("why", later, "--json").json["at_once"] == f"krake retry --now --ignore-retry-after {later}"
+        site.status = other.status = 200
+        crawl.now(ignore=True)
+        assert "waiting" not in crawl.go_on()
+        found = krake.ok("why", url, "--json").json
+        assert (found["at_once"], found["answer"]) == (None, "ended as ok")
+    assert "waiting" not in krake.status()
