@@ -54,9 +54,9 @@ def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str
 
     Returns its counts, those of segments that came late included, the folder's name, as `urls` how many URLs ended, as
     `missing` the nodes whose segments do not exist, as `budgets` which hosts and domains reached the limit of which
-    option, as `ended` why the run's iterations end with this one (`ending`). The last ones, if there are any, are
-    `waiting`: which hosts are in back-off and what waits on this machine; and `warning`: that few URLs were answered, or
-    that the run has fetched nothing so far.
+    option, as `ended` why the run's iterations end with this one (`ending`). The last ones, where they apply, are
+    `waiting`, which hosts are in back-off and what waits on this machine, and `warning`, that few URLs were answered,
+    or that the run has fetched nothing so far.
     Raises PathNotFoundError naming the nodes that are missing where they are too many: run their crawl task again, then
     this. Raises FewAnswersError, where it wrote the index, for fewer answers than `crawl.min_success`.
     """
