@@ -52,7 +52,7 @@ class Display:
         self._task: Any = None
         self._began_s: dict[str, float] = {}
         self._last_s = float("-inf")
-        self._live: Live | None = Live(console=console, refresh_per_second=4) if console.is_terminal else None
+        self._live: Live | None = _live(console) if console.is_terminal else None
 
     def __enter__(self) -> Display:
         if self._live is not None:
@@ -126,6 +126,14 @@ class Display:
         for node, progress in sorted(self._nodes.items()):
             table.add_row(Text(node), *(Text(_shown(progress.get(name))) for name in _COLUMNS))
         self._live.update(table)
+
+
+def _live(console: Console) -> Live:
+    """Make the part of the screen that changes in place.
+
+    It leaves `sys.stdout` and `sys.stderr` alone: else what Airflow logs would come to the screen by them.
+    """
+    return Live(console=console, refresh_per_second=4, redirect_stdout=False, redirect_stderr=False)
 
 
 def _shown(value: object) -> str:
