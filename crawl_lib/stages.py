@@ -108,9 +108,9 @@ def inject(
         below=below,
         max_length_chars=config.urls.max_length_chars,
         url_filter=UrlFilter(config.urls, ()),
-        stop=stores.stop,
+        work=stores,
     )
-    manifest = _inject(stores.crawl, run_id, parsed, Division.of(config), fetch=config.fetch, stop=stores.stop)
+    manifest = _inject(stores.crawl, run_id, parsed, Division.of(config), fetch=config.fetch, work=stores)
     note_name(stores)
     result = {"path": stores.crawl.seeds_path(manifest["digest"]), **manifest["seeds"]}
     if config.frontier.is_crawldb:

@@ -12,9 +12,11 @@ from threading import Event
 from typing import Any, TextIO
 
 from rich.console import Console
+from rich.segment import Segments
 from rich.table import Table
 from rich.text import Text
 
+from crawl_lib.cli.bar import Bar, rounded
 from crawl_lib.config import Config, load_config
 from crawl_lib.errors import ConfigError, printable
 from crawl_lib.stopping import Work
@@ -91,7 +93,7 @@ def print_counts(title: str, counts: Mapping[str, Any]) -> None:
         else:
             rows = [(name, item) for item in (value if isinstance(value, list | tuple) else [value])]
         for row, item in rows:
-            table.add_row(row, _shown(item))
+            table.add_row(row, _cell(item))
     end_line()
     say(printable(title))  # as the table's own title it would be broken at the table's width
     console().print(table)
@@ -109,8 +111,8 @@ class _PlainConsole(Console):
         return super().render_str("\n".join(map(printable, text.split("\n"))), **options)
 
 
-def _shown(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else printable(str(value))
+def _cell(value: object) -> str:
+    return printable(str(value)) if isinstance(value, float) else rounded(value)
 
 
 class InterruptedTool(BaseException):
@@ -121,7 +123,7 @@ class InterruptedTool(BaseException):
 
 
 class ProgressLine:
-    """Progress of a stage on standard error: one line that changes on a terminal, a line a few seconds elsewhere.
+    """Progress of a stage on standard error: a bar that changes on a terminal, a line every few seconds elsewhere.
 
     `after_s`: what takes no longer shows none. `stop`: once it is set, a call raises InterruptedTool.
     """
@@ -130,22 +132,29 @@ class ProgressLine:
         self._stop = stop
         self._last_s = 0.0
         self._not_before_s = time.monotonic() + after_s
-        self._live = sys.stderr.isatty()
+        self._bar = Bar() if sys.stderr.isatty() else None
 
     def __call__(self, progress: Mapping[str, Any]) -> None:
         _interrupt(self._stop)
         now_s = time.monotonic()
-        interval_s = PROGRESS_INTERVAL_S if self._live else 5 * PROGRESS_INTERVAL_S
+        interval_s = PROGRESS_INTERVAL_S if self._bar else 5 * PROGRESS_INTERVAL_S
         if now_s < self._not_before_s or now_s - self._last_s < interval_s:
             return
         self._last_s = now_s
-        text = "  ".join(f"{name} {_rounded(value)}" for name, value in progress.items())
-        sys.stderr.write(f"\r\x1b[K{text}" if self._live else f"{text}\n")
+        if self._bar is None:
+            sys.stderr.write("  ".join(f"{name} {rounded(value)}" for name, value in progress.items()) + "\n")
+        else:
+            self._bar.take(progress)
+            _show_on_line(self._bar)
         sys.stderr.flush()
 
 
-def _rounded(value: object) -> str:
-    return f"{value:,.1f}" if isinstance(value, float) else _shown(value)
+def _show_on_line(bar: Bar) -> None:
+    """Replace the terminal's last line. The cursor stays on it, so that whoever prints next can clear it."""
+    end_line()
+    console = Console(stderr=True)
+    for line in console.render_lines(bar, pad=False)[:1]:
+        console.print(Segments(line), end="")
 
 
 def end_line() -> None:

@@ -14,6 +14,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from crawl_lib.cli.bar import duration
 from crawl_lib.cli.common import InterruptedTool, console, print_counts, print_result, say, tool_stores
 from crawl_lib.config import Config, is_sqlite_server, load_config, to_mapping
 from crawl_lib.export import newest_export
@@ -163,20 +164,11 @@ def _show_local(found: Mapping[str, Any], console: Console) -> None:
 def _work_row(node: str, queue: Mapping[str, Any]) -> tuple[Any, ...]:
     """What a node does with its open take, as its task said last."""
     take, said = queue["open_take"], queue["progress"]
-    times = [_duration(said[name]) if name in said else "" for name in ("eta_s", "queue_eta_s")]
-    ago = f"{_duration(max(0, time.time() - said['time']))} ago" if "time" in said else ""
+    times = [duration(said[name]) if name in said else "" for name in ("eta_s", "queue_eta_s")]
+    ago = f"{duration(max(0, time.time() - said['time']))} ago" if "time" in said else ""
     rate, megabytes = said.get("pages_per_s", 0.0), f"{said.get('bytes', 0) / 1e6:,.1f}"
     place = f"{take['run_id']} / {take['iteration']}"
     return node, place, said.get("phase", ""), said.get("fetched", 0), take["count"], rate, megabytes, *times, ago
-
-
-def _duration(seconds: float) -> str:
-    """Such as `1 h 05 min`; two units at most."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours:,} h {minutes:02} min"
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
 def _hosts(queue: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

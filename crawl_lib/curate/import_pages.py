@@ -67,7 +67,10 @@ class ArchiveReader:
 
     def _records(self, archive: BinaryIO, file: "FileReport") -> Iterator[WarcRecord | Damage]:
         for item in read_archive(archive):
-            self._stores.report(importing=file.name, records=file.records)
+            done = archive.tell()
+            self._stores.report(
+                importing=file.name, done=done, total=file.size_bytes, unit="bytes", records=file.records
+            )
             yield item
 
     def _is_wanted(self, page: ImportedPage, state: KeyState | None, file: "FileReport") -> bool:

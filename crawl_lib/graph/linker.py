@@ -73,7 +73,8 @@ def link_export(stores: Stores, *, name: str) -> LinkReport:
 
 def _write_arcs(engine: Engine, folder: ExportFolder, name: str, query: str) -> None:
     stage = query.replace("/", ".")
-    progress = Progress(folder.stores, stage, 0, "arcs")
+    total = 0 if name == ARCS_OUT else row_count(folder.storage, folder.file(ARCS_OUT))
+    progress = Progress(folder.stores, stage, total, "arcs")
     batches = engine.stream(query, GROUP_ROWS, stage)
     if name == ARCS_OUT:
         batches = in_batches(each_once(batches), GROUP_ROWS)

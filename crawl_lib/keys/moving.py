@@ -189,7 +189,9 @@ class _Change:
         ranges = [] if self.is_moved else list(_ranges(len(self.before.names), len(self.to.names)))
         for number, (low, high) in enumerate(self.work.until_stopped(ranges)):
             self._range(self._sources(low), self._targets(low), low, high)
-            self.work.report(range=number + 1, of=len(ranges), copied=self.report.copied.total())
+            self.work.report(
+                stage="keys.move", done=number + 1, total=len(ranges), unit="ranges", copied=self.report.copied.total()
+            )
         if not self.report.dry_run:
             if ranges:
                 self._wait(begun_s + patience_s)

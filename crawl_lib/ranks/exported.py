@@ -28,7 +28,7 @@ from crawl_lib.export import (
     write_table,
 )
 from crawl_lib.graph import arc_column, both_degrees, grouped
-from crawl_lib.ranks.kernel import Floats, Inlinks, Ints, mapped, page_rank, starts_of, with_ranks
+from crawl_lib.ranks.kernel import Floats, Inlinks, Ints, mapped, most_rounds, page_rank, starts_of, with_ranks
 from crawl_lib.segment import open_parquet, parquet_batches
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
@@ -83,8 +83,9 @@ def rank_export(stores: Stores, *, name: str, of: str = "pages") -> RankReport:
         if not inlinks.arcs:
             nodes = f"{inlinks.nodes:,} {of if inlinks.nodes != 1 else of.removesuffix('s')}"
             raise InputError(f"export {name!r}: has {nodes}, but no link between two of them to rank")
-        progress = Progress(stores, "graph.rank", 0, "arcs")
-        ranked = page_rank(inlinks, out_degrees, stores.config.pagerank, progress)
+        options = stores.config.pagerank
+        progress = Progress(stores, "graph.rank", most_rounds(options) * inlinks.arcs, "arcs")
+        ranked = page_rank(inlinks, out_degrees, options, progress)
         progress.end()
         counts = (inlinks.nodes, inlinks.arcs, ranked.rounds, ranked.change)
         said = {**made_of, **dict(zip(_COUNTS, counts, strict=True))}

@@ -5,6 +5,7 @@ A sum of floats depends on its order, so this one is fixed: a node's inlinks as 
 Graphalytics: all ranks together are 1, and the rank of pages without links goes to all pages, the same to each.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -90,6 +91,17 @@ class Ranked:
     ranks: Floats
     rounds: int
     change: float
+
+
+def most_rounds(options: PageRankConfig) -> int:
+    """Return how many rounds `page_rank` needs at most.
+
+    A round changes all ranks together by at most 2, the first one, and each later one by `damping` times as much.
+    """
+    damping, tolerance = options.damping, options.tolerance
+    if not damping > 0 or not 0 < tolerance < 2:
+        return options.max_rounds
+    return min(options.max_rounds, 1 + math.ceil(math.log(tolerance / 2, damping)))
 
 
 def page_rank(inlinks: Inlinks, out_degrees: Ints, options: PageRankConfig, progress: Progress) -> Ranked:

@@ -86,7 +86,7 @@ def sweep(
                 stores.storage.delete(path)
                 reached("repair.sweep.deleted")
             report.deleted.append(path)
-            stores.report(deleting=path, done=number, of=len(paths))
+            stores.report(deleting=path, done=number, total=len(paths), unit="paths")
     return report
 
 

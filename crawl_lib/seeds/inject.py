@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from threading import Event
 from typing import Any, BinaryIO, Self
 
 from crawl_lib.config import Config, FetchConfig
@@ -28,7 +28,7 @@ from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
 from crawl_lib.seeds.check import set_damaged_aside
 from crawl_lib.seeds.contact import require_contact
 from crawl_lib.seeds.lines import Seeds
-from crawl_lib.stopping import until_stopped
+from crawl_lib.stopping import Progress, Work
 from crawl_lib.storage import Storage
 from crawl_lib.urls import Owners, host_of, scope_bytes
 
@@ -55,7 +55,7 @@ def inject(
     division: Division,
     *,
     fetch: FetchConfig | None = None,
-    stop: Event | None = None,
+    work: Work | None = None,
 ) -> dict[str, Any]:
     """Leave seeds in `<crawl>/seeds/<digest>/`: `outlinks` (a part per node), `scope` (hosts), `manifest.json`.
 
@@ -64,10 +64,10 @@ def inject(
     at the same time; one that is damaged is put aside, and replaced.
     Returns the manifest: digest, seeds (counts and refusals), outlinks (offset, length, count by node), run_id.
     Raises InputError (seeds cannot be read, or none of them used), ConfigError (no contact), StorageError, or, once
-    `stop` is set, StoppedError: then nothing is left.
+    `work` is to stop, StoppedError: then nothing is left.
     """
     digest = hashlib.sha1(json.dumps([DIGEST_VERSION, run_id]).encode())
-    with _spread(division, stop) as spread:
+    with _spread(division, work) as spread:
         for seed in seeds if fetch is None else require_contact(seeds, fetch):
             line, host = encode_line(seed), host_of(seed.url)
             digest.update(line + b"\n")
@@ -113,7 +113,7 @@ class _Spread:
     """Lines divided among the nodes: a file for each, in scratch room. `hosts`: of the scope; `more`: further files."""
 
     division: Division
-    stop: Event | None
+    work: Work
     files: Sequence[BinaryIO]
     hosts: set[str] = field(default_factory=set)
     more: dict[str, Callable[[], bytes]] = field(default_factory=dict)
@@ -122,6 +122,11 @@ class _Spread:
     def __post_init__(self) -> None:
         self._owners = Owners(self.division.nodes)
 
+    @cached_property
+    def written(self) -> Progress:
+        """The progress of writing the lines for their nodes, once all are there."""
+        return Progress(self.work, "seeds.write", self.count, "seeds")
+
     def add(self, host: str, line: bytes) -> None:
         """Give an outlink line to the host's owner, or, with local routing, to the node whose turn it is."""
         is_local = self.division.routing == "local"
@@ -129,17 +134,19 @@ class _Spread:
         self.count += 1
 
     def lines(self, file: BinaryIO) -> Iterator[bytes]:
-        """The lines of a node's file."""
+        """Read the lines of a node's file again."""
         file.seek(0)
-        return (line[:-1] for line in until_stopped(file, self.stop))
+        for line in file:
+            self.written.add(1)
+            yield line[:-1]
 
 
 @contextmanager
-def _spread(division: Division, stop: Event | None = None) -> Iterator[_Spread]:
+def _spread(division: Division, work: Work | None = None) -> Iterator[_Spread]:
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="krake-inject-"))
         files = [stack.enter_context(Path(scratch, str(n)).open("w+b")) for n in range(len(division.nodes))]
-        yield _Spread(division, stop, files)
+        yield _Spread(division, work or Work(), files)
 
 
 def _publish(crawl: CrawlDirectory, name: str, kind: str, spread: _Spread, facts: dict[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 import io
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from threading import Event
 from typing import Any, BinaryIO, NamedTuple
 
 from crawl_lib.errors import InputError, UrlError, os_errors
@@ -24,7 +24,7 @@ from crawl_lib.seeds.faults import (
     one_url_a_line,
 )
 from crawl_lib.seeds.files import SeedFile, find_files, require_size
-from crawl_lib.stopping import go_on
+from crawl_lib.stopping import Progress, Work
 from crawl_lib.urls import Rejection, UrlFilter, canonicalize, host_of
 
 MAX_LINE_BYTES = 1 << 16
@@ -66,8 +66,8 @@ class Seeds:
     """Iterates over seeds as `QueuedUrl`s, canonical, each once, in the order written; `report` counts as it goes.
 
     Every iteration reads from the start, with a new report; `place`: file and line of the seed that came last. Files
-    are streamed; a line of any length is read in pieces. Once `stop` is set, StoppedError comes instead of the next
-    piece.
+    are streamed; a line of any length is read in pieces. `work` is told how many bytes of a file were read; once it is
+    to stop, StoppedError comes instead of the next piece.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class Seeds:
         *,
         max_length_chars: int,
         url_filter: UrlFilter | None = None,
-        stop: Event | None = None,
+        work: Work | None = None,
     ) -> None:
         self._files = files
         self._max_length_chars = max_length_chars
         self._filter = url_filter
-        self._stop = stop
+        self._work = work or Work()
         self.report = SeedReport()
         self.place = ""
 
@@ -125,7 +125,9 @@ class Seeds:
         for name, source in self._files:
             opened = io.BytesIO(source) if isinstance(source, bytes) else source.open()
             with os_errors(f"seeds: {name}", "cannot be read", InputError), opened as file:
-                lines = _bounded_lines(file, name, self._stop)
+                progress = Progress(self._work, f"seeds {name}", file.seek(0, os.SEEK_END), "bytes")
+                file.seek(0)
+                lines = _bounded_lines(file, name, progress)
                 first = list(islice(lines, LOOKED_AT_LINES))
                 in_utf_16 = any(map(is_utf_16, first[:1]))
                 separator = csv_separator([line.decode("utf-8-sig", "replace").strip() for line in first])
@@ -163,7 +165,7 @@ def parse_seeds(
     below: Path | None = None,
     max_length_chars: int = 2000,
     url_filter: UrlFilter | None = None,
-    stop: Event | None = None,
+    work: Work | None = None,
 ) -> Seeds:
     """Seeds from what the user gave: the path of a file, or of a directory of files (sorted), else a text.
 
@@ -176,10 +178,10 @@ def parse_seeds(
     files: list[tuple[str, SeedFile | bytes]] = [(file.name, file) for file in found or ()]
     if found is None:
         files = [("seeds", one_url_a_line(seeds).encode("utf-8", "surrogatepass"))]
-    return Seeds(files, max_length_chars=max_length_chars, url_filter=url_filter, stop=stop)
+    return Seeds(files, max_length_chars=max_length_chars, url_filter=url_filter, work=work)
 
 
-def _bounded_lines(file: BinaryIO, name: str, stop: Event | None) -> Iterator[bytes]:
+def _bounded_lines(file: BinaryIO, name: str, progress: Progress) -> Iterator[bytes]:
     """Lines without newline; of a line that is too long only its beginning, one byte more than is allowed.
 
     Raises InputError for more bytes than a file of seeds may have: its size is not what every file says it is.
@@ -187,7 +189,7 @@ def _bounded_lines(file: BinaryIO, name: str, stop: Event | None) -> Iterator[by
     size = 0
     beginning = b""
     while piece := file.readline(MAX_LINE_BYTES + 1):
-        go_on(stop)
+        progress.add(len(piece))
         require_size(size := size + len(piece), name)
         beginning = beginning or piece
         if len(piece) <= MAX_LINE_BYTES or piece.endswith(b"\n"):

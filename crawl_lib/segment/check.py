@@ -162,18 +162,18 @@ class _Check:
             name, where = entry["name"], f"{self.path}/{entry['name']}"
             if name in self.useless:
                 continue
-            if stored_digest(self.storage, where, self.work) != entry["sha256"]:
+            if stored_digest(self.storage, where, self.work, entry["size_bytes"]) != entry["sha256"]:
                 self._add("file_digest", name, "is not what was written (SHA-256)")
             if name.endswith(WARC_SUFFIX):
                 damage: Counter[str] = Counter()
                 records = self.records[name] = _Records()
                 with self.storage.open_read(where) as file:
-                    self._note_groups(name, walk(file, damage), records)
+                    self._note_groups(entry, walk(file, damage), records)
                 for reason, count in damage.items():
                     last = records.offsets[-1] + records.lengths[-1] if records.offsets else 0
                     self._add("record_damaged", name, f"{reason} after byte {last:,}", count=count)
 
-    def _note_groups(self, name: str, found: Iterator[WarcRecord], records: _Records) -> None:
+    def _note_groups(self, entry: dict[str, Any], found: Iterator[WarcRecord], records: _Records) -> None:
         """Note all records; the main one of each page's group needs a row."""
         main = -1
         for number, record in enumerate(found):
@@ -187,11 +187,11 @@ class _Check:
             if not record.is_answer:
                 main = -1
             if number % 1000 == 0:
-                self._tell(name, number, "records")
+                self._tell(entry["name"], record.offset, entry["size_bytes"], "bytes")
 
-    def _tell(self, name: str, done: int, unit: str) -> None:
+    def _tell(self, name: str, done: int, total: int, unit: str) -> None:
         self.work.go_on()
-        self.work.report(checking=f"{self.path}/{name}", done=done, unit=unit)
+        self.work.report(checking=f"{self.path}/{name}", done=done, total=total, unit=unit)
 
     def _rows(self, name: str, count: int, columns: Sequence[str]) -> Iterator[list[list[Any]]]:
         """Columns of a table as lists, by batch; stops at damage, which is a finding. Not `full`: none of them."""
@@ -205,7 +205,7 @@ class _Check:
                 for batch in table.batches(BATCH_ROWS, columns) if self.full else ():
                     done += batch.num_rows
                     yield [column.to_pylist() for column in batch.columns]
-                    self._tell(name, done, "rows")
+                    self._tell(name, done, count, "rows")
         except PathNotFoundError:
             self.useless.add(name)
             self._add("file_missing", name, "is not there")

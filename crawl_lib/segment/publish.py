@@ -119,15 +119,15 @@ def _is_whole(storage: Storage, path: str, entry: dict[str, Any], *, full: bool 
     return has_size and (not full or stored_digest(storage, path) == entry["sha256"])
 
 
-def stored_digest(storage: Storage, path: str, work: Work | None = None) -> str:
-    """SHA-256 (hex) of a file on the store. Raises StorageError, StoppedError."""
+def stored_digest(storage: Storage, path: str, work: Work | None = None, size_bytes: int = 0) -> str:
+    """Return the SHA-256 (hex) of a stored file. `size_bytes`: 0 if unknown. Raises StorageError, StoppedError."""
     digest, done, work = sha256(), 0, work or Work()
     with storage.open_read(path) as file:
         while block := file.read(1 << 20):
             work.go_on()
             digest.update(block)
             done += len(block)
-            work.report(checking=path, done=done, unit="bytes")
+            work.report(checking=path, done=done, total=size_bytes, unit="bytes")
     return digest.hexdigest()
 
 
@@ -223,7 +223,7 @@ def _seal_problem(storage: Storage, hidden: str, part: Part, work: Work | None =
     if found is None or found.size_bytes != entry["size_bytes"]:
         now = "is gone" if found is None else f"has {found.size_bytes}"
         return f"{where}: was sealed with {entry['size_bytes']} bytes, and {now}"
-    if work is not None and stored_digest(storage, where, work) != entry["sha256"]:
+    if work is not None and stored_digest(storage, where, work, entry["size_bytes"]) != entry["sha256"]:
         return f"{where}: is not what was sealed (SHA-256)"
     return ""
 

@@ -119,7 +119,9 @@ class SegmentReader:
         """
         where = f"{self.path}/{name}"
         for entry in self.manifest.files:
-            if entry["name"] == name and stored_digest(self._storage, where, work) != entry["sha256"]:
+            if entry["name"] != name:
+                continue
+            if stored_digest(self._storage, where, work, entry["size_bytes"]) != entry["sha256"]:
                 raise DamagedFileError(f"{where}: is not what was written (SHA-256); {REPAIR}")
         return where
 

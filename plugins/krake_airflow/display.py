@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from crawl_lib.cli.bar import Bar, rounded
 from crawl_lib.config import Config
 from crawl_lib.states import Outcome, answers_of
 from krake_airflow.watching import result_lines
@@ -52,6 +53,7 @@ class Display:
         self._task: Any = None
         self._began_s: dict[str, float] = {}
         self._last_s = float("-inf")
+        self._bar = Bar()
         self._live: Live | None = _live(console) if console.is_terminal else None
 
     def __enter__(self) -> Display:
@@ -75,16 +77,19 @@ class Display:
         """A stage begins."""
         self._task, self._began_s[task.task_id] = task, time.monotonic()
         self.failures.pop(task.task_id, None)
+        self._bar.clear()
         self._show(task.task_id, " ...")
 
     def progressed(self, task: Any, progress: Mapping[str, Any]) -> None:
         """New numbers of a stage; those of a node go to the table."""
         if "node" in progress:
             self._nodes[str(progress["node"])] = dict(progress)
+            self._bar.clear()
             text = "  ".join(f"{title} {_shown(progress.get(name))}" for name, title in _COLUMNS.items())
         else:
+            self._bar.take(progress)
             text = "  ".join(f"{name} {_shown(value)}" for name, value in progress.items())
-        self._show(task.task_id, "" if "node" in progress else f"  {text}")
+        self._show(task.task_id)
         if self._live is None and time.monotonic() - self._last_s >= PLAIN_INTERVAL_S:
             self._last_s = time.monotonic()
             self.note(f"  {task.task_id:28} {text}")
@@ -93,6 +98,7 @@ class Display:
         """A stage is done: one line that stays, and one for each refusal."""
         self.results[task.task_id] = result
         self._task = None
+        self._bar.clear()
         text = f" {task.task_id:28} {time.monotonic() - self._began_s[task.task_id]:6.1f} s  {_gist(result)}"
         self.note(Text.assemble(("done", "green"), text))
         for level, line in result_lines(result, task.refusals):
@@ -117,15 +123,15 @@ class Display:
             self._over()
 
     def _show(self, task_id: str = "", text: str = "") -> None:
-        """Below all that stays: the stage that runs, what it says of itself, and the table of the nodes."""
+        """Draw what changes, below all that stays: the stage, its bar, and the table of the nodes."""
         if self._live is None:
             return
-        table = Table(title=Text.assemble((task_id, "cyan"), text), title_justify="left", box=None, pad_edge=False)
+        table = Table(box=None, pad_edge=False)
         for title in ("node", *_COLUMNS.values()):
             table.add_column(title, justify="left" if title in ("node", "phase") else "right")
         for node, progress in sorted(self._nodes.items()):
             table.add_row(Text(node), *(Text(_shown(progress.get(name))) for name in _COLUMNS))
-        self._live.update(table)
+        self._live.update(Group(Text.assemble((task_id, "cyan"), text), self._bar, *([table] if self._nodes else [])))
 
 
 def _live(console: Console) -> Live:
@@ -137,9 +143,7 @@ def _live(console: Console) -> Live:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:,.1f}"
-    return f"{value:,}" if isinstance(value, int) else str(value if value is not None else "")
+    return "" if value is None else rounded(value)
 
 
 def _gist(result: Mapping[str, Any]) -> str:

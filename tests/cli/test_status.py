@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from crawl_lib.cli.looking import _duration
+from crawl_lib.cli.bar import duration
 from crawl_lib.config import load_config
 from crawl_lib.fetch import HostStore, make_hosts_folder
 from crawl_lib.fetch.hoststore import BackOff
@@ -121,7 +121,7 @@ def test_only_the_last_iterations_are_listed(krake: Krake) -> None:
     [(0.4, "0 s"), (59, "59 s"), (61, "1 min 01 s"), (3_600, "1 h 00 min"), (4e6, "1,111 h 06 min")],
 )
 def test_a_duration_has_two_units_at_most(seconds: float, text: str) -> None:
-    assert _duration(seconds) == text
+    assert duration(seconds) == text
 
 
 def test_watch_goes_on_until_it_is_stopped(krake: Krake) -> None:

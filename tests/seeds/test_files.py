@@ -21,6 +21,7 @@ from crawl_lib.seeds import lines as seeds_module
 from crawl_lib.seeds.files import MAX_FILE_BYTES, find_files
 from crawl_lib.seeds.inject import inject
 from crawl_lib.seeds.lines import parse_seeds
+from crawl_lib.stopping import Progress, Work
 from crawl_lib.storage.local import LocalStorage
 
 SECRET = "s3cret-word"
@@ -288,14 +289,14 @@ class Endless:
 
 def test_a_line_without_end_is_stopped_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = Event()
-    endless = Endless(stop)
+    endless, progress = Endless(stop), Progress(Work(stop=stop), "x", 0, "bytes")
     with pytest.raises(StoppedError):
-        list(seeds_module._bounded_lines(endless, "x", stop))  # type: ignore[arg-type]
+        list(seeds_module._bounded_lines(endless, "x", progress))  # type: ignore[arg-type]
     assert endless.pieces == 3
     monkeypatch.setattr("crawl_lib.seeds.files.MAX_FILE_BYTES", 1 << 20)
     endless = Endless(None)
     with pytest.raises(InputError, match="has more than 1048576 bytes"):
-        list(seeds_module._bounded_lines(endless, "x", None))  # type: ignore[arg-type]
+        list(seeds_module._bounded_lines(endless, "x", Progress(Work(), "x", 0, "bytes")))  # type: ignore[arg-type]
     assert endless.pieces <= 17
 
 

@@ -71,8 +71,8 @@ class Gleaner:
     info: dict[str, str] = field(default_factory=dict)
     _doubtful: set[int] = field(default_factory=set)
 
-    def read(self, name: str, file: BinaryIO) -> None:
-        """Read one file."""
+    def read(self, name: str, file: BinaryIO, size_bytes: int = 0) -> None:
+        """Read one file. `size_bytes`: 0 if unknown."""
         if not SEQUENCE.search(name.removesuffix(WARC_SUFFIX)):
             self.damage["foreign_file"] += 1
             return
@@ -88,7 +88,7 @@ class Gleaner:
                 continue
             record = item.record
             if number % 1000 == 0:
-                self.work.report(reading=name, bytes=record.offset)
+                self.work.report(reading=name, done=record.offset, total=size_bytes, unit="bytes")
             if not (item.is_own or self._proves(name, record, file_id)):
                 self._doubtful.add(record.offset)
             if record.type == "warcinfo":

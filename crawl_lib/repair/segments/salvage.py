@@ -99,7 +99,7 @@ class _Salvage:
         for entry in self.storage.list(self.path):
             if entry.name.endswith(WARC_SUFFIX):
                 with self.storage.open_read(f"{self.path}/{entry.name}") as file:
-                    self.found.read(entry.name, file)
+                    self.found.read(entry.name, file, entry.size_bytes)
         self.rows: dict[bytes, dict[str, Any]] = {}
         self.waiting = 0
         self.lost = self._lost()
@@ -180,7 +180,7 @@ class _Salvage:
             of_others = PageHandler(*given, seeds_widen_scope=False)
             for number, (taken, fetched, position) in enumerate(writer.recovered()):
                 if number % 100 == 0:
-                    self.stores.report(making=name, records=number)
+                    self.stores.report(making=name, done=number, unit="records")
                 if taken is None:
                     of_seeds.robots(fetched)
                 else:

@@ -1,0 +1,123 @@
+"""One line with a bar and the time left, made from what a piece of work reports (see `stopping.Work.report`)."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
+from rich.table import Column, Table
+from rich.text import Text
+
+from crawl_lib.errors import printable
+
+_HALF_CHARS = 14
+_BAR_CHARS = 16
+_DONE = ("done", "fetched")
+_TOTAL = ("total", "taken")
+_PLAIN = ("stage", "node", "phase")
+"""Names whose values say by themselves what they are."""
+_PER_UNIT = {"bytes": (1_000_000, "MB")}
+
+
+class Part(NamedTuple):
+    """What one report says. `total`: None if unknown; `facts`: further numbers, as text."""
+
+    name: str
+    done: int
+    total: int | None
+    unit: str
+    facts: str
+
+
+def part_of(report: Mapping[str, Any]) -> Part:
+    """Read a report: its `done`, `total` and `unit`, or those of a node, `fetched` and `taken`."""
+    done = next((int(report[name]) for name in _DONE if name in report), 0)
+    total = next((int(report[name]) for name in _TOTAL if report.get(name)), None)
+    rest = {name: value for name, value in report.items() if name not in {*_DONE, *_TOTAL, "unit"}}
+    words = [value if name in _PLAIN else f"{name} {value}" for name, value in rest.items() if isinstance(value, str)]
+    facts = [f"{name} {rounded(value)}" for name, value in rest.items() if not isinstance(value, str) and value]
+    return Part(" ".join(words), done, total, report.get("unit", "URLs" if "node" in report else ""), "  ".join(facts))
+
+
+class Bar:
+    """A line of text for a terminal; rich cuts it where the terminal ends.
+
+    It begins again when another part of the work reports. `clock`: seconds, from which the time left is told.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        columns = (_Name(), BarColumn(_BAR_CHARS), _Count(), _Left(), _Facts())
+        self._progress = Progress(*columns, get_time=clock, auto_refresh=False, expand=True)
+        self._task: TaskID | None = None
+        self._name = ""
+
+    def take(self, report: Mapping[str, Any]) -> None:
+        """Show a report from now on."""
+        part = part_of(report)
+        if self._task is None or part.name != self._name:
+            self.clear()
+            self._task, self._name = self._progress.add_task(part.name, total=part.total), part.name
+        self._progress.update(self._task, total=part.total, completed=part.done, unit=part.unit, facts=part.facts)
+
+    def clear(self) -> None:
+        """Show nothing until the next report."""
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+            self._task = None
+
+    def __rich__(self) -> Table:
+        return self._progress.make_tasks_table(self._progress.tasks)
+
+
+class _Name(ProgressColumn):
+    """The name of the part; a long one, mostly of a path, is cut in the middle."""
+
+    def render(self, task: Task) -> Text:
+        name = printable(task.description)
+        return Text(name if len(name) <= 2 * _HALF_CHARS else f"{name[: _HALF_CHARS - 1]}…{name[-_HALF_CHARS:]}")
+
+
+class _Count(ProgressColumn):
+    """How much is done, and of how much."""
+
+    def render(self, task: Task) -> Text:
+        done, total, unit = task.completed, task.total, task.fields.get("unit", "")
+        if unit == "percent":
+            return Text(f"{done:.0f} %")
+        size, unit = _PER_UNIT.get(unit, (1, unit))
+        numbers = [f"{number / size:,.{size > 1:d}f}" for number in (done, total) if number is not None]
+        return Text(f"{'/'.join(numbers)} {unit}" if total or done else "")
+
+
+class _Left(ProgressColumn):
+    """The time left, as far as the last half minute tells it."""
+
+    def render(self, task: Task) -> Text:
+        left = task.time_remaining
+        return Text("" if left is None or task.finished else f"{duration(left)} left", no_wrap=True)
+
+
+class _Facts(ProgressColumn):
+    """Further numbers, cut where the line ends."""
+
+    def get_table_column(self) -> Column:
+        return Column(no_wrap=True, overflow="ellipsis", ratio=1)
+
+    def render(self, task: Task) -> Text:
+        return Text(task.fields.get("facts", ""))
+
+
+def duration(seconds: float) -> str:
+    """Write a time span such as `1 h 05 min`, in two units at most."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours:,} h {minutes:02} min"
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def rounded(value: object) -> str:
+    """Write a value of a report: numbers with commas, of fractions one digit."""
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else printable(str(value))
