@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import re
@@ -17,7 +18,10 @@ from tests.pythons import ROOT
 
 SIZES = [(24, 80), (50, 200)]
 """Rows and columns of the terminals that tests use."""
+KRAKE = "import sys; from crawl_lib.cli import main; sys.exit(main(sys.argv[1:]))"
+"""The command `krake`, as a Python program."""
 _TOKEN = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])|([\r\n])|([^\x1b\r\n]+)")
+_UNFINISHED = re.compile(r"\x1b(\[[?\d;]*)?$")
 
 
 @dataclass
@@ -29,12 +33,16 @@ class Screen:
     lines: list[str] = field(default_factory=lambda: [""])
     cursor_is_shown: bool = True
     is_alternate: bool = False
+    _rest: str = ""
     _row: int = 0
     _column: int = 0
     _kept: tuple[list[str], int, int] = ([], 0, 0)
 
     def feed(self, text: str) -> None:
-        """Take what a program writes."""
+        """Take what a program writes, in pieces of any size."""
+        text, self._rest = self._rest + text, ""
+        if unfinished := _UNFINISHED.search(text):
+            text, self._rest = text[: unfinished.start()], unfinished[0]
         for arguments, command, control, printed in _TOKEN.findall(text):
             if command:
                 self._obey(arguments, command)
@@ -101,6 +109,7 @@ class Terminal:
     master: int
     screen: Screen
     written: str = ""
+    decoder: codecs.IncrementalDecoder = field(default_factory=codecs.getincrementaldecoder("utf-8"))
 
     def until(self, is_there: Callable[[Screen], bool]) -> Screen:
         """Read until the screen shows something, or the program has ended; returns the screen."""
@@ -109,7 +118,7 @@ class Terminal:
                 data = os.read(self.master, 1 << 16)
             except OSError:  # EIO: nobody has the terminal open any more
                 break
-            text = data.decode()
+            text = self.decoder.decode(data)
             self.written += text
             self.screen.feed(text)
         return self.screen

@@ -4,18 +4,21 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from threading import Event, Lock, Thread
 from typing import Any
 
 import yaml
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.control import Control
+from rich.segment import Segment, SegmentLines
 from rich.table import Table
 
 from crawl_lib.cli.bar import duration
-from crawl_lib.cli.common import InterruptedTool, console, print_counts, print_result, say, tool_stores
+from crawl_lib.cli.common import console, print_counts, print_result, say, tool_stores
 from crawl_lib.config import Config, is_sqlite_server, load_config, to_mapping
 from crawl_lib.export import newest_export
 from crawl_lib.graph import export_graph, open_web_graph
@@ -90,75 +93,136 @@ def masked(address: str | None) -> str | None:
 def status(arguments: argparse.Namespace) -> int:
     """What is there of the crawl; the exit code is 1 if the file store could not tell.
 
-    People are shown `LAST` iterations unless they say how many. With `--watch` again every `WATCH_S` seconds, until it
-    raises InterruptedTool.
+    People are shown `LAST` iterations unless they say how many.
     """
     config, last = load_config(arguments.config), arguments.last or (None if arguments.json else LAST)
-    while True:
-        found = status_of(config, Secrets.from_environment(), last=last)
-        if arguments.watch:
-            console().clear()
-        print_result(arguments, found, partial(_show_status, found, console()))
-        sys.stdout.flush()
-        if not arguments.watch:
-            return 1 if "error" in found else 0
-        arguments.stop.text = ""  # nothing was begun
-        if arguments.stop.wait(WATCH_S):
-            raise InterruptedTool
+    look = partial(status_of, config, Secrets.from_environment(), last=last)
+    if arguments.watch:
+        return _watch(arguments, look)
+    found = look()
+    print_result(arguments, found, partial(_show_status, found))
+    return 1 if "error" in found else 0
 
 
-def _show_status(found: Mapping[str, Any], console: Console) -> None:
-    """The status as tables."""
-    console.print(f"crawl {found['crawl']}")
+def _watch(arguments: argparse.Namespace, look: Callable[[], Mapping[str, Any]]) -> int:
+    """Show the status every `WATCH_S` seconds, until the command is stopped; returns the exit code.
+
+    A terminal has a screen of its own for that: at the end what was there before comes back.
+    """
+    shown, stop = console(), arguments.stop
+    if arguments.json or not sys.stdout.isatty():
+        while not stop.is_set():
+            found = look()
+            print_result(arguments, found, partial(_show_status, found))
+            sys.stdout.flush()
+            stop.wait(WATCH_S)
+        return int(stop.code)
+    with shown.screen(hide_cursor=False) as screen:
+        drawing = Lock()
+        Thread(target=_leave_screen, args=(stop, shown, drawing), name="screen", daemon=True).start()
+        while not stop.is_set():
+            whole = Group(*_status_parts(look(), work_first=True))
+            with drawing:
+                if not stop.is_set():
+                    shown.control(Control.home())
+                    screen.update(_Fitted(whole))
+            stop.wait(WATCH_S)
+    return int(stop.code)
+
+
+def _leave_screen(stop: Event, shown: Console, drawing: Lock) -> None:
+    """Give the terminal its own screen back at once: a store may be slow, and then the process ends where it is."""
+    stop.wait()
+    with drawing:
+        shown.set_alt_screen(False)
+
+
+class _Fitted:
+    """As many lines as a screen has; the last one says how many more there are."""
+
+    def __init__(self, whole: RenderableType) -> None:
+        self._whole = whole
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(self._whole, options.reset_height(), pad=False)
+        room = options.height or console.height
+        if len(lines) > room:
+            more = f"... {len(lines) - room + 1:,} more lines: `krake status` shows all"
+            lines = [*lines[: room - 1], [Segment(more)]]
+        yield SegmentLines(lines, new_lines=True)
+
+
+def _show_status(found: Mapping[str, Any]) -> None:
+    console().print(Group(*_status_parts(found)))
+
+
+def _status_parts(found: Mapping[str, Any], *, work_first: bool = False) -> list[RenderableType]:
+    """The status as lines and tables. `work_first`: what is at work comes before the iterations."""
+    title: list[RenderableType] = [f"crawl {found['crawl']}"]
+    kept: list[RenderableType] = []
+    exports: list[RenderableType] = []
     if "error" in found:
-        console.print(f"what is there cannot be told: {found['error']}")
-        _show_local(found, console)
-        return
+        title.append(f"what is there cannot be told: {found['error']}")
+    else:
+        kept, exports = list(_kept_parts(found)), [_exports_table(found)]
+    work = list(_work_parts(found))
+    return [*title, *(work + kept if work_first else kept + work), *_local_parts(found), *exports]
+
+
+def _kept_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """What the file store has: iterations, outcomes, nodes."""
     names = ("folder", "run / iteration", "complete", "URLs", "tries", "deferred", "links", "MB")
-    console.print(_rows("iterations", names, list(map(_iteration_row, found["iterations"]))))
+    yield _rows("iterations", names, list(map(_iteration_row, found["iterations"])))
     if found["older"]:
-        console.print(f"and {found['older']:,} older ones; --last N shows the last N")
+        yield f"and {found['older']:,} older ones; --last N shows the last N"
     for entry in found["iterations"]:
         if "warning" in entry:
-            console.print(f"warning: iteration {entry['folder']}: {entry['warning']}")
+            yield f"warning: iteration {entry['folder']}: {entry['warning']}"
         if "budgets" in entry:
-            console.print(f"limits reached: iteration {entry['folder']}: {entry['budgets']}")
+            yield f"limits reached: iteration {entry['folder']}: {entry['budgets']}"
     tries, retried = found["totals"]["outcomes"], found["totals"].get("retried", {})
     if tries:
         rows = [(outcome, number - retried.get(outcome, 0), number) for outcome, number in tries.items()]
-        console.print(_rows("outcomes", ("outcome", "URLs", "tries"), rows))
-    console.print(nodes_table(found["nodes"]))
-    _show_local(found, console)
+        yield _rows("outcomes", ("outcome", "URLs", "tries"), rows)
+    yield nodes_table(found["nodes"])
+
+
+def _exports_table(found: Mapping[str, Any]) -> Table:
     exports = [
         (entry["name"], f"{entry['pages']:,} pages" if entry["complete"] else "unfinished")
         for entry in found["exports"]
     ]
-    console.print(_rows("exports", ("name", ""), exports))
+    return _rows("exports", ("name", ""), exports)
 
 
-def _show_local(found: Mapping[str, Any], console: Console) -> None:
+def _work_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """What runs on this machine."""
     if "waiting" in found:
-        console.print(f"{found['waiting']} (`krake retry --now` fetches them at once)")
+        yield f"{found['waiting']} (`krake retry --now` fetches them at once)"
     work: list[tuple[Any, ...]] = [
         _work_row(node, queue) for node, queue in found["queues"].items() if "open_take" in queue
     ]
     if work:
         columns = ("node", "run / iteration", "phase", "fetched", "of", "URLs/s", "MB", "ends in", "queue in", "said")
-        console.print(_rows("at work", columns, work))
+        yield _rows("at work", columns, work)
+
+
+def _local_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """The queues of this machine, and the keys."""
     queues: list[tuple[Any, ...]] = [(node, _queue_text(queue)) for node, queue in found["queues"].items()]
-    console.print(_rows("queues", ("node", "URLs"), queues))
+    yield _rows("queues", ("node", "URLs"), queues)
     hosts: list[tuple[Any, ...]] = [
         (node, host, count) for node, queue in found["queues"].items() for host, count in _hosts(queue)
     ]
     if hosts:
-        console.print(_rows("hosts of what is queued", ("node", "host", "URLs"), hosts))
+        yield _rows("hosts of what is queued", ("node", "host", "URLs"), hosts)
     names = ("queued", "crawled", "gone")
     keys = [
         (entry["server"], entry["error"]) if "error" in entry
         else (entry["server"], f"{entry['total']:,} ({', '.join(f'{entry.get(name, 0):,} {name}' for name in names)})")
         for entry in found["keys"]
     ]  # fmt: skip
-    console.print(_rows("keys", ("server", "keys"), keys))
+    yield _rows("keys", ("server", "keys"), keys)
 
 
 def _work_row(node: str, queue: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -21,8 +21,7 @@ from crawl_lib.stores import open_stores
 from tests.cli.conftest import Krake
 from tests.ports import free_port
 from tests.rounds.test_start import lay_segment
-
-PROGRAM = "import sys; from crawl_lib.cli import main; sys.exit(main(sys.argv[1:]))"
+from tests.screens import KRAKE, SIZES, run_in_terminal
 
 
 @pytest.fixture
@@ -125,7 +124,7 @@ def test_a_duration_has_two_units_at_most(seconds: float, text: str) -> None:
 
 
 def test_watch_goes_on_until_it_is_stopped(krake: Krake) -> None:
-    command = [sys.executable, "-c", PROGRAM, "--config", krake.file, "status", "--watch"]
+    command = [sys.executable, "-c", KRAKE, "--config", krake.file, "status", "--watch"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         seen = 0
@@ -135,4 +134,24 @@ def test_watch_goes_on_until_it_is_stopped(krake: Krake) -> None:
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert time.monotonic() - began_s < 5
-    assert (process.returncode, errors) == (130, ""), "nothing has to go on"
+    assert (process.returncode, errors) == (130, "")
+
+
+WATCH = f"import crawl_lib.cli.looking as looking; looking.WATCH_S = 0.05; {KRAKE}"
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_watch_has_a_screen_of_its_own(krake: Krake, at_work: str, size: tuple[int, int]) -> None:
+    """It scrolled away what the terminal showed, and its own first lines; what is at work came far below."""
+    stores = open_stores(load_config(str(krake.file)))
+    for number in range(12):
+        start_iteration(stores, run_id=f"r{number}", iteration=1)
+    terminal = run_in_terminal(WATCH, ["--config", krake.file, "status", "--watch"], size)
+    seen = terminal.until(lambda _: terminal.written.count("\x1b[H") > 3)
+    assert (len(seen.shown), seen.is_alternate) == (size[0], True)
+    titles = [line for line in seen.shown if line in {"at work", "iterations"}]
+    assert titles == ["at work", "iterations"]
+    assert "more lines: `krake status` shows all" in seen.shown[-1]
+    terminal.interrupt()
+    assert terminal.finish() == 130
+    assert (seen.is_alternate, seen.cursor_is_shown, seen.lines) == (False, True, [""]), terminal.written[-300:]
