@@ -99,6 +99,47 @@ def print_counts(title: str, counts: Mapping[str, Any]) -> None:
     console().print(table)
 
 
+class ResultTable:
+    """Results of one kind, each shown as soon as it is there.
+
+    On a terminal each is a row of one table; elsewhere each has a table of its own, see `print_counts`. `columns`: the
+    table's names and their widths in characters; one more column has all else that is no zero. `title`: the table's.
+    """
+
+    def __init__(self, columns: Mapping[str, int], title: str = "") -> None:
+        self._columns, self._title = columns, title
+        self._is_new = True
+
+    def add(self, title: str, counts: Mapping[str, Any], **cells: object) -> None:
+        """Show a result. `cells`: what a row has besides `counts`, where the title says it."""
+        if not sys.stdout.isatty():
+            print_counts(title, counts)
+            return
+        table = Table(box=None, pad_edge=False, show_header=self._is_new)
+        for name, width in self._columns.items():
+            is_number = isinstance(counts.get(name), int)
+            table.add_column(name, min_width=width, no_wrap=True, justify="right" if is_number else "left")
+        table.add_column("")
+        known, shown = {**counts, **cells}, {*self._columns, *map(str, cells.values())}
+        rest = [
+            _said(name, value)
+            for name, value in counts.items()
+            if value and name not in shown and not (isinstance(value, str) and value in shown)
+        ]
+        table.add_row(*(_cell(known.get(name, "")) for name in self._columns), printable("; ".join(rest)))
+        end_line()
+        if self._is_new and self._title:
+            say(self._title)
+        console().print(table)
+        self._is_new = False
+
+
+def _said(name: str, value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"{name}: {', '.join(f'{inner} {_cell(number)}' for inner, number in value.items())}"
+    return f"{name} {_cell(value)}"
+
+
 def say(text: str = "", *, end: str = "\n", file: TextIO | None = None) -> None:
     """Print lines for people; the only way of a command to do so, since strangers' text may be anywhere in them."""
     print("\n".join(map(printable, text.split("\n"))), end=end, file=file or sys.stdout)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib import stages
-from crawl_lib.cli.common import one_node, print_counts, print_result, say, stage_stores, waiting
+from crawl_lib.cli.common import ResultTable, one_node, print_counts, print_result, say, stage_stores, waiting
 from crawl_lib.config import Config, find_config_path, load_config
 from crawl_lib.errors import ConfigError, InputError, KrakeError, StoppedError
 from crawl_lib.export import newest_export
@@ -62,14 +62,29 @@ def inject(arguments: argparse.Namespace) -> int:
     return 0
 
 
+class _Rounds:
+    """What a run says of its iterations, part by part. `counts`: sums over nodes and iterations."""
+
+    def __init__(self, run_id: str) -> None:
+        self.counts = Counter[str]()
+        self._run_id = run_id
+        self._table = ResultTable({"iteration": 9, "part": 10, "taken": 7, "pages": 7, "links": 7}, f"run {run_id}")
+
+    def add(self, iteration: int, part: str, result: dict[str, Any]) -> None:
+        """Show what a part of an iteration returned: a node, or the list or update of the CrawlDb."""
+        self._table.add(f"{self._run_id}: iteration {iteration}, {part}", result, iteration=iteration, part=part)
+
+
 def crawl(arguments: argparse.Namespace) -> int:
     """Iterations of every node's crawl and commit; with --node only that node's crawl.
 
     With a CrawlDb each begins with its list, and ends with an update; --node leaves that out, as it does commit. Raises
     ConfigError for what would fail only after hours.
     """
-    run_id, counts = _run_id(arguments), Counter[str]()
+    run_id = _run_id(arguments)
     arguments.stop.text = f"stopped. To go on: {_command_again(arguments, run_id)}"
+    rounds = _Rounds(run_id)
+    counts = rounds.counts
     _require_usable(arguments)
     with stage_stores(arguments) as stores:
         settings = stores.config.crawl
@@ -77,7 +92,7 @@ def crawl(arguments: argparse.Namespace) -> int:
         if arguments.node is None:
             note_change(stores, run_id)
         for iteration in range(1, arguments.iterations + 1):
-            if said := _iterate(arguments, stores, run_id, iteration, counts):
+            if said := _iterate(arguments, stores, run_id, iteration, rounds):
                 say(f"{run_id}: ended with iteration {iteration}: {said}")
                 break
     is_told = said and stores.config.frontier.is_crawldb
@@ -86,9 +101,7 @@ def crawl(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _iterate(
-    arguments: argparse.Namespace, stores: Stores, run_id: str, iteration: int, counts: Counter[str]
-) -> str | None:
+def _iterate(arguments: argparse.Namespace, stores: Stores, run_id: str, iteration: int, rounds: _Rounds) -> str | None:
     """One iteration; returns why the run ends with it, if it does."""
     is_whole, has_crawldb = arguments.node is None, stores.config.frontier.is_crawldb
     which: dict[str, Any] = {"run_id": run_id, "iteration": iteration}
@@ -96,16 +109,16 @@ def _iterate(
         require_ready(stores, **which)
     if has_crawldb:
         made = stages.generate(stores, **which, batch_size=arguments.batch_size)
-        print_counts(f"{run_id}: iteration {iteration}, list", made)
+        rounds.add(iteration, "list", made)
         if "ended" in made:
             return str(made["ended"])
     for node in _nodes(arguments, stores.config):
-        _crawl_node(arguments, stores, {**which, "node": node}, counts)
+        _crawl_node(arguments, stores, {**which, "node": node}, rounds)
     if not is_whole:
         return None
     committed = stages.commit_iteration(stores, **which)
     if has_crawldb:
-        print_counts(f"{run_id}: iteration {iteration}, update", stages.update_crawldb(stores))
+        rounds.add(iteration, "update", stages.update_crawldb(stores))
     if "budgets" in committed:
         say(f"{run_id}: iteration {iteration}, limits reached: {committed['budgets']}")
     if "waiting" in committed:
@@ -113,7 +126,7 @@ def _iterate(
     return committed.get("ended")
 
 
-def _crawl_node(arguments: argparse.Namespace, stores: Stores, which: dict[str, Any], counts: Counter[str]) -> None:
+def _crawl_node(arguments: argparse.Namespace, stores: Stores, which: dict[str, Any], rounds: _Rounds) -> None:
     """A node's part. With `crawl.min_nodes` below 1 one that fails is named, and commit decides whether it may."""
     try:
         result = stages.crawl_node(stores, **which, batch_size=arguments.batch_size)
@@ -122,8 +135,8 @@ def _crawl_node(arguments: argparse.Namespace, stores: Stores, which: dict[str, 
             raise
         say(f"node failed: {error}", file=sys.stderr)
         return
-    counts.update({name: result.get(name, 0) for name in ("taken", "passed_over")})
-    print_counts(f"{which['run_id']}: iteration {which['iteration']}, {which['node']}", result)
+    rounds.counts.update({name: result.get(name, 0) for name in ("taken", "passed_over")})
+    rounds.add(which["iteration"], which["node"], result)
 
 
 def _require_right(arguments: argparse.Namespace, most: int) -> None:
@@ -135,11 +148,12 @@ def _require_right(arguments: argparse.Namespace, most: int) -> None:
 
 def settle(arguments: argparse.Namespace) -> int:
     """Take in what the last iteration found."""
+    table = ResultTable({"node": 12})
     with stage_stores(arguments) as stores:
         for node in _nodes(arguments, stores.config):
             if arguments.all_again:
                 _read_all_again(arguments, stores, node)
-            print_counts(f"settled {node}", stages.settle_node(stores, node=node))
+            table.add(f"settled {node}", stages.settle_node(stores, node=node), node=node)
     return 0
 
 

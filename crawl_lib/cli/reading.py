@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.ask import captures_of, dump_rows, list_segments, require_segments
-from crawl_lib.cli.common import print_counts, print_result, say, tool_stores
+from crawl_lib.cli.common import ResultTable, print_counts, print_result, say, tool_stores
 from crawl_lib.errors import InputError, os_errors
 from crawl_lib.export import plain_row
 
@@ -21,8 +21,10 @@ def list_all(arguments: argparse.Namespace) -> int:
 
 
 def _show_list(found: list[dict[str, Any]]) -> None:
+    table = ResultTable({"segment": 18, "finished": 16, "pages": 7, "links": 7})
     for one in found:
-        print_counts(one["segment"], {name: value for name, value in one.items() if name != "segment"})
+        counts = {name: value for name, value in one.items() if name != "segment"}
+        table.add(one["segment"], counts, segment=one["segment"])
     if not found:
         say("there is no segment yet; `krake crawl` makes some")
 

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from crawl_lib import curate
-from crawl_lib.cli.common import print_counts, print_result, require_yes, say, tool_stores, waiting
+from crawl_lib.cli.common import ResultTable, print_counts, print_result, require_yes, say, tool_stores, waiting
 from crawl_lib.curate import (
     CompactReport,
     DropReport,
@@ -224,9 +224,10 @@ def compact(arguments: argparse.Namespace) -> int:
 
 
 def _show_compacted(reports: list[CompactReport]) -> None:
+    table = ResultTable({"segment": 18, "state": 9, "pages": 7, "links": 7})
     for report in reports:
         if report.state != "nothing":
-            print_counts(f"{report.segment}: {report.state}", vars(report))
+            table.add(f"{report.segment}: {report.state}", vars(report))
     if all(report.state == "nothing" for report in reports):
         say("nothing to do: no page is dropped")
 

@@ -13,6 +13,7 @@ from crawl_lib.crawldir.progress import NodeProgress
 from crawl_lib.frontier import NodeLock
 from demo import Serving
 from tests.cli.conftest import Krake
+from tests.screens import KRAKE, run_in_terminal
 
 STAGES = [("settle",), ("fsck", "--repair"), ("export",), ("graph", "link"), ("graph", "finalize")]
 
@@ -300,3 +301,15 @@ def test_a_status_where_nothing_is_yet(krake: Krake) -> None:
     assert "not on this machine, or not used yet" in json.dumps(status["queues"])
     assert krake.ok("status").out.count("not on this machine, or not used yet") == 2, "0 would be no answer"
     assert "node-a" in krake.ok("status").out
+
+
+def test_a_terminal_gets_one_table_of_all_rounds(krake: Krake, serving: Serving) -> None:
+    """Each part of a round was a box of its own. On a pipe it still is."""
+    krake.ok("inject", "\n".join(serving.seeds))
+    terminal = run_in_terminal(KRAKE, ["--config", krake.file, "crawl", "--iterations", "2"])
+    assert terminal.finish() == 0, terminal.written
+    shown = [line.split() for line in terminal.screen.lines if line.strip()]
+    assert shown.count(["iteration", "part", "taken", "pages", "links"]) == 1
+    parts = [tuple(line[:2]) for line in shown if line[0] in {"1", "2"}]
+    assert parts == [("1", "node-a"), ("1", "node-b"), ("2", "node-a"), ("2", "node-b")]
+    assert krake.ok("crawl", "--run-id", "piped").out.count("piped: iteration 1, node-") == 2

@@ -16,6 +16,7 @@ from crawl_lib.stores import open_stores
 from tests.cli.conftest import Krake, run_in_process
 from tests.e2e.crawl import run_iteration, write_config
 from tests.e2e.visits import PATHS, config_for, running_site, visit
+from tests.screens import KRAKE, SIZES, run_in_terminal
 
 Visited = tuple[Path, Config, dict[str, str]]
 
@@ -90,3 +91,18 @@ def test_a_crawl_without_segments(tmp_path: Path, capsys: pytest.CaptureFixture[
     (tmp_path / "dfs").mkdir()
     assert "there is no segment yet" in empty.ok("segment", "list").out
     assert empty.ok("segment", "dump").out == ""
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_terminal_gets_one_table_of_all_segments(visited: Visited, size: tuple[int, int]) -> None:
+    """Each segment was a box of nine lines."""
+    config = visited[0] / "krake.yml"
+    terminal = run_in_terminal(KRAKE, ["--config", config, "segment", "list"], size)
+    assert terminal.finish() == 0, terminal.written
+    head, *rows = [line.split() for line in terminal.screen.lines if not line.startswith(" ") and line]
+    assert head == ["segment", "finished", "pages", "links"]
+    segments = open_stores(visited[1]).crawl.segments()
+    assert [row[0] for row in rows] == list(map(str, segments))
+    assert [row[2] for row in rows] == ["1", str(len(PATHS) - 1), str(len(PATHS))]
+    text = " ".join(" ".join(terminal.screen.lines).split())
+    assert "not_modified 3" in text
