@@ -3,18 +3,34 @@
 `parser` says which commands there are, the other modules carry them out. A KrakeError becomes one line on standard
 error and exit code 1; a wrong argument exits with 2.
 
+Shells that were told to complete `krake` run it as PYTHON_ARGCOMPLETE_OK: docs/crawling.md says how.
+
 Every command ends within 5 s of SIGINT (Ctrl-C) or SIGTERM, says so in one line, and exits with 130 or 143; run again
 it goes on, or begins again where it only looks. The second signal ends it at once. See `signals`.
 """
 
+import os
 from collections.abc import Sequence
+from typing import NoReturn
 
 from crawl_lib.signals import end_on_signals
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    if "_ARGCOMPLETE" in os.environ:  # set by the function that a shell calls
+        _complete()
     with end_on_signals():
         from crawl_lib.cli.program import run  # noqa: PLC0415 - takes a second, in which Ctrl-C works
 
         return run(argv)
+
+
+def _complete() -> NoReturn:
+    """Tell the shell how the words of a command line may go on, and end the process."""
+    from argcomplete import autocomplete  # noqa: PLC0415
+
+    from crawl_lib.cli.parser import build_parser  # noqa: PLC0415
+
+    autocomplete(build_parser())
+    raise SystemExit(1)

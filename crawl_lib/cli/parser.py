@@ -3,6 +3,7 @@
 import argparse
 import math
 import re
+import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -36,7 +37,14 @@ _OPTIONS = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says of `--config` behind the command where it belongs."""
+    """Says of `--config` behind the command where it belongs. Its help has colours on a terminal."""
+
+    def _get_formatter(self) -> argparse.HelpFormatter:
+        if not (sys.stdout.isatty() and sys.stderr.isatty()):
+            return super()._get_formatter()
+        from crawl_lib.cli.coloured import coloured  # noqa: PLC0415 - rich, for help alone
+
+        return coloured(self.prog, is_raw=self.formatter_class is argparse.RawDescriptionHelpFormatter)
 
     def error(self, message: str) -> NoReturn:
         """As argparse does: usage and one line on standard error, exit code 2."""
