@@ -20,7 +20,7 @@ _PER_UNIT = {"bytes": (1_000_000, "MB")}
 
 
 class Part(NamedTuple):
-    """What one report says. `total`: None if unknown; `facts`: further numbers, as text."""
+    """One report, read. `total`: None if unknown; `facts`: further numbers, as text."""
 
     name: str
     done: int

@@ -63,7 +63,7 @@ def inject(arguments: argparse.Namespace) -> int:
 
 
 class _Rounds:
-    """What a run says of its iterations, part by part. `counts`: sums over nodes and iterations."""
+    """The table of a run, a row for each part of an iteration. `counts`: sums over nodes and iterations."""
 
     def __init__(self, run_id: str) -> None:
         self.counts = Counter[str]()

@@ -170,7 +170,7 @@ def _status_parts(found: Mapping[str, Any], *, work_first: bool = False) -> list
 
 
 def _kept_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """What the file store has: iterations, outcomes, nodes."""
+    """Yield the parts that the file store tells: iterations, outcomes, nodes."""
     names = ("folder", "run / iteration", "complete", "URLs", "tries", "deferred", "links", "MB")
     yield _rows("iterations", names, list(map(_iteration_row, found["iterations"])))
     if found["older"]:
@@ -196,7 +196,7 @@ def _exports_table(found: Mapping[str, Any]) -> Table:
 
 
 def _work_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """What runs on this machine."""
+    """Yield what waits, and the table of the nodes at work on this machine, if there are any."""
     if "waiting" in found:
         yield f"{found['waiting']} (`krake retry --now` fetches them at once)"
     work: list[tuple[Any, ...]] = [
@@ -208,7 +208,7 @@ def _work_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def _local_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """The queues of this machine, and the keys."""
+    """Yield the tables of this machine's queues, and of the keys."""
     queues: list[tuple[Any, ...]] = [(node, _queue_text(queue)) for node, queue in found["queues"].items()]
     yield _rows("queues", ("node", "URLs"), queues)
     hosts: list[tuple[Any, ...]] = [
