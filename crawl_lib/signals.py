@@ -113,6 +113,21 @@ def stop_on_signals() -> Iterator[StopSignal]:
             os.close(reader)
 
 
+@contextmanager
+def interrupt_on_signals() -> Iterator[None]:
+    """Raise KeyboardInterrupt at SIGINT (Ctrl-C), as Python does; end the process at SIGTERM.
+
+    An interactive shell runs so, within `stop_on_signals`, whose thread gets no signal meanwhile. Main thread only.
+    """
+    heard = signal.set_wakeup_fd(-1)
+    try:
+        with end_on_signals():
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            yield
+    finally:
+        signal.set_wakeup_fd(heard, warn_on_full_buffer=False)
+
+
 def _listen(reader: int, stop: StopSignal, last_resort: LastResort) -> None:
     while numbers := os.read(reader, 1):
         code = _BY_SIGNAL + numbers[0]

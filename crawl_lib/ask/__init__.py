@@ -2,9 +2,10 @@
 
 How data flows: `find_page` looks a page up in an export, else its newest capture in the segments, and `read_answer`
 reads what came (`page`). `explain` says of a URL what led to it, what rules and robots.txt say of it, and where it is
-(`why`); `check_url` what the config would do with it, and fetches it once (`check`). `list_segments`, `captures_of` and
-`dump_rows` give what segments hold (`segments`), `inlinks_of` and `dump_links` what the tables of links do, and
-`links_left_out` what the LinkDb's limits leave out (`links`).
+(`why`); `check_url` what the config would do with it, and fetches it once (`check`); `visit_url` reads that answer
+too, and judges its links (`visit`). `list_segments`, `captures_of` and `dump_rows` give what segments hold
+(`segments`), `inlinks_of` and `dump_links` what the tables of links do, and `links_left_out` what the LinkDb's limits
+leave out (`links`).
 """
 
 from crawl_lib.ask.check import check_url
@@ -20,4 +21,5 @@ from crawl_lib.ask.table import (
     look_up_listing,
     row_of_url,
 )
+from crawl_lib.ask.visit import Link, Visit, visit_url
 from crawl_lib.ask.why import explain, says_listing

@@ -32,6 +32,11 @@ def check_url(stores: Stores, text: str) -> Facts:
     Raises InputError for what is no URL; ConfigError for a site of other people where the config names no contact;
     StoppedError.
     """
+    return fetch_once(stores, text)[0]
+
+
+def fetch_once(stores: Stores, text: str) -> tuple[Facts, Fetched]:
+    """Return what `check_url` does, and the answer to its one fetch. Raises the same errors."""
     url, config = url_named(stores, text), stores.config
     host = host_of(url)
     require_contact_for(host, url, config.fetch)
@@ -45,7 +50,7 @@ def check_url(stores: Stores, text: str) -> Facts:
     notes: list[str] = []
     found |= {"full": full_here(stores, owner, url, notes), "notes": notes}
     found["robots"] = None if row is None else robots_says(row, config.fetch.user_agent, url)
-    return {**found, "fetch": _facts(fetched)}
+    return {**found, "fetch": _facts(fetched)}, fetched
 
 
 def _keep_delay(stores: Stores, owner: str | None, host: str, store: HostStore) -> None:

@@ -92,14 +92,20 @@ def verdict(stores: Stores, url: str, depth: int, *, as_seed: bool = False) -> F
 
     Its scope is that of the newest iteration; that of a seed, or without an iteration, has its own host.
     """
-    newest, host, config = stores.crawl.newest_iteration(), host_of(url), stores.config
-    hosts = {host} if as_seed or newest is None else stores.crawl.scope(newest)
-    judge = UrlFilter(config.urls, hosts, config.traps if depth else None)
+    host = host_of(url)
+    judge = filter_at(stores, host, depth, as_seed=as_seed)
     if (becomes := judge.chain.normalize(url)) != url:
         host = host_of(becomes)
     accepted, by = judge.verdict(becomes, host, depth)
     facts = {"accepted": accepted, "by": str(by), "rule": judge.first_rule(becomes, host) or None, "depth": depth}
     return {**facts, "becomes": becomes} if becomes != url else facts
+
+
+def filter_at(stores: Stores, host: str, depth: int, *, as_seed: bool = False) -> UrlFilter:
+    """Return the filter of URLs at a depth: its scope is that of the newest iteration, else `host` alone."""
+    newest, config = stores.crawl.newest_iteration(), stores.config
+    hosts = {host} if as_seed or newest is None else stores.crawl.scope(newest)
+    return UrlFilter(config.urls, hosts, config.traps if depth else None)
 
 
 @contextmanager

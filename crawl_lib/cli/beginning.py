@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from crawl_lib.cli.common import ask, say
-from crawl_lib.config import CRAWL_NAME_PATTERN, from_mapping
+from crawl_lib.config import CRAWL_NAME_PATTERN, from_mapping, short_path
 from crawl_lib.errors import ConfigError, os_errors
 from crawl_lib.version import in_checkout
 
@@ -55,6 +55,7 @@ def init(arguments: argparse.Namespace) -> int:
             folder.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
+    file = short_path(file)
     say(f"{file} is the config of the crawl {name}. Next:")
     say(f"  {_next_command(name, file)}")
     say(f"  # without Airflow: krake --config {shlex.quote(str(file))} inject https://...")

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import select
 import sys
 import time
@@ -17,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crawl_lib.cli.bar import Bar, rounded
-from crawl_lib.config import Config, load_config
+from crawl_lib.config import Config, find_config_path, load_config, short_path
 from crawl_lib.errors import ConfigError, printable
 from crawl_lib.stopping import Work
 from crawl_lib.stores import Stores, open_stores
@@ -219,12 +220,19 @@ def _interrupt(stop: Event | None) -> None:
         raise InterruptedTool
 
 
+def name_config(arguments: argparse.Namespace) -> None:
+    """Say on standard error which config is used. Raises ConfigError where there is none."""
+    path = arguments.config or find_config_path(os.environ)
+    say(f"config: {short_path(path)}", file=sys.stderr)
+
+
 def require_yes(arguments: argparse.Namespace, what: str) -> None:
     """Ask before a command does what no other command undoes. `what`: a clause that says what is lost.
 
-    With `--yes`, and in a dry run, nothing is asked. On a terminal the user types "yes"; elsewhere, and for any
-    other answer, ConfigError is raised, and nothing has been done.
+    The config is named first. With `--yes`, and in a dry run, nothing is asked. On a terminal the user types "yes";
+    elsewhere, and for any other answer, ConfigError is raised, and nothing has been done.
     """
+    name_config(arguments)
     if arguments.yes or getattr(arguments, "dry_run", False):
         return
     refused = f"nothing was done: {what}; give --yes if that is meant"

@@ -14,8 +14,15 @@ from crawl_lib.states import Outcome
 from crawl_lib.version import VERSION
 
 _EPILOG = """\
+without a command: status.
 a crawl by hand: inject, crawl, settle; then export, graph link, graph finalize. `krake COMMAND --help` says more.
 exit code: 0 done; 1 an error, or a check that found something; 2 wrong words; 130, 143 stopped (Ctrl-C, SIGTERM)"""
+
+
+_CONFIG = (
+    "config file; default: the first of what KRAKE_CONFIG_PATH names, <folder>.yml in the working directory, the one"
+    " config in crawls/ (of several none), config/krake-config.yml"
+)
 
 
 MOVED = {
@@ -102,6 +109,9 @@ _PAGE = _option("page", "its URL, its key in hex, or its number in the export", 
 _URL = _option("url", "the URL", metavar="URL")
 _EXPORT = _option("--export", "name of the export; default: the newest", metavar="NAME")
 _SEGMENTS = _option("segment", "<folder>/<node>; default: all", nargs="*", metavar="SEGMENT")
+
+_DELETING = {"crawldb filter", "graph finalize", "keys reshard", "retry", "sweep"}
+"""Commands that delete without asking: each names its config first, as `require_yes` does for those that ask."""
 
 _GROUPS = {
     "keys": "create, check and move the key tables",
@@ -421,6 +431,12 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     ("why", "asking.why", "why a URL was crawled, waits, or is not crawled", (_URL, _JSON)),
     ("check", "asking.check", "scope, rules and robots.txt of a URL, and a test fetch of it", (_URL, _JSON)),
     (
+        "shell",
+        "shell.shell",
+        "open a Python shell with a page (from a test fetch), its links, and the verdicts on them",
+        (_URL,),
+    ),
+    (
         "report",
         "looking.report",
         "plots of the crawl and an export, as one HTML page",
@@ -480,19 +496,19 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    default = "config file; default: KRAKE_CONFIG_PATH, else config/krake-config.yml"
-    parser.add_argument("--config", metavar="FILE", help=default)
+    parser.add_argument("--config", metavar="FILE", help=_CONFIG)
     parser.add_argument("--version", action="version", version=f"krake {VERSION}")
-    below = {"": parser.add_subparsers(title="commands", metavar="COMMAND", required=True)}
+    below = {"": parser.add_subparsers(title="commands", metavar="COMMAND")}
     for words, function, text, options in _COMMANDS:
         group, _, name = words.rpartition(" ")
         if group not in below:
             made = below[""].add_parser(group, help=_GROUPS[group], description=f"{_GROUPS[group].capitalize()}.")
             below[group] = made.add_subparsers(metavar="ACTION", required=True)
         command = below[group].add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        command.set_defaults(run=_late(function))
+        command.set_defaults(run=_late(function), names_config=words in _DELETING)
         for option, settings in options:
             command.add_argument(option, **settings)
+    parser.set_defaults(**{**vars(below[""].choices["status"].parse_args([])), "names_config": True})
     return parser
 
 

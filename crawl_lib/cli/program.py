@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from crawl_lib.cli.common import InterruptedTool, say
+from crawl_lib.cli.common import InterruptedTool, name_config, say
 from crawl_lib.cli.parser import build_parser
 from crawl_lib.errors import KrakeError, StoppedError
 from crawl_lib.signals import stop_on_signals
@@ -25,6 +25,8 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     try:
+        if arguments.names_config:
+            name_config(arguments)
         code = int(arguments.run(arguments))
         sys.stdout.flush()
     except BrokenPipeError:

@@ -1,18 +1,12 @@
 """The frozen, typed config of a crawl.
 
 `model` holds the dataclasses (every option, its unit and default), `load` reads a YAML file into them and refuses
-what it does not know. `config/krake-config.yml` is the same in prose. Nothing here reads the environment at import.
+what it does not know, `place` finds that file. `config/krake-config.yml` is the same in prose. Nothing here reads the
+environment at import.
 """
 
 from crawl_lib.config.agreement import differences, shared_options
-from crawl_lib.config.load import (
-    CONFIG_PATH_VARIABLE,
-    find_config_path,
-    from_mapping,
-    is_sqlite_server,
-    load_config,
-    to_mapping,
-)
+from crawl_lib.config.load import from_mapping, is_sqlite_server, key_servers, load_config, to_mapping
 from crawl_lib.config.model import (
     CRAWL_NAME_PATTERN,
     NAME_PATTERN,
@@ -50,3 +44,4 @@ from crawl_lib.config.model import (
     UrlsConfig,
     WatermarksConfig,
 )
+from crawl_lib.config.place import CONFIG_PATH_VARIABLE, DEFAULT_CONFIG, configs_in, find_config_path, short_path

@@ -15,47 +15,43 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.config.model import TOKEN_PATTERN, Config
+from crawl_lib.config.place import CONFIG_PATH_VARIABLE, find_config_path, short_path
 from crawl_lib.errors import ConfigError, os_errors
 from crawl_lib.version import in_checkout
 
-CONFIG_PATH_VARIABLE = "KRAKE_CONFIG_PATH"
 _TYPE_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-
-
-def find_config_path(environ: Mapping[str, str]) -> Path:
-    """The config file that `KRAKE_CONFIG_PATH` of `environ` names, else `config/krake-config.yml` in this directory.
-
-    Raises ConfigError if there is none: the operator sets the variable.
-    """
-    named = environ.get(CONFIG_PATH_VARIABLE)
-    path = Path(named or "config/krake-config.yml")
-    if not path.exists():
-        hint = f"{CONFIG_PATH_VARIABLE} names it" if named else f"give --config FILE, or set {CONFIG_PATH_VARIABLE}"
-        raise ConfigError(f"{path}: no such config file ({hint})")
-    return path.resolve()
 
 
 def load_config(path: Path | str | None = None) -> Config:
     """Read and check a config file.
 
-    `path`: the YAML file; None looks at `KRAKE_CONFIG_PATH`. Raises ConfigError with a line for each option that is
-    wrong, naming file, key and the nearest valid key; the operator corrects the file.
+    `path`: the YAML file, which messages name as it is given; None has it found (`find_config_path`). Raises
+    ConfigError with a line for each option that is wrong, naming file, key and the nearest valid key; the operator
+    corrects the file.
     """
     import yaml  # noqa: PLC0415 - not for fetching processes, which get their config as JSON
 
-    file = Path(path).resolve() if path is not None else find_config_path(os.environ)
+    given = _found_path() if path is None else path
+    file = Path(given).resolve()
     if file.is_dir():  # Airflow takes all of them
-        make = ", make crawl CONFIG=FILE" if in_checkout() else ""
-        raise ConfigError(f"{file}: is a folder; name one config in it (krake --config FILE{make})")
+            make = ", make crawl CONFIG=FILE" if in_checkout() else ""
+            raise ConfigError(f"{given}: is a folder; name one config in it (krake --config FILE{make})")
     try:
-        with os_errors(file, f"cannot be read{_next_to(file)}", ConfigError):
+        with os_errors(given, f"cannot be read{_next_to(file)}", ConfigError):
             text = file.read_text(encoding="utf-8")
         # The one in C takes 4 ms, not 30, for the default file.
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         twice, mapping = list(_twice(yaml.compose(text, loader))), yaml.load(text, loader)  # noqa: S506 - safe ones
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # 2024-99-99 is no date, and a ValueError
-        raise ConfigError(f"{file}: is not YAML: {' '.join(str(error).split())}") from error
-    return _read(mapping, file.parent, str(file), twice, (*_TOGETHER, _schedule_problems))
+        raise ConfigError(f"{given}: is not YAML: {' '.join(str(error).split())}") from error
+    return _read(mapping, file.parent, str(given), twice, (*_TOGETHER, _schedule_problems))
+
+
+def _found_path() -> str:
+    path = find_config_path(os.environ)
+    if not path.exists():
+        raise ConfigError(f"{path}: no such config file ({CONFIG_PATH_VARIABLE} names it)")
+    return short_path(path)
 
 
 def _next_to(file: Path) -> str:
@@ -234,6 +230,14 @@ def _host_problem(entry: Any) -> str | None:
 def is_sqlite_server(server: str) -> bool:
     """Whether a name in `key_storage.servers` is a path of a SQLite file (it has a slash or ends in .sqlite)."""
     return "/" in server or server.endswith(".sqlite")
+
+
+def key_servers(config: Config) -> dict[str, str]:
+    """Return the key servers by their short names in lists and metrics, `server_1` and so on in the config's order.
+
+    Their own names may be long paths; `krake keys check` prints both.
+    """
+    return {f"server_{number}": name for number, name in enumerate(config.key_storage.servers, start=1)}
 
 
 class _OptionError(Exception):

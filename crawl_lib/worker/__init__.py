@@ -17,10 +17,12 @@ from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
     from crawl_lib.worker.calls import refuse_calls
+    from crawl_lib.worker.discovery import Discovery
     from crawl_lib.worker.forkserver import die_with_parent
     from crawl_lib.worker.page import PageHandler
     from crawl_lib.worker.patterns import room_of
     from crawl_lib.worker.process import bar_packages, keep_memory
+    from crawl_lib.worker.reading import Reader
     from crawl_lib.worker.sandbox import clean_environment, data_bytes, set_limits, shut_in
     from crawl_lib.worker.worker import WorkerTask
     from crawl_lib.worker.workers import run_workers
@@ -30,10 +32,12 @@ else:
         __name__,
         {
             "calls": ("refuse_calls",),
+            "discovery": ("Discovery",),
             "forkserver": ("die_with_parent",),
             "page": ("PageHandler",),
             "patterns": ("room_of",),
             "process": ("bar_packages", "keep_memory"),
+            "reading": ("Reader",),
             "sandbox": ("clean_environment", "data_bytes", "set_limits", "shut_in"),
             "worker": ("WorkerTask",),
             "workers": ("run_workers",),

@@ -1,4 +1,4 @@
-"""The configs of an Airflow: the file that `KRAKE_CONFIG_PATH` names, or those of a folder, each with DAGs of its own.
+"""The configs of an Airflow: the one that `config_path` finds, or those of a folder, each with DAGs of its own.
 
 A crawl is known by its name (`crawl.name`) on every machine: a DAG's id says it, and a task finds the config of that
 name on its worker, whatever its file is called there. A config that cannot be used takes no other's DAGs away.
@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from crawl_lib.config import Config, load_config
+from crawl_lib.config import Config, configs_in, load_config
 from crawl_lib.errors import ConfigError
 from krake_airflow.settings import config_path
 
@@ -49,9 +49,7 @@ def dag_file(dag_id: str) -> str:
 
 def config_files(path: Path) -> list[Path]:
     """The file itself; of a folder the `*.yml` in it, and in the folders in it, as `krake init` makes them."""
-    if not path.is_dir():
-        return [path]
-    return sorted({file.resolve() for file in [*path.glob("*.yml"), *path.glob("*/*.yml")]})
+    return configs_in(path) if path.is_dir() else [path]
 
 
 def link_configs(home: Path, path: Path) -> Path:

@@ -26,7 +26,7 @@ from typing import Any
 
 from rich.console import Console
 
-from crawl_lib.config import CONFIG_PATH_VARIABLE, Config, load_config
+from crawl_lib.config import CONFIG_PATH_VARIABLE, DEFAULT_CONFIG, Config, load_config, short_path
 from crawl_lib.durable import delete_durable, write_durable
 from crawl_lib.errors import InputError, KrakeError, LockedError, os_errors
 from crawl_lib.sealed import sealed_json, unsealed_or_old
@@ -67,7 +67,7 @@ _MOST_FORM_BYTES = 1 << 20
 def parser() -> argparse.ArgumentParser:
     """The command line of `python -m krake_airflow crawl`."""
     found = argparse.ArgumentParser(prog="make crawl", description="Crawl, export and link, through Airflow's DAG.")
-    found.add_argument("--config", type=Path, help="config file; default: config/demo.yml without seeds")
+    found.add_argument("--config", type=Path, help="config file; default: as krake finds it, else the demo")
     found.add_argument("--seeds", help="URLs, or the path of a file or folder of seeds; default: the synthetic web")
     found.add_argument("--iterations", type=int, help="rounds of this run; default: 3, of the synthetic web 6")
     found.add_argument("--label", help="name of the export's folder")
@@ -97,11 +97,11 @@ def main(arguments: list[str] | None = None) -> int:
                 params["seeds"] = stack.enter_context(_synthetic_web(config, console))
             crawl = _Crawl(stack, console, config, log)
             if url := _url_of_ui(stack, home, f"make crawl of {path}"):
-                _say(console, f"Config {path}. `make ui` runs, at {url}: the run is there.")
+                _say(console, f"Config {short_path(path)}. `make ui` runs, at {url}: the run is there.")
                 code = crawl.run_in_ui(home, url, params)
             else:
                 os.environ.update(environment(home, path))
-                _say(console, f"Config {path}. Starting Airflow (its log: {log}) ...")
+                _say(console, f"Config {short_path(path)}. Starting Airflow (its log: {short_path(log)}) ...")
                 code = crawl.run(home, params)
             if is_demo and not code:
                 _report(config, console)
@@ -137,8 +137,9 @@ def _url_of_ui(stack: ExitStack, home: Path, what: str) -> str | None:
 def _config_path(given: argparse.Namespace) -> Path:
     if given.config is not None:
         return Path(given.config).resolve()
-    chosen = DEMO_CONFIG if not given.seeds and CONFIG_PATH_VARIABLE not in os.environ else config_path(os.environ)
-    return chosen.resolve()
+    found, is_named = config_path(os.environ), os.environ.get(CONFIG_PATH_VARIABLE)
+    is_default = not is_named and found.parts[-2:] == DEFAULT_CONFIG.parts
+    return (DEMO_CONFIG if is_default and not given.seeds else found).resolve()
 
 
 def _params(given: argparse.Namespace, config: Config, usual: int) -> dict[str, Any]:

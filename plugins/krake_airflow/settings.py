@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from crawl_lib.config import CONFIG_PATH_VARIABLE
+from crawl_lib.config import CONFIG_PATH_VARIABLE, find_config_path
 from crawl_lib.durable import fsync_file
 from crawl_lib.errors import ConfigError, os_errors
 
@@ -29,9 +29,11 @@ URL_FILE = "url"
 
 
 def config_path(environ: Mapping[str, str]) -> Path:
-    """The config file of the DAGs: `KRAKE_CONFIG_PATH`, else the project's `config/krake-config.yml`."""
-    named = environ.get(CONFIG_PATH_VARIABLE)
-    return Path(named) if named else PROJECT / "config" / "krake-config.yml"
+    """Find the config of the DAGs, or the folder of configs, as `krake` does; after the working directory in PROJECT.
+
+    Raises ConfigError where there is none.
+    """
+    return find_config_path(environ, PROJECT)
 
 
 def home_errors(home: Path) -> AbstractContextManager[None]:

@@ -30,7 +30,7 @@ DEFAULT_PORT = 8080
 def main(arguments: list[str] | None = None) -> int:
     """Run Airflow until a signal; returns the exit code."""
     parser = argparse.ArgumentParser(prog="make ui", description=__doc__)
-    parser.add_argument("--config", type=Path, help="config file; default: KRAKE_CONFIG_PATH, or the project's")
+    parser.add_argument("--config", type=Path, help="config file, or a folder of them; default: as krake finds it")
     given = parser.parse_args(arguments)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import shutil
+import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -291,3 +295,48 @@ def test_why_looks_through_a_million_queued_urls_in_less_than_five_seconds(krake
     found = krake.ok("why", "http://127.0.0.1/last", "--json").json
     assert time.process_time() - began_s < 5
     assert f"number 1,000,000 of 1,000,000 in the queue of {found['owner']}" in found["answer"]
+
+
+def test_shell_has_the_page_its_links_and_its_verdicts(
+    krake: Krake, web: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [
+        "print(page.title)",
+        "print(verdicts['as_seed']['accepted'], verdicts['robots']['allowed'], verdicts['rejections'])",
+        "print(*sorted(f'{link.followed} {link.rule} {link.url}' for link in links), sep='\\n')",
+        "print(fetched.outcome, content[:9].lower(), headers.get('content-type'))",
+    ]
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
+    before = {path: path.stat().st_mtime_ns for path in krake.directory.rglob("*")}
+    done = krake.ok("shell", web.seeds[0])
+    assert {path: path.stat().st_mtime_ns for path in krake.directory.rglob("*")} == before
+    assert "verdicts   the result of `krake check`" in done.err
+    tables = (krake.directory / "dfs" / "crawl").glob("[0-9]*/node-?/links.parquet")
+    rows = [row for path in tables for row in pq.read_table(path, partitioning=None).to_pylist()]
+    key = krake.ok("check", web.seeds[0], "--json").json["key"]
+    crawled = [f"{row['followed']} {row['rule']} {row['target_url']}" for row in rows if row["source"].hex() == key]
+    assert crawled
+    for line in crawled:
+        assert line in done.out
+    assert f", {len(crawled)} links, of which " in done.err
+    assert "ok b'<!doctype' text/html" in done.out.lower()
+    assert "True True {" in done.out
+
+
+def test_shell_of_what_brought_no_page_has_none(krake: Krake, web: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    for url, outcome in ((web.url(0, "/private/x"), "robots_denied"), ("http://127.0.0.1:1/", "port_refused")):
+        monkeypatch.setattr("sys.stdin", io.StringIO("print(page, links, verdicts['fetch']['outcome'])\n"))
+        done = krake.ok("shell", url)
+        assert f"None [] {outcome}" in done.out
+        assert f"{url}: {outcome}" in done.err
+    assert "not a URL" in krake("shell", "mailto:a@b").error()
+
+
+def test_ctrl_c_in_a_shell_interrupts_what_runs_and_not_the_shell(krake: Krake, web: Serving) -> None:
+    program = "import sys; from crawl_lib.cli import main; sys.exit(main(sys.argv[1:]))"
+    typed = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nprint('goes on')\nos.kill(os.getpid(), {last})\n"
+    for last, code in (("0", 0), ("signal.SIGTERM", 128 + signal.SIGTERM)):
+        command = [sys.executable, "-c", program, "--config", str(krake.file), "shell", web.seeds[0]]
+        done = subprocess.run(command, input=typed.format(last=last), capture_output=True, text=True)
+        assert (done.returncode, "goes on" in done.stdout) == (code, True)
+        assert "KeyboardInterrupt" in done.stderr

@@ -1,0 +1,81 @@
+"""One visit of a page, for `krake shell`: the answer, what the parser reads in it, and a verdict on each link.
+
+`Discovery` judges the links, as in a crawl, with the scope of the newest iteration.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+from crawl_lib.ask.check import fetch_once
+from crawl_lib.ask.why import Facts, filter_at
+from crawl_lib.parse import Headers, Page, parse_head, require_scanner, x_robots_nofollow
+from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
+from crawl_lib.segment import PartWriter
+from crawl_lib.stores import Stores
+from crawl_lib.urls import host_of, key_of
+from crawl_lib.worker import Discovery, Reader
+
+
+class Link(NamedTuple):
+    """A link of a page, as a row of `links` has it. `rule`: what decided whether it is `followed`."""
+
+    url: str
+    anchor: str
+    rel: str
+    element: str
+    followed: bool
+    rule: str
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What one fetch of a URL brought.
+
+    `verdicts`: the result of `check_url`, and `rejections`: the number of links that each rule rejects. `fetched`: the
+    answer as it came; `headers`: its headers; `content`: its body without codings. `page`: what the parser read, None
+    where the answer is no page. `links`: the links of the page; `rejections` also counts links that are no URLs.
+    """
+
+    verdicts: Facts
+    fetched: Fetched
+    headers: Headers
+    content: bytes
+    page: Page | None
+    links: list[Link]
+
+
+def visit_url(stores: Stores, text: str) -> Visit:
+    """Fetch a URL once, and read the answer as a crawl reads that of a seed.
+
+    The crawl notices nothing, as with `check_url`. Raises the errors of `check_url`, and SetupError where the scanner
+    of links is missing: the operator runs `make setup`.
+    """
+    require_scanner()
+    verdicts, fetched = fetch_once(stores, text)
+    reader, headers = Reader(stores.config), parse_head(fetched.head)
+    content = reader.content(headers, fetched)
+    mime = reader.facts(headers, fetched, content).mime
+    is_page = reader.is_page(fetched.outcome, mime, content.data)
+    page = reader.page(headers, fetched.url, content, mime) if is_page else None
+    links, rejections = ([], {}) if page is None else _judged(stores, fetched.url, page, headers)
+    return Visit({**verdicts, "rejections": rejections}, fetched, headers, content.data, page, links)
+
+
+class _Rows(list[Any]):
+    """Keeps the rows that `Discovery` writes."""
+
+    def add(self, *row: Any) -> None:
+        self.append(row)
+
+
+def _judged(stores: Stores, url: str, page: Page, headers: Headers) -> tuple[list[Link], dict[str, int]]:
+    """Return the links of a page, and how many of them each rule rejects."""
+    config, columns, rejections = stores.config, _Rows(), Counter[str]()
+    part = SimpleNamespace(counts=SimpleNamespace(rejections=rejections), links=columns, outlinks=_Rows())
+    writer, judge = cast(PartWriter, SimpleNamespace(part=part)), filter_at(stores, host_of(url), 1)
+    nofollow = page.nofollow or x_robots_nofollow(headers.all("x-robots-tag"), config.fetch.user_agent)
+    discovery = Discovery(config, config.servers, 0, judge, writer, seeds_widen_scope=False)
+    discovery.links(TakenUrl(0, key_of(url), QueuedUrl(url)), page, nofollow)
+    return [Link(*link) for (found,) in columns for link in zip(*found[2:], strict=True)], dict(rejections)
