@@ -4,7 +4,7 @@
 Maintenance, export, linker and finalizer alone, over iterations that were crawled before.
 
 1. **maintain_keys.server_N** counts the keys of the N-th key server, compares all replicas of its own interval of
-   keys, and fills those that miss some; the task shows the server's name. The tasks work side by side.
+   keys, and fills those that miss some; its log names the server. The tasks work side by side.
 2. **export** writes mapping, content and offsets of the pages of the chosen iterations.
 3. **linker** turns their links into arcs.
 4. **finalizer** writes the web graph.
@@ -25,9 +25,9 @@ from __future__ import annotations
 from airflow.sdk import DAG, Param, TaskGroup
 from krake_airflow.configs import PROCESS
 from krake_airflow.operators import ExportOperator, FinalizeOperator, LinkOperator, MaintainKeysOperator
-from krake_airflow.parsing import BATCH_TIMEOUT, configs_to_parse, default_args, key_servers, label_param
+from krake_airflow.parsing import BATCH_TIMEOUT, configs_to_parse, default_args, label_param
 
-from crawl_lib.config import Config
+from crawl_lib.config import Config, key_servers
 
 
 def process_dag(config: Config) -> None:
@@ -54,10 +54,7 @@ def process_dag(config: Config) -> None:
         },
     ):
         with TaskGroup("maintain_keys"):
-            maintains = [
-                MaintainKeysOperator(task_id=task_id, task_display_name=server, server=server)
-                for task_id, server in key_servers(config).items()
-            ]
+            maintains = [MaintainKeysOperator(task_id=task_id, server=task_id) for task_id in key_servers(config)]
         export = ExportOperator(task_id="export", of_run=False)
         linker = LinkOperator(task_id="linker")
         finalizer = FinalizeOperator(task_id="finalizer")

@@ -218,8 +218,8 @@ def _local_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield _rows("hosts of what is queued", ("node", "host", "URLs"), hosts)
     names = ("queued", "crawled", "gone")
     keys = [
-        (entry["server"], entry["error"]) if "error" in entry
-        else (entry["server"], f"{entry['total']:,} ({', '.join(f'{entry.get(name, 0):,} {name}' for name in names)})")
+        (entry.get("name", "all"), entry["error"]) if "error" in entry
+        else (entry["name"], f"{entry['total']:,} ({', '.join(f'{entry.get(name, 0):,} {name}' for name in names)})")
         for entry in found["keys"]
     ]  # fmt: skip
     yield _rows("keys", ("server", "keys"), keys)

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.config import Config
+from crawl_lib.config import Config, key_servers
 from crawl_lib.crawldir import DROPPED_FILE, FolderState, read_settled, settled_nodes, sum_counts
 from crawl_lib.errors import KrakeError, StorageError, os_errors
 from crawl_lib.export import CONTENT, OFFSETS, URL_MAPPING, WEB_GRAPH, ExportFolder, list_exports
@@ -218,10 +218,9 @@ def _keys(config: Config, secrets: Secrets) -> list[dict[str, Any]]:
     try:
         with open_key_store(config.key_storage, secrets.key_storage_password) as keys:
             return [
-                {"server": count.server, "total": count.total, **count.by_state}
-                if count.up
-                else {"server": count.server, "error": count.error}
-                for count in keys.counts()
+                {"name": name, "server": count.server}
+                | ({"total": count.total, **count.by_state} if count.up else {"error": count.error})
+                for name, count in zip(key_servers(config), keys.counts(), strict=True)
             ]
     except KrakeError as error:
         return [{"server": ", ".join(config.key_storage.servers), "error": str(error)}]

@@ -20,7 +20,7 @@ from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
 from crawl_lib import stages
-from crawl_lib.config import Config
+from crawl_lib.config import Config, key_servers
 from crawl_lib.errors import (
     ConfigError,
     DamagedFileError,
@@ -381,7 +381,10 @@ class SettleOperator(_OnItsNode):
 
 
 class MaintainKeysOperator(KrakeOperator):
-    """`maintain_keys`: count the keys of one server, compare its interval's replicas, and repair them."""
+    """`maintain_keys`: count the keys of one server, compare its interval's replicas, and repair them.
+
+    `server`: its short name (`key_servers`).
+    """
 
     stage_name = "maintain_keys"
     run_needs_it = False
@@ -392,8 +395,9 @@ class MaintainKeysOperator(KrakeOperator):
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Check and repair the server's part of the keys."""
-        self.log.info("key server %s and the replicas of its keys", self.server)
-        return stages.maintain_keys(stores, server=self.server)
+        server = key_servers(stores.config).get(self.server, self.server)  # which servers there are, the stage says
+        self.log.info("%s is key server %s: it and the replicas of its keys", self.server, server)
+        return stages.maintain_keys(stores, server=server)
 
 
 class ExportOperator(KrakeOperator):

@@ -108,11 +108,6 @@ BATCH_TIMEOUT = timedelta(hours=24)
 """The limit of maintenance, export, linker and finalizer: they grow with the crawl, so this only catches a hang."""
 
 
-def key_servers(config: Config) -> dict[str, str]:
-    """The key servers by task id: `server_1` and so on in the order of the config, since paths are no task ids."""
-    return {f"server_{number}": name for number, name in enumerate(config.key_storage.servers, start=1)}
-
-
 def label_param() -> Param:
     """The param `label` of both DAGs."""
     return Param(

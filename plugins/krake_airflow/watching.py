@@ -98,7 +98,7 @@ class Reporter:
         if time.monotonic() - self._last_s < REPORT_INTERVAL_S:
             return
         self._last_s = time.monotonic()
-        log.info("%s", "  ".join(f"{name} {value}" for name, value in progress.items()))
+        log.info("%s", "  ".join(f"{name} {value}" for name, value in without_zeros(progress).items()))
         if self._state_store is None:
             return
         try:
@@ -113,17 +113,31 @@ def in_lines(finding: str) -> list[str]:
 
 
 def result_lines(result: Mapping[str, Any], refusals: Collection[str]) -> Iterator[tuple[int, str]]:
-    """What a stage returned, a line for each name, and its level of logging.
+    """What a stage returned, a line for each name, and its level of logging; zeros are left out.
 
     `refusals`: the names of what was refused or is missing: warnings, if there is any.
     """
-    for name, value in result.items():
+    counted = without_zeros(result)
+    if result and not counted:
+        yield logging.INFO, "all counts are 0"
+    for name, value in counted.items():
         if isinstance(value, Mapping):
             lines = [", ".join(f"{inner} {number}" for inner, number in value.items()) or "none"]
         else:
             lines = list(map(str, value)) if isinstance(value, list | tuple) else [str(value)]
         for line in lines:
             yield (logging.WARNING if name in refusals and value else logging.INFO), f"{name}: {line}"
+
+
+def without_zeros(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values without the numbers that are 0, in mappings within too, and without mappings of nothing else."""
+    found = {}
+    for name, value in values.items():
+        kept = without_zeros(value) if isinstance(value, Mapping) else value
+        is_zero = isinstance(kept, int | float) and not isinstance(kept, bool) and not kept
+        if not is_zero and (kept or not isinstance(value, Mapping) or not value):
+            found[name] = kept
+    return found
 
 
 def say_result(result: Mapping[str, Any], refusals: Collection[str]) -> None:

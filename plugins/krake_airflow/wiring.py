@@ -18,7 +18,7 @@ from airflow.sdk import (  # type: ignore[attr-defined]  # the package's stub fo
     TriggerRule,
 )
 
-from crawl_lib.config import Config
+from crawl_lib.config import Config, key_servers
 from krake_airflow.configs import crawl_kind
 from krake_airflow.operators import (
     CrawlOperator,
@@ -33,7 +33,6 @@ from krake_airflow.parsing import (
     after_all_nodes,
     crawl_timeout,
     default_args,
-    key_servers,
     label_param,
     node_retries,
     settle_timeout,
@@ -154,12 +153,11 @@ def _add_maintains(config: Config) -> list[BaseOperator]:
         return [
             MaintainKeysOperator(
                 task_id=task_id,
-                task_display_name=server,
-                server=server,
+                server=task_id,
                 execution_timeout=BATCH_TIMEOUT,
                 trigger_rule=TriggerRule.NONE_FAILED,
             )
-            for task_id, server in key_servers(config).items()
+            for task_id in key_servers(config)
         ]
 
 

@@ -104,7 +104,7 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "crawl": operators.CrawlOperator(task_id="crawl", iteration=1, node="node-0"),
         "commit": operators.CommitOperator(task_id="commit", iteration=1, later={}),
         "settle": operators.SettleOperator(task_id="settle", node="node-1"),
-        "maintain_keys": operators.MaintainKeysOperator(task_id="maintain_keys", server="keys.example"),
+        "maintain_keys": operators.MaintainKeysOperator(task_id="maintain_keys", server="server_1"),
         "export": operators.ExportOperator(task_id="export", of_run=True),
         "linker": operators.LinkOperator(task_id="linker"),
         "finalizer": operators.FinalizeOperator(task_id="finalizer"),
@@ -131,7 +131,7 @@ def test_a_socket_receives_each_metric_of_a_task(stage: str, tasks: dict[str, An
     assert re.fullmatch(r"\d+\.\d+\|ms", duration)
     assert expected(stage).items() <= found.items()
     tags = received.tags[f"{PREFIX}.{DURATION.format(stage=stage)}"]
-    where = {"crawl": {"node": "node-0"}, "settle": {"node": "node-1"}, "maintain_keys": {"server": "keys.example"}}
+    where = {"crawl": {"node": "node-0"}, "settle": {"node": "node-1"}, "maintain_keys": {"server": "server_1"}}
     assert tags == {"crawl": "krake", **where.get(stage, {})}
 
 

@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import (
 from krake_airflow import connections, operators, watching
 
 from crawl_lib import errors, stages
+from crawl_lib.config import load_config
 from crawl_lib.stores import Stores
 from tests.dags.crawls import small_config
 
@@ -405,6 +406,34 @@ def test_results_are_lines_and_refusals_are_warnings(
         ("WARNING", "missing: node-b"),
         ("INFO", "rejected: scope 9"),
         ("INFO", "outcomes: none"),
+    ]
+
+
+def test_a_short_name_is_the_server_of_that_place_in_the_config(
+    config_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(stages, "maintain_keys", lambda stores, *, server: asked.append(server) or {})
+    run(operators.MaintainKeysOperator(task_id="server_1", server="server_1"), context())
+    (server,) = load_config(config_file).key_storage.servers
+    assert asked == [server]
+    assert f"server_1 is key server {server}" in capsys.readouterr().out
+
+
+def test_zeros_are_left_out_of_log_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """Day 100 of a crawl has logs of ten lines of nothing."""
+    caplog.set_level(logging.INFO, logger="krake")
+    counts = {"taken": 3, "retried": 0, "seconds": 0.0, "outcomes": {"ok": 3, "gone": 0}, "rejections": {"scope": 0}}
+    watching.say_result({**counts, "ended": False, "folder": "0", "examples": []}, ("rejections",))
+    watching.say_result({"queue": 0, "undecided": {"a": 0}}, ())
+    watching.Reporter(object(), None)({"node": "node-0", "fetched": 3, "links": 0})
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("INFO", "taken: 3"),
+        ("INFO", "outcomes: ok 3"),
+        ("INFO", "ended: False"),
+        ("INFO", "folder: 0"),
+        ("INFO", "all counts are 0"),
+        ("INFO", "node node-0  fetched 3"),
     ]
 
 
