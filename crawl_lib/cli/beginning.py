@@ -55,7 +55,7 @@ def init(arguments: argparse.Namespace) -> int:
             folder.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
-    file = short_path(file)
+    file = Path(short_path(file))
     say(f"{file} is the config of the crawl {name}. Next:")
     say(f"  {_next_command(name, file)}")
     say(f"  # without Airflow: krake --config {shlex.quote(str(file))} inject https://...")
