@@ -34,8 +34,8 @@ def load_config(path: Path | str | None = None) -> Config:
     given = _found_path() if path is None else path
     file = Path(given).resolve()
     if file.is_dir():  # Airflow takes all of them
-            make = ", make crawl CONFIG=FILE" if in_checkout() else ""
-            raise ConfigError(f"{given}: is a folder; name one config in it (krake --config FILE{make})")
+        make = ", make crawl CONFIG=FILE" if in_checkout() else ""
+        raise ConfigError(f"{given}: is a folder; name one config in it (krake --config FILE{make})")
     try:
         with os_errors(given, f"cannot be read{_next_to(file)}", ConfigError):
             text = file.read_text(encoding="utf-8")
