@@ -221,7 +221,6 @@ WRONG = [
     ["forget", "--older-than", "-1"],
     ["forget", "--older-than", "nan"],
     ["nonsense"],
-    [],
 ]
 
 
