@@ -1,0 +1,173 @@
+"""The fields of the index, and the document that a page becomes.
+
+For each language of the index, and once for all other languages, without stop words and accents, stemmed and without
+positions; a page is in the fields of its own language only:
+* `words_<language>`, `words`: title three times, headings twice, anchors, words of the URL's path, text.
+* `title_<language>`, `title_other`; `anchors_<language>`, `anchors_other`: title or anchors alone.
+
+Words as written, in lower case and with positions:
+* `text`: text and title. `address`: the URL.
+* `text_cjk`: a word for each letter of the runs (`runs`) of text, title, headings and anchors.
+
+Whole values, one word each:
+* `site`: the host, and each domain above it to the registered one. `language`; `type`: the MIME type.
+* `key`: in hex, also stored.
+
+Fast numbers: `order` (the first 8 bytes of the key), and in microseconds `published`, `captured` and `date`, which is
+`published` where that is known, else `captured`.
+
+Stored for results, in UTF-8: `url`, `title`, `body` (the text). The text is stored apart from `text`, where words of
+other scripts that touch a run stand alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Any
+from unicodedata import normalize
+from urllib.parse import unquote, urlsplit
+
+import tantivy
+
+from crawl_lib.index.languages import LETTERS, OTHER, PLAIN, RAW, Analysers
+from crawl_lib.index.runs import find_runs, spaced, without_runs
+from crawl_lib.urls import budget_domain_of, host_of
+
+REVISION = 1
+"""Raised where equal pages would get other words or fields."""
+TITLE_TIMES, HEADINGS_TIMES = 3, 2
+WORDS, TITLE, ANCHORS = "words", "title", "anchors"
+"""The kinds of fields that each language has."""
+
+
+@dataclass(frozen=True)
+class IndexedPage:
+    """What the index knows of a page.
+
+    `key`: 20 bytes. `url`: canonical. `text`: the main text. `anchors`: texts of links to the page, each once for each
+    page that has it. `language`: a code of ISO 639, None where unknown. `captured_us`, `published_us`: POSIX
+    microseconds.
+    """
+
+    key: bytes
+    url: str
+    text: str
+    captured_us: int
+    title: str = ""
+    headings: str = ""
+    anchors: tuple[str, ...] = ()
+    language: str | None = None
+    mime_type: str = "text/html"
+    published_us: int | None = None
+
+
+def order_of(key: bytes) -> int:
+    """Return the number by which the index orders a page: the first 8 bytes of its key, unsigned and big-endian."""
+    return int.from_bytes(key[:8], "big")
+
+
+class Fields:
+    """The schema of an index with fields for some languages."""
+
+    def __init__(self, languages: Sequence[str]) -> None:
+        """Make schema and analysers. `languages`: codes that `LANGUAGES` has."""
+        self.languages = tuple(languages)
+        self.analysers = Analysers(self.languages)
+        self.schema = self._schema()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the documents of an index follow from, besides its pages: where it changes, all are made anew."""
+        return {"revision": REVISION, "languages": list(self.languages), "tantivy": version("tantivy")}
+
+    def index(self, path: str) -> tantivy.Index:
+        """Open the index in a folder; an empty folder becomes an empty index.
+
+        Raises ValueError, as Tantivy does, where the folder has an index with other fields, or a damaged one.
+        """
+        index = tantivy.Index(self.schema, path)
+        self.analysers.register(index)
+        return index
+
+    def group(self, language: str | None) -> str:
+        """Return the language whose fields a page is in: its own, or `OTHER`."""
+        return language if language in self.languages else OTHER
+
+    def name(self, kind: str, group: str) -> str:
+        """Return the field of a kind (`WORDS`, `TITLE`, `ANCHORS`) that a group of languages has."""
+        return WORDS if (kind, group) == (WORDS, OTHER) else f"{kind}_{group}"
+
+    def document(self, page: IndexedPage) -> tantivy.Document:
+        """Return the document of a page. Texts are brought into Unicode's form NFC."""
+        page, document = _composed(page), tantivy.Document()
+        self._add_words(document, page)
+        _add_plain(document, page)
+        _add_facts(document, page)
+        return document
+
+    def _add_words(self, document: tantivy.Document, page: IndexedPage) -> None:
+        group = self.group(page.language)
+        repeated = [page.title] * TITLE_TIMES + [page.headings] * HEADINGS_TIMES
+        for value in filter(None, [*repeated, *page.anchors, unquote(urlsplit(page.url).path), page.text]):
+            document.add_text(self.name(WORDS, group), without_runs(value))
+        document.add_text(self.name(TITLE, group), spaced(page.title))
+        for anchor in page.anchors:
+            document.add_text(self.name(ANCHORS, group), spaced(anchor))
+
+    def _schema(self) -> tantivy.Schema:
+        builder = tantivy.SchemaBuilder()
+        for group in (*self.languages, OTHER):
+            for kind in (WORDS, TITLE, ANCHORS):
+                builder.add_text_field(self.name(kind, group), tokenizer_name=group, index_option="freq")
+        builder.add_text_field("text", tokenizer_name=PLAIN)
+        builder.add_text_field("address", tokenizer_name=PLAIN)
+        builder.add_text_field("text_cjk", tokenizer_name=LETTERS)
+        for name in ("site", "language", "type"):
+            builder.add_text_field(name, tokenizer_name=RAW, index_option="basic")
+        builder.add_text_field("key", tokenizer_name=RAW, index_option="basic", stored=True)
+        for name in ("url", "title", "body"):
+            builder.add_bytes_field(name, stored=True)
+        for name in ("published", "captured", "date"):
+            builder.add_integer_field(name, fast=True)
+        builder.add_unsigned_field("order", fast=True)
+        return builder.build()
+
+
+def sites_of(host: str) -> list[str]:
+    """Return a canonical host and each domain above it, to the one that is registered."""
+    registered, sites = budget_domain_of(host), [host]
+    while sites[-1] != registered and "." in sites[-1]:
+        sites.append(sites[-1].partition(".")[2])
+    return sites
+
+
+def _composed(page: IndexedPage) -> IndexedPage:
+    title, headings, text = (normalize("NFC", one) for one in (page.title, page.headings, page.text))
+    anchors = tuple(normalize("NFC", one) for one in page.anchors)
+    return replace(page, title=title, headings=headings, text=text, anchors=anchors)
+
+
+def _add_plain(document: tantivy.Document, page: IndexedPage) -> None:
+    for text in (page.text, page.title):
+        document.add_text("text", without_runs(text))
+    # Each run is a value of its own: Tantivy leaves a gap between values, so no phrase goes across.
+    for text in (page.text, page.title, page.headings, *page.anchors):
+        for run in find_runs(text):
+            document.add_text("text_cjk", run)
+
+
+def _add_facts(document: tantivy.Document, page: IndexedPage) -> None:
+    for site in sites_of(host_of(page.url)):
+        document.add_text("site", site)
+    if page.language:
+        document.add_text("language", page.language)
+    document.add_text("type", page.mime_type)
+    document.add_text("address", page.url)
+    for name, value in (("url", page.url), ("title", page.title), ("body", page.text)):
+        document.add_bytes(name, value.encode())
+    document.add_text("key", page.key.hex())
+    document.add_unsigned("order", order_of(page.key))
+    document.add_integer("captured", page.captured_us)
+    if page.published_us is not None:
+        document.add_integer("published", page.published_us)
+    document.add_integer("date", page.captured_us if page.published_us is None else page.published_us)

@@ -1,0 +1,74 @@
+"""The languages whose words the index reduces to stems, and the analysers of all fields.
+
+An analyser cuts a text into words, at whatever is neither letter nor digit. Words of more than 64 bytes are left out.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import tantivy
+
+from crawl_lib.index.runs import LETTER
+
+LANGUAGES: Mapping[str, str] = {
+    "da": "danish",
+    "de": "german",
+    "en": "english",
+    "es": "spanish",
+    "fi": "finnish",
+    "fr": "french",
+    "hu": "hungarian",
+    "it": "italian",
+    "nl": "dutch",
+    "no": "norwegian",
+    "pt": "portuguese",
+    "ru": "russian",
+    "sv": "swedish",
+}
+"""Languages with a stemmer and a list of stop words, by code of ISO 639-1, with the names that Tantivy has for them."""
+OTHER = "other"
+"""Stands for the languages that the index has no fields for."""
+MAX_WORD_BYTES = 64
+PLAIN, LETTERS, RAW = "plain", "letters", "raw"
+"""Analysers that are the same for every language: words as written but in lower case, letters of runs, whole values."""
+
+
+class Analysers:
+    """The analysers of an index, by name: one for each of its languages and `OTHER`, `PLAIN` and `LETTERS`."""
+
+    def __init__(self, languages: Sequence[str]) -> None:
+        """Make the analysers. `languages`: codes that `LANGUAGES` has."""
+        self._by_name = {language: _stems(LANGUAGES[language]) for language in languages}
+        self._by_name[OTHER] = _words(tantivy.Filter.ascii_fold())
+        self._by_name[PLAIN] = _words()
+        self._by_name[LETTERS] = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.regex(LETTER)).build()
+
+    def register(self, index: tantivy.Index) -> None:
+        """Tell an index its analysers. Tantivy keeps names of analysers in its files, never the analysers."""
+        for name, analyser in self._by_name.items():
+            index.register_tokenizer(name, analyser)
+
+    def words(self, name: str, text: str) -> list[str]:
+        """Return the words that an analyser makes of a text."""
+        return self._by_name[name].analyze(text)
+
+    def placed(self, name: str, text: str) -> list[tuple[int, str]]:
+        """Return the words of a text with their positions; a word that is left out leaves a gap."""
+        return [(token.position, token.text) for token in self._by_name[name].pre_tokenize(text).tokens]
+
+
+def _words(*filters: tantivy.Filter) -> tantivy.TextAnalyzer:
+    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
+    # Tantivy keeps words that are shorter than its limit.
+    for one in (tantivy.Filter.remove_long(MAX_WORD_BYTES + 1), tantivy.Filter.lowercase(), *filters):
+        builder = builder.filter(one)
+    return builder.build()
+
+
+def _stems(language: str) -> tantivy.TextAnalyzer:
+    """Return the analyser of a language.
+
+    Words are stemmed before and after their accents go. The first time the stemmer sees the endings as the language
+    writes them; the second time makes `résumé` and `resume` one word.
+    """
+    stemmer, fold = tantivy.Filter.stemmer(language), tantivy.Filter.ascii_fold()
+    return _words(tantivy.Filter.stopword(language), stemmer, fold, stemmer)
