@@ -13,6 +13,7 @@ from threading import Event
 from typing import Any, TextIO
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.segment import Segments
 from rich.table import Table
 from rich.text import Text
@@ -24,6 +25,8 @@ from crawl_lib.stopping import Work
 from crawl_lib.stores import Stores, open_stores
 
 PROGRESS_INTERVAL_S = 1.0
+WIDE_CHARS = 120
+"""Of a terminal on which a column of words fits next to a table's numbers."""
 WIDTH_ELSEWHERE_CHARS = 1000
 """Of tables that go to a file or a pipe: wide enough that no path and no message is broken into lines."""
 
@@ -104,7 +107,8 @@ class ResultTable:
     """Results of one kind, each shown as soon as it is there.
 
     On a terminal each is a row of one table; elsewhere each has a table of its own, see `print_counts`. `columns`: the
-    table's names and their widths in characters; one more column has all else that is no zero. `title`: the table's.
+    table's names and their widths in characters. One more column has all else that is no zero; on a terminal of less
+    than `WIDE_CHARS` it is a line below the row. `title`: the table's.
     """
 
     def __init__(self, columns: Mapping[str, int], title: str = "") -> None:
@@ -120,18 +124,23 @@ class ResultTable:
         for name, width in self._columns.items():
             is_number = isinstance(counts.get(name), int)
             table.add_column(name, min_width=width, no_wrap=True, justify="right" if is_number else "left")
-        table.add_column("")
+        is_wide = console().width >= WIDE_CHARS
+        if is_wide:
+            table.add_column("")
         known, shown = {**counts, **cells}, {*self._columns, *map(str, cells.values())}
         rest = [
             _said(name, value)
             for name, value in counts.items()
             if value and name not in shown and not (isinstance(value, str) and value in shown)
         ]
-        table.add_row(*(_cell(known.get(name, "")) for name in self._columns), printable("; ".join(rest)))
+        others = [printable("; ".join(rest))]
+        table.add_row(*(_cell(known.get(name, "")) for name in self._columns), *(others if is_wide else []))
         end_line()
         if self._is_new and self._title:
             say(self._title)
         console().print(table)
+        if others[0] and not is_wide:
+            console().print(Padding(Text(others[0]), (0, 0, 0, 4)))
         self._is_new = False
 
 

@@ -21,10 +21,11 @@ def list_all(arguments: argparse.Namespace) -> int:
 
 
 def _show_list(found: list[dict[str, Any]]) -> None:
-    table = ResultTable({"segment": 18, "finished": 16, "pages": 7, "links": 7})
+    table = ResultTable({"segment": 18, "finished": 17, "pages": 7, "links": 7})
     for one in found:
         counts = {name: value for name, value in one.items() if name != "segment"}
-        table.add(one["segment"], counts, segment=one["segment"])
+        finished = f"{one['finished'][:16]}Z"  # to the minute: a terminal is narrow
+        table.add(one["segment"], counts, segment=one["segment"], finished=finished)
     if not found:
         say("there is no segment yet; `krake crawl` makes some")
 

@@ -51,8 +51,11 @@ class NodeProgress:
             self._tell()
 
     def fetched(self, workers: list[Mapping[str, Any]]) -> None:
-        """The newest lines of all workers; reported once a second, as soon as all of them have said one."""
-        if time.monotonic() - self._last_s < INTERVAL_S or not all(workers):
+        """Count the newest lines of all workers, and report once a second, as soon as all workers have said one.
+
+        The next phase reports the last counts.
+        """
+        if not all(workers):
             return
         outcomes: Counter[str] = Counter()
         for worker in workers:
@@ -61,7 +64,8 @@ class NodeProgress:
         new = outcomes.total() - sum(worker["kept"] for worker in workers)
         rate = round(new / elapsed_s, 1) if elapsed_s > 0 else 0.0
         self._now.update(_counts(outcomes), bytes=sum(worker["bytes"] for worker in workers), pages_per_s=rate)
-        self._report()
+        if time.monotonic() - self._last_s >= INTERVAL_S:
+            self._report()
 
     def begin_fetch(self, kept: Counter[str], *, taken: int, queue: int) -> None:
         """Begin to fetch a take. `kept`: fetches of earlier attempts, by outcome."""

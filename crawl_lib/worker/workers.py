@@ -146,6 +146,7 @@ def _read(worker: _Worker, turns: NodeTurns | None) -> bool:
         message = json.loads(line)
         if "final" in message or "error" in message:
             worker.final = message
+            worker.progress = message if "outcomes" in message else worker.progress
         elif turns is not None and ("ask" in message or "over" in message):
             turns.hear(worker.number, message)
         else:

@@ -70,8 +70,8 @@ class Display:
             self._live.stop()
 
     def note(self, text: str | Text) -> None:
-        """Say something above the table, as it is: what is in brackets is no style."""
-        self._console.print(text, highlight=False, soft_wrap=True, markup=False)
+        """Say something above the table, as it is: brackets are no style. A terminal's lines end between words."""
+        self._console.print(text, highlight=False, soft_wrap=not self._console.is_terminal, markup=False)
 
     def started(self, task: Any) -> None:
         """A stage begins."""
@@ -153,11 +153,15 @@ def _gist(result: Mapping[str, Any]) -> str:
 
 
 def _remarks(commits: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield what commits want people to see."""
+    """Yield what commits want people to see; of what waits, the newest commit's line."""
+    waiting = ""
     for result in commits:
-        for name, title in (("warning", "warning"), ("budgets", "limits reached"), ("waiting", "waiting")):
+        for name, title in (("warning", "warning"), ("budgets", "limits reached")):
             if name in result:
                 yield title, f"iteration {result['folder']}: {result[name]}"
+        waiting = str(result.get("waiting", ""))
+    if waiting:
+        yield "waiting", waiting
 
 
 def _tries(number: int, retried: int) -> str:

@@ -327,7 +327,7 @@ class _Crawl:
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
-    console.print(text, style=style, highlight=False, soft_wrap=True)
+    console.print(text, style=style, highlight=False, soft_wrap=not console.is_terminal)
 
 
 def _join(console: Console, home: Path, config: Config, params: dict[str, Any]) -> tuple[Path, datetime]:

@@ -131,3 +131,26 @@ def test_iterations_that_ended_early_say_why(tmp_path: Path) -> None:
 def test_an_iteration_of_few_answers_is_named_at_the_end(tmp_path: Path) -> None:
     shown = shown_at_the_end(tmp_path, {"timeout": 60}, warning="only 0 of 60 URLs were answered at all")
     assert "| warning | iteration 1: only 0 of 60 URLs were answered at all |" in shown
+
+
+def test_what_waits_is_said_once_as_the_last_commit_saw_it(tmp_path: Path) -> None:
+    config = from_mapping({"servers": ["node"], "dfs_primary": "dfs"}, base=tmp_path)
+    console = Console(width=400, record=True, file=io.StringIO())
+    waits = {"1": "1 URL waits", "2": "2 URLs wait"}
+    commits = {f"iteration_{folder}.commit": {"folder": folder, "waiting": text} for folder, text in waits.items()}
+    console.print(summary(config, commits))
+    shown = console.export_text()
+    assert [text in shown for text in waits.values()] == [False, True]
+
+
+def test_lines_end_between_words_on_a_terminal_and_are_whole_in_a_file() -> None:
+    text = "done " + "captures 123 " * 20
+    terminal, file = (
+        Console(width=80, record=True, file=io.StringIO(), force_terminal=is_terminal) for is_terminal in (True, False)
+    )
+    for console in (terminal, file):
+        Display(console, lambda: None).note(text)
+    lines = terminal.export_text().splitlines()
+    assert len(lines) > 3
+    assert {word for line in lines for word in line.split()} == {"done", "captures", "123"}
+    assert file.export_text().splitlines() == [text]
