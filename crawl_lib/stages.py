@@ -17,6 +17,7 @@ update_crawldb, and `inject` ends with an update, so that seeds are due.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ from crawl_lib.rounds import (
 from crawl_lib.seeds import Division, parse_seeds
 from crawl_lib.seeds import inject as _inject
 from crawl_lib.stores import Stores
-from crawl_lib.urls import UrlFilter
+from crawl_lib.urls import UrlFilter, host_of
 
 __all__ = [
     "commit_iteration",
@@ -93,7 +94,8 @@ def inject(
     `seeds`: URLs, a line each, or the path of a file or of a directory of files. `below`: the only directory whose
     files may be named, for those who are no users of this machine; None: all that this process may read. Run again, it
     lets what this machine has hold for the run's iterations (`note_change`). Returns counts, the first rejections
-    by file and line, and as `waiting` which of a few seeds wait already, and until when.
+    by file and line. Of a few seeds it also says which wait already, and until when (`waiting`), and which are
+    addresses that are not fetched (`warning`).
 
     Raises InputError if the path is not there or may not be named, or no line of what was given is a URL to crawl;
     ConfigError if no iteration may have the nodes of the config yet,
@@ -116,22 +118,34 @@ def inject(
     if config.frontier.is_crawldb:
         grown = update_crawldb(stores)
         result["crawldb"] = {name: grown[name] for name in ("version", "rows")}
-    elif waiting := _seeds_that_wait(stores, manifest):
-        result["waiting"] = waiting
+    urls = _few_seeds(stores, manifest)
+    if refused := [url for url in urls if _is_refused(stores, url)]:
+        result["warning"] = (
+            f"{', '.join(refused[:3])}: addresses of inner networks are not fetched, unless fetch.allow_networks of"
+            " the config names them"
+        )
+    if waiting := {} if config.frontier.is_crawldb else waits_until(config, urls):
+        result["waiting"] = [f"{url} waits already, {at_once(until, url)}" for url, until in sorted(waiting.items())]
     return result
 
 
-def _seeds_that_wait(stores: Stores, manifest: Mapping[str, Any]) -> list[str]:
-    """Say of seeds that wait on this machine for another try until when, and what fetches them at once.
-
-    Of more than `_NAMED_SEEDS` nothing is said: nobody waits for one of them.
-    """
+def _few_seeds(stores: Stores, manifest: Mapping[str, Any]) -> list[str]:
+    """Return the seeds of a manifest; none of more than `_NAMED_SEEDS`, since nobody waits for one of them."""
     if manifest["accepted"] > _NAMED_SEEDS:
         return []
     where = f"{stores.crawl.seeds_path(manifest['digest'])}/{OUTLINKS_NAME}"
-    lines = read_outlinks(stores.storage.open_read(where), where)
-    found = waits_until(stores.config, [url_of_line(line).decode() for line in lines])
-    return [f"{url} waits already, {at_once(until, url)}" for url, until in sorted(found.items())]
+    return [url_of_line(line).decode() for line in read_outlinks(stores.storage.open_read(where), where)]
+
+
+def _is_refused(stores: Stores, url: str) -> bool:
+    """Tell whether a URL's host is an address to which no connection is made; a name tells nothing before DNS."""
+    from crawl_lib.fetch import AddressFilter  # noqa: PLC0415 - pycurl takes a moment
+
+    try:
+        address = str(ip_address(host_of(url).strip("[]")))
+    except ValueError:
+        return False
+    return not stores.config.fetch.proxy and not AddressFilter(stores.config.fetch.allow_networks).allows(address)
 
 
 def retry_now(stores: Stores, *, run_id: str) -> Result:

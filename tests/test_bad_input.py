@@ -78,6 +78,13 @@ class TestConfig:
         assert key in error
         assert advice in error
 
+    def test_a_tab_of_yaml_is_named(self, krake: Krake) -> None:
+        """YAML's own text is "found character that cannot start any token"."""
+        krake.file.write_text("fetch:\n\thost_delay_s: 1\n")
+        error = krake("status").error()
+        assert "line 2" in error
+        assert "begins with a tab" in error
+
 
 GARBAGE = b"\xff\xfe\x00 garbage"
 LONG = b"http://127.0.0.1/" + b"x" * 1_000_000
@@ -113,6 +120,15 @@ class TestSeeds:
         krake.configure(servers=["node-a"], urls={"max_depth": 0})
         krake.ok("crawl")
         assert krake.status()["totals"]["outcomes"] == {"ok": 1, "gone": 1}
+
+    def test_a_seed_in_a_refused_network_is_named_at_once(self, krake: Krake) -> None:
+        """It was said after the crawl alone, as an outcome."""
+        urls = ["http://10.0.0.1/", "http://[::1]/", "http://93.184.215.14/", "http://name.test/"]
+        krake.configure(servers=["node-a"], fetch={"allow_networks": [], "contact": "me@example.org"})
+        warning = krake.ok("inject", *urls).out
+        assert "http://10.0.0.1/, http://[::1]/: addresses of inner networks are not fetched" in warning
+        krake.configure(servers=["node-a"], fetch={"allow_networks": ["10.0.0.0/8"], "contact": "me@example.org"})
+        assert "warning" not in krake.ok("inject", urls[0], urls[2]).out
 
     @pytest.mark.parametrize(
         ("make", "problem"),

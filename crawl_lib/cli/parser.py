@@ -5,6 +5,7 @@ import math
 import re
 import sys
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import Any, NoReturn
@@ -32,9 +33,11 @@ MOVED = {
     "keys repair": "fsck --repair --only keys",
     "keys rebuild": "fsck --repair --only keys",
     "link": "graph link",
+    "linker": "graph link",
     "finalize": "graph finalize",
+    "finalizer": "graph finalize",
 }
-"""What commands of before are called now."""
+"""What commands of before, and stages of the DAG, are called now."""
 _OPTIONS = {
     "queue": "; its --lost is `krake nodes restart`",
     "segment salvage": "; its --delete-damaged is `krake sweep --damaged`",
@@ -61,6 +64,8 @@ class _Parser(argparse.ArgumentParser):
         old = f"{self.prog} {word[1]}".removeprefix("krake ") if word else ""
         if old in MOVED:
             message = f"`{old}` is `krake {MOVED[old]}` now{_OPTIONS.get(old, '')}"
+        elif word and (near := get_close_matches(word[1], re.findall(r"[\w-]+", message[word.end() :]), 1)):
+            message = f"{message[: word.end()]}: the nearest one is {near[0]} (all of them: {self.prog} --help)"
         super().error(message)
 
 

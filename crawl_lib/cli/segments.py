@@ -149,8 +149,11 @@ def _show_due(report: RetryNowReport) -> None:
         say(f"{host} asked to be left alone until {_utc(until)} (Retry-After): --ignore-retry-after asks it anyway")
     if len(report.asked) > _SHOWN:
         say(f"and {len(report.asked) - _SHOWN:,} more hosts asked so")
-    if report.note:
+    is_some = report.waiting or report.hosts or report.listed or report.elsewhere
+    if is_some and report.note:
         say("next: krake crawl, or a run of the DAG: its first take fetches them")
+    if not is_some:
+        say("so there is nothing to do; `krake why URL` says what is known of a URL")
 
 
 def _show_retried(report: RetryReport, failures: Failures, waits: RetryNowReport) -> None:

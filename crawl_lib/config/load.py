@@ -43,8 +43,16 @@ def load_config(path: Path | str | None = None) -> Config:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         twice, mapping = list(_twice(yaml.compose(text, loader))), yaml.load(text, loader)  # noqa: S506 - safe ones
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # 2024-99-99 is no date, and a ValueError
-        raise ConfigError(f"{given}: is not YAML: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"{given}: is not YAML: {' '.join(str(error).split())}{_tab_at(error, text)}") from error
     return _read(mapping, file.parent, str(given), twice, (*_TOGETHER, _schedule_problems))
+
+
+def _tab_at(error: Exception, text: str) -> str:
+    """Name the tab that ends the reading of a text, if it was one."""
+    mark = getattr(error, "problem_mark", None)
+    line = text.splitlines()[mark.line : mark.line + 1] if mark else []
+    is_tab = any("\t" in one[: len(one) - len(one.lstrip())] for one in line)
+    return "; the line begins with a tab, and YAML takes spaces alone" if is_tab else ""
 
 
 def _found_path() -> str:

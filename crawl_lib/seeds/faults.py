@@ -9,13 +9,14 @@ LOOKED_AT_LINES = 20
 """The first lines of a file, by which a CSV file is recognised."""
 METADATA = "metadata"
 """The refusal of a seed with a field that is not `key=value`; the others are of `urls.Rejection`, and these:"""
-NO_SCHEME, TWO_URLS, CSV, UTF_16 = "no_scheme", "two_urls", "csv", "utf_16"
+NO_SCHEME, TWO_URLS, CSV, UTF_16, NOT_TEXT = "no_scheme", "two_urls", "csv", "utf_16", "not_text"
 WORDS = {
     METADATA: "a field after a tab is not key=value",
     NO_SCHEME: "no http:// or https:// before it",
     TWO_URLS: "two URLs on a line: write one URL a line",
     CSV: "a {} after the URL: is this a CSV? Save one URL a line, with fields key=value after tabs",
     UTF_16: "the text is UTF-16: save the file as UTF-8",
+    NOT_TEXT: "the file is no text (an archive, or a document of an office program?): save one URL a line as text",
     Rejection.SCHEME: "the scheme is neither http nor https",
     Rejection.INVALID: "not a URL",
     Rejection.TOO_LONG: "longer than urls.max_length_chars",
@@ -24,11 +25,18 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://|(?:https?|ftp|file|mailto|javascript
 _SECOND_URL = re.compile(r"\shttps?://", re.IGNORECASE)
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _SEPARATORS = (";", ",")
+_MARKS = (b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"\xd0\xcf\x11\xe0", b"%PDF-")
+"""How files of gzip, ZIP (also .xlsx and .ods), bzip2, xz, Zstandard, old Office and PDF begin."""
 
 
 def is_utf_16(line: bytes) -> bool:
     """Tell whether the first line of a file is UTF-16: by its mark, or by the zeros, every second byte in ASCII."""
     return line.startswith(_UTF_16_MARKS) or (len(line) > 1 and 3 * line.count(b"\0") > len(line))
+
+
+def is_text(line: bytes) -> bool:
+    """Tell by the first line of a file whether a list of URLs can be in it."""
+    return not line.startswith(_MARKS)
 
 
 def fault_of(text: str, separator: str) -> str | None:

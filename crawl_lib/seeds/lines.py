@@ -16,10 +16,12 @@ from crawl_lib.records import QueuedUrl
 from crawl_lib.seeds.faults import (
     LOOKED_AT_LINES,
     METADATA,
+    NOT_TEXT,
     UTF_16,
     WORDS,
     csv_separator,
     fault_of,
+    is_text,
     is_utf_16,
     one_url_a_line,
 )
@@ -54,12 +56,15 @@ class SeedReport:
 
 
 class _Line(NamedTuple):
-    """A line of a file. `where`: the file's name and the line's number. `separator`: of the file, if it is a CSV."""
+    """A line of a file.
+
+    `where`: the file's name and the line's number. `separator`: of the file, if it is a CSV. `fault`: of the file.
+    """
 
     where: str
     data: bytes
     separator: str
-    in_utf_16: bool
+    fault: str
 
 
 class Seeds:
@@ -129,14 +134,14 @@ class Seeds:
                 file.seek(0)
                 lines = _bounded_lines(file, name, progress)
                 first = list(islice(lines, LOOKED_AT_LINES))
-                in_utf_16 = any(map(is_utf_16, first[:1]))
+                fault = _fault_of_file(first[0]) if first else ""
                 separator = csv_separator([line.decode("utf-8-sig", "replace").strip() for line in first])
                 for number, line in enumerate(chain(first, lines), 1):
-                    yield _Line(f"{name}:{number}", line, separator, in_utf_16)
+                    yield _Line(f"{name}:{number}", line, separator, fault)
 
     def _seed(self, line: "_Line") -> QueuedUrl | None:
-        if line.in_utf_16:
-            raise UrlError(UTF_16, "")
+        if line.fault:
+            raise UrlError(line.fault, "")
         if len(line.data) > MAX_LINE_BYTES:
             raise UrlError(Rejection.TOO_LONG, "")
         try:
@@ -197,6 +202,12 @@ def _bounded_lines(file: BinaryIO, name: str, progress: Progress) -> Iterator[by
             beginning = b""
     if beginning:
         yield beginning
+
+
+def _fault_of_file(first: bytes) -> str:
+    if not is_text(first):
+        return NOT_TEXT
+    return UTF_16 if is_utf_16(first) else ""
 
 
 def _metadata(fields: list[str], url: str) -> str:

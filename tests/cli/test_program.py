@@ -118,3 +118,20 @@ def test_a_reader_who_goes_away_early_causes_no_traceback(tmp_path: Path) -> Non
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["stauts"], "the nearest one is status (all of them: krake --help)"),
+        (["segment", "lst"], "the nearest one is list (all of them: krake segment --help)"),
+        (["linker"], "`linker` is `krake graph link` now"),
+        (["nothing-like-it"], "(choose from 'init', 'inject', "),
+    ],
+)
+def test_a_command_that_is_mistyped_names_the_nearest_one(
+    capsys: pytest.CaptureFixture[str], words: list[str], hint: str
+) -> None:
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(words)
+    assert hint in capsys.readouterr().err

@@ -346,6 +346,8 @@ def test_the_command(tmp_path: Path, krake: Krake) -> None:
         krake.file.write_text(write_config(crawl.config, tmp_path).read_text())
         crawl.go_on()
         folder = Path(crawl.config.dfs_primary) / crawl.config.crawl.directory / RETRY_NOW_FOLDER
+        asked = krake.ok("retry", "--now", "http://elsewhere.test/", "--dry-run").out
+        assert "nothing to do; `krake why URL`" in asked, "it does not wait"
         for wrong in (["--ignore-retry-after"], [site.url], [], ["--now", site.url, "--host", site.host]):
             assert krake("retry", *wrong).error()
         said = krake.ok("retry", "--now", "--dry-run").out

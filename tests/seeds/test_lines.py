@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -77,6 +78,9 @@ AS_PEOPLE_SAVE_THEM = {
     "utf-16": ("http://a.test/\nhttp://b.test/\n".encode("utf-16"), ["the text is UTF-16"] * 3),
     "utf-16 without a mark": ("http://a.test/\nhttp://b.test/\n".encode("utf-16-le"), ["the text is UTF-16"] * 3),
     "utf-16, big end first": ("\ufeffhttp://a.test/\n".encode("utf-16-be"), ["the text is UTF-16"]),
+    "gzip": (gzip.compress(b"http://a.test/\n", mtime=0), ["the file is no text"]),
+    "a table of an office program": (b"PK\x03\x04\x14\0\x06\0http://a.test/\n", ["the file is no text"]),
+    "pdf": (b"%PDF-1.7\nhttp://a.test/\n", ["the file is no text"] * 2),
     "no scheme": (b"a.test/page\nlocalhost:8005\n127.0.0.6:8005\nwww.b.test\n", ["no http:// or https://"] * 4),
     "another scheme": (b"ftp://a.test/\nmailto:me@a.test\n", ["the scheme is neither http nor https"] * 2),
 }
