@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from hashlib import sha1
-from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -38,7 +37,7 @@ HOPS_SCHEMA = columns(
 )
 
 COUNTED_SCHEMA = columns("key bytes, segment int32, redirects int32")
-TURN_SCHEMA = columns("turn int32, moment time, first_segment int32, end_segment int32")
+TURNS_SCHEMA = columns("segment int32, turn int32, moment time")
 SEED_TURNS_SCHEMA = columns("folder text, turn int32")
 
 NAMED_SCHEMA = columns("key bytes, url text, moment time")
@@ -84,17 +83,16 @@ class UpdateInputs(SegmentInputs):
     _filters: dict[str, UrlFilter] = field(default_factory=dict)
 
     def turns(self) -> list[dict[str, Any]]:
-        """The rounds that are new, oldest first: rows of `this_turn`, each with the places of its segments."""
-        rounds = groupby(range(len(self.segments)), lambda place: self.segments[place][0].folder)
-        places = [(folder, [*found]) for folder, found in rounds]
+        """Tell the round of each new segment, by its place, oldest first: rows of `turns`."""
+        places = {folder: turn for turn, folder in enumerate(dict.fromkeys(ref.folder for ref, _ in self.segments))}
         return [
-            {"turn": turn, "moment": _time_of(folder), "first_segment": found[0], "end_segment": found[-1] + 1}
-            for turn, (folder, found) in enumerate(places)
+            {"segment": segment, "turn": places[ref.folder], "moment": _time_of(ref.folder)}
+            for segment, (ref, _) in enumerate(self.segments)
         ]
 
     def seed_turns(self, turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Before which round each folder of seeds came: rows of `seed_turns`. `turns`: the rounds."""
-        moments = [turn["moment"] for turn in turns]
+        """Tell before which round each folder of seeds came: rows of `seed_turns`. `turns`: rows of `turns`."""
+        moments = list(dict.fromkeys(turn["moment"] for turn in turns))
         return [{"folder": name, "turn": bisect_left(moments, named)} for name, named in self.seeds]
 
     def seed_rows(self, begun: Sequence[tuple[str, datetime]]) -> Iterator[dict[str, Any]]:

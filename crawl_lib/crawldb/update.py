@@ -24,12 +24,13 @@ from crawl_lib.crawldb.inputs import (
     NAMED_SCHEMA,
     SEED_TURNS_SCHEMA,
     SEEDS_SCHEMA,
-    TURN_SCHEMA,
+    TURNS_SCHEMA,
     UpdateInputs,
     find_inputs,
     named_rows,
 )
 from crawl_lib.crawldb.matrix import matrix_table, outcome_table
+from crawl_lib.crawldb.rounds import LEFT_SCHEMA, MARKS_SCHEMA, STOOD_SCHEMA, Marks
 from crawl_lib.crawldb.schedule import KINDS_SCHEMA, Kinds, facts_table, schedule_table
 from crawl_lib.crawldb.scores import Scores
 from crawl_lib.crawldb.table import CRAWLDB, newest_version, rank_of
@@ -291,36 +292,27 @@ class _Update:
         """The same with what plug-ins say of them: views are made again once a table that they read is another one."""
         self._give()
         self.scores.hand_on()
+        self.engine.view("followed", "crawldb/followed")
 
     def _rounds(self) -> None:
         """Find the scores that pages had in each round: `standing`, and `ended`, those after all rounds.
 
-        A round hands on what the rounds before it have left, as if an update had followed each of them. The scores of a
-        single round without seeds are those of the version before.
+        The scores of a single round without seeds are those of the version before.
         """
         engine, turns = self.engine, self.inputs.turns()
-        if not turns or (len(turns) == 1 and not self.inputs.seeds):
+        if not turns or (turns[-1]["turn"] == 0 and not self.inputs.seeds):
             return
-        self._narrow("true", "seeds", "events")
+        engine.values("turns", table_of(turns, TURNS_SCHEMA))
         engine.values("seed_turns", table_of(self.inputs.seed_turns(turns), SEED_TURNS_SCHEMA))
-        engine.keep("marks_0", "crawldb/marks", "crawldb.scores")
-        for turn in turns:
-            self._begin_turn(turn)
-            self._narrow(f"segment >= {turn['first_segment']} and segment < {turn['end_segment']}", "links", "events")
-            engine.keep("standing", "crawldb/standing", "crawldb.scores", more=turn["turn"] > 0)
-            self._hand_on()
-            engine.view("said", "crawldb/said")
-            engine.view("gains", "crawldb/gains")
-            engine.keep(f"marks_{(turn['turn'] + 1) % 2}", "crawldb/marked", "crawldb.scores")
-        self._begin_turn({"turn": len(turns)})
+        self._narrow("true", "seeds", "events")
+        self._hand_on()
+        marks = Marks()
+        self.work.keep("marks", MARKS_SCHEMA, marks.numbered(engine.stream("crawldb/marks", GROUP_ROWS)))
+        steps = engine.stream("crawldb/steps", GROUP_ROWS, "crawldb.scores")
+        self.work.keep("stood", STOOD_SCHEMA, marks.stood(self.stores.until_stopped(steps)))
+        self.work.keep("left_over", LEFT_SCHEMA, marks.left())
+        engine.keep("standing", "crawldb/standing", "crawldb.scores")
         engine.keep("ended", "crawldb/ended", "crawldb.scores")
-        self._narrow("true", "links", "events")
-
-    def _begin_turn(self, turn: dict[str, Any]) -> None:
-        """Take the seeds of a round into the scores that the round before it has left (`seeded`)."""
-        self.engine.values("this_turn", table_of([turn], TURN_SCHEMA))
-        self.engine.define("marks", f"select * from marks_{turn['turn'] % 2}")
-        self.engine.view("seeded", "crawldb/seeded")
 
     def _lost(self, older: Sequence[SegmentRef], count: int) -> None:
         """Links on captures that have newer ones now. `older`: the segments that have such captures."""

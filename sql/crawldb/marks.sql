@@ -1,7 +1,10 @@
--- The scores of URLs before the first round: of those that were visited or injected, or that redirects lead to.
--- `score`: null, if there is no row yet; `is_fixed`: 1 where links do not change it, as for seeds.
+-- The URLs whose scores rounds may change before other pages read them: those that were visited or injected, or that
+-- redirects lead to. `score`: in billionths, -4611686018427387904 if the version before has no row; `is_fixed`: 1 where
+-- links do not change it, as for seeds.
 -- In: events, hops_found, old.
-select met.key, old.score, case when old.depth = 0 then 1 else 0 end as is_fixed
+select
+  met.key, coalesce(cast(cast(old.score as decimal(20, 9)) * 1000000000 as bigint), -4611686018427387904) as score,
+  cast(case when old.depth = 0 then 1 else 0 end as bigint) as is_fixed
 from (
   select key
   from events
@@ -10,3 +13,4 @@ from (
   from hops_found
 ) as met
 left join old on old.key = met.key
+order by met.key

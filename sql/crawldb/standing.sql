@@ -1,7 +1,7 @@
--- The score that each page has when a round finds its links.
--- In: events (of the round), seeded (seeded.sql).
-select events.key, events.segment, max(seeded.score) as score
-from events
-join seeded on seeded.key = events.key
-where events.kind = 'capture' and seeded.score is not null
-group by events.key, events.segment
+-- The score that each page had when a round found its links.
+-- In: stood (mark, segment, score in billionths), marks (key, mark).
+select
+  marks.key, stood.segment,
+  cast(cast(stood.score as decimal(19, 0)) * cast('0.000000001' as decimal(9, 9)) as decimal(18, 9)) as score
+from stood
+join marks on marks.mark = stood.mark
