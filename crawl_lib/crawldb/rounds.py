@@ -148,7 +148,8 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, Rows]
 
 def _distinct(ordered: Ints) -> Ints:
     """Ordered numbers, each once."""
-    return ordered[np.append(True, np.diff(ordered) != 0)]
+    is_new: Flags = np.append(True, np.diff(ordered) != 0)
+    return ordered[is_new]
 
 
 def _times(scores: Ints, factors: Ints) -> Ints:
