@@ -51,6 +51,7 @@ __all__ = [
     "invert_links",
     "link_export",
     "maintain_keys",
+    "make_output",
     "mark_duplicates",
     "rank_export",
     "require_usable",
@@ -275,6 +276,13 @@ def invert_links(stores: Stores) -> Result:
 
     version = linkdb.update_linkdb(stores, now=datetime.now(UTC))
     return {"version": version.number, "path": version.path, "rows": version.manifest["rows"]}
+
+
+def make_output(stores: Stores, *, output: str) -> Result:
+    """Make what is missing of an output, one of those that `outputs.tasks` may name. Returns counts."""
+    from crawl_lib.outputs import MADE_BY_TASKS  # noqa: PLC0415
+
+    return MADE_BY_TASKS[output].make(stores, now=datetime.now(UTC))
 
 
 def mark_duplicates(stores: Stores) -> Result:

@@ -203,3 +203,11 @@ def score(arguments: argparse.Namespace) -> int:
         found = stages.update_score(stores, export=arguments.export)
     print_result(arguments, found, partial(print_counts, "CrawlDb", found))
     return 0
+
+
+def text(arguments: argparse.Namespace) -> int:
+    """Make the texts of segments that have none yet."""
+    with stage_stores(arguments) as stores:
+        report = stages.make_output(stores, output="text")
+    print_result(arguments, report, partial(print_counts, "text", report))
+    return 0

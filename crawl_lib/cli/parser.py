@@ -44,6 +44,8 @@ _OPTIONS = {
     "keys rebuild": "; its --anew is `krake settle --all-again`",
 }
 """And those of their options that are a command of their own."""
+GROUPED = {"index": "index cdxj"}
+"""Groups that were commands, each with the command that does what the group's name alone did."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -66,6 +68,9 @@ class _Parser(argparse.ArgumentParser):
             message = f"`{old}` is `krake {MOVED[old]}` now{_OPTIONS.get(old, '')}"
         elif word and (near := get_close_matches(word[1], re.findall(r"[\w-]+", message[word.end() :]), 1)):
             message = f"{message[: word.end()]}: the nearest one is {near[0]} (all of them: {self.prog} --help)"
+        group = self.prog.removeprefix("krake ")
+        if group in GROUPED:
+            message += f"; what `krake {group}` did is `krake {GROUPED[group]}` now"
         super().error(message)
 
 
@@ -124,6 +129,7 @@ _GROUPS = {
     "crawldb": "the table of all URLs, and the lists of what is due (frontier.order: crawldb)",
     "linkdb": "who links to a page, and with which words",
     "duplicates": "pages that say the same, hosts that mirror others, blocks that repeat",
+    "index": "indexes of the crawl: one CDXJ file for pywb",
     "nodes": "the crawl's nodes; take one out, or in again",
     "graph": "the web graph of an export",
     "score": "scores of the CrawlDb",
@@ -205,6 +211,12 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             _option("--label", "name of the export; default: its newest iteration", metavar="NAME"),
             _option("--folders", "iterations: names, A..B, or newest N; default: all", nargs="+", metavar="FOLDER"),
         ),
+    ),
+    (
+        "text",
+        "crawling.text",
+        "read what each page says: its main text, language and words",
+        (_JSON,),
     ),
     (
         "keys create",
@@ -346,8 +358,8 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         ),
     ),
     (
-        "index",
-        "segments.index",
+        "index cdxj",
+        "segments.index_cdxj",
         "merge the indexes of all segments into one, for pywb",
         (
             _option(

@@ -1,4 +1,4 @@
-"""`krake forget`, `krake retry`, `krake segment drop|compact`, `krake import` and `krake index`."""
+"""`krake forget`, `krake retry`, `krake segment drop|compact`, `krake import` and `krake index cdxj`."""
 
 import argparse
 import time
@@ -195,10 +195,10 @@ def _show_dropped(report: DropReport) -> None:
             say(f"{title}: {segment}: {', '.join(named)}")
     for page in report.unknown:
         say(f"not found: {page} is in no segment")
-    if report.exports:
-        say(f"next: these exports still hold them; make new ones and delete these: {', '.join(report.exports)}")
+    for place in report.places:
+        say(f"still in: {place.path}: {place.until}")
     if report.dropped:
-        say("next: krake segment compact takes them out of the files; krake forget would let them be crawled again")
+        say("next: krake forget would let them be crawled again")
 
 
 def _node_locked(stores: Stores, node: str, arguments: argparse.Namespace) -> AbstractContextManager[object]:
@@ -271,7 +271,7 @@ def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
 
 
-def index(arguments: argparse.Namespace) -> int:
+def index_cdxj(arguments: argparse.Namespace) -> int:
     """Merge the indexes of all segments into one."""
     with tool_stores(arguments) as stores:
         report = curate.merge_indexes(stores, Path(arguments.output) if arguments.output else None)

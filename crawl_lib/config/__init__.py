@@ -10,6 +10,7 @@ from crawl_lib.config.load import from_mapping, is_sqlite_server, key_servers, l
 from crawl_lib.config.model import (
     CRAWL_NAME_PATTERN,
     NAME_PATTERN,
+    OUTPUT_TASKS,
     BatchConfig,
     ChainsConfig,
     Config,
@@ -27,6 +28,7 @@ from crawl_lib.config.model import (
     KeyStorageConfig,
     LinkDbConfig,
     LinkRankConfig,
+    OutputsConfig,
     PageRankConfig,
     ParseConfig,
     QueueConfig,

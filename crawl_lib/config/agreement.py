@@ -35,6 +35,7 @@ MAY_DIFFER = {
     "export": "asked by the machine of the batch stages alone",
     "pagerank": "asked by the machine of the batch stages alone",
     "scores": "asked by the scheduler's machine alone",
+    "outputs": "asked by the scheduler's machine alone",
     "fetch.processes": "cores of this machine",
     "fetch.connections": "room of this machine",
     "fetch.slow_connections": "room of this machine",

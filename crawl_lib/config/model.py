@@ -33,6 +33,8 @@ STATUSES = (
     "orphan",
 )
 """What the CrawlDb says of a URL (`crawldb.Status`)."""
+OUTPUT_TASKS = ("text",)
+"""What `outputs.tasks` may name, in the order in which the tasks run."""
 
 
 @dataclass(frozen=True)
@@ -321,6 +323,14 @@ class ScoresConfig:
 
 
 @dataclass(frozen=True)
+class OutputsConfig:
+    """Which outputs Airflow makes besides the export, and when."""
+
+    tasks: tuple[str, ...] = option((), unique=True, choices=OUTPUT_TASKS)
+    when: str = option("run", choices=("run", "segments"))
+
+
+@dataclass(frozen=True)
 class DuplicatesConfig:
     """Which pages count as the same."""
 
@@ -449,6 +459,7 @@ class Config:
     pagerank: PageRankConfig = PageRankConfig()
     linkdb: LinkDbConfig = LinkDbConfig()
     scores: ScoresConfig = ScoresConfig()
+    outputs: OutputsConfig = OutputsConfig()
     duplicates: DuplicatesConfig = DuplicatesConfig()
     linkrank: LinkRankConfig = LinkRankConfig()
     schedule: ScheduleConfig = ScheduleConfig()

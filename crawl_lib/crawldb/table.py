@@ -5,8 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from crawl_lib.derived import SEGMENTS
 from crawl_lib.stores import Stores
-from crawl_lib.versions import SCORE, TIME, Family, Version, Versions
+from crawl_lib.versions import SCORE, TIME, Family, TableOutput, Version, Versions
 
 
 class Status(StrEnum):
@@ -81,6 +82,7 @@ CRAWLDB = Family(
 taken in: `<folder>/<node>` and the digest of its manifest), `seeds` (names of folders taken in), `statuses` (rows by
 status), `ruled` where there are such rules (see `filtering`), `revised` (see `revise`), and `ranked`, the rank that the
 scores are since an earlier version (see `rank_of`)."""
+CRAWLDB_OUTPUT = TableOutput("crawldb", (SEGMENTS, "text"), CRAWLDB)
 
 
 def newest_version(stores: Stores) -> Version | None:

@@ -15,7 +15,7 @@
 <crawl>/started/<folder>-<n>      which attempt's folder follows that folder, see `naming`
 <crawl>/settled/<node>/<n>        what a node's last settle found, see `settled`
 <crawl>/retry_now/<time>-<id>     what waits and is due at once, see `retrynow`
-<crawl>/index.cdxj                of all segments, made by `krake index`; no stage reads it
+<crawl>/index.cdxj                of all segments, made by `krake index cdxj`; no stage reads it
 <crawl>/held/<node>/<id>/         the keys that a node holds, as `krake fsck --node` saw them, see `heldnotes`
 <crawl>/unfilled/<name>           what key tables that were made again still lack, see `unfilled`
 """

@@ -12,9 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from crawl_lib.crawldir import DROPPED_FILE
+from crawl_lib.derived import Place
 from crawl_lib.durable import reached
-from crawl_lib.errors import KrakeError, TargetExistsError
-from crawl_lib.export import ExportFolder, list_exports, page_key
+from crawl_lib.errors import TargetExistsError
+from crawl_lib.export import page_key
+from crawl_lib.outputs import OUTPUTS
 from crawl_lib.repair import finish_all_swaps
 from crawl_lib.segment import SegmentReader, write_dropped
 from crawl_lib.stores import Stores
@@ -25,13 +27,13 @@ class DropReport:
     """What a drop did.
 
     `dropped`: pages taken out now, by segment; `already`: those that were out before, by segment. `unknown`: what was
-    named and is in no segment. `exports`: exports that were made before and still hold these pages.
+    named and is in no segment. `places`: files and folders that still have one of these pages, and until when.
     """
 
     dropped: dict[str, list[str]] = field(default_factory=dict)
     already: dict[str, list[str]] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
-    exports: list[str] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
     dry_run: bool = False
 
 
@@ -45,13 +47,17 @@ def drop_pages(stores: Stores, pages: Sequence[str], *, dry_run: bool = False) -
     report = DropReport(dry_run=dry_run)
     if not dry_run:
         finish_all_swaps(stores)
-    unknown = set(names)
+    unknown, segments_of = set(names), dict[bytes, list[str]]()
     for segment in reversed(stores.crawl.segments()):
         stores.report(searching=str(segment), found=len(names) - len(unknown), of=len(names))
         reader = SegmentReader(stores.storage, segment.path)
         out, new = names.keys() & reader.taken_out, set[bytes]()
         for batch in reader.pages(["key"], with_dropped=True):
             new |= names.keys() & set(batch.column(0).to_pylist()) - out
+        for key in out | new:
+            segments_of.setdefault(key, []).append(str(segment))
+        if new or out & reader.dropped:
+            report.places.append(Place(segment.path, "`krake segment compact` takes them out of its WARC files"))
         for pages_of, keys in ((report.already, out), (report.dropped, new)):
             if keys:
                 pages_of[str(segment)] = sorted(names[key] for key in keys)
@@ -63,15 +69,5 @@ def drop_pages(stores: Stores, pages: Sequence[str], *, dry_run: bool = False) -
             reached("repair.drop.written")
         unknown -= out | new
     report.unknown = sorted(names[key] for key in unknown)
-    report.exports = _exports_with(stores, {*report.dropped, *report.already})
+    report.places += [place for output in OUTPUTS for place in output.places_of(stores, segments_of)]
     return report
-
-
-def _exports_with(stores: Stores, segments: set[str]) -> list[str]:
-    found = []
-    for name in list_exports(stores):
-        with suppress(KrakeError):
-            inputs = ExportFolder(stores, name).read_inputs()
-            if any(f"{segment.folder}/{segment.node}" in segments for segment in inputs.segments):
-                found.append(name)
-    return found

@@ -1,4 +1,4 @@
-"""`krake index`: the indexes of all segments as one CDXJ file, by which pywb and others replay the crawl.
+"""`krake index cdxj`: the indexes of all segments as one CDXJ file, by which pywb and others replay the crawl.
 
 The segments are read one after another. Their lines get the urlkey of today, since older segments may have others, and
 the path of the WARC file from the crawl directory; they are sorted by runs on the disk, so that neither memory nor open

@@ -20,8 +20,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crawl_lib.captures import Captures, Row
 from crawl_lib.config import DuplicatesConfig
-from crawl_lib.duplicates.texts import Captures, Row
 from crawl_lib.duplicates.vectors import (
     BAND_BITS,
     BANDS,
@@ -37,7 +37,7 @@ from crawl_lib.duplicates.vectors import (
 )
 from crawl_lib.engine import Engine
 from crawl_lib.stores import Stores
-from crawl_lib.versions import GROUP_ROWS, Family, Version, Versions, Work, columns, write_version
+from crawl_lib.versions import GROUP_ROWS, Family, TableOutput, Version, Versions, Work, columns, write_version
 
 NEXT = 50
 LEAST_PAGES = 20
@@ -58,6 +58,7 @@ DUPLICATES = Family(
     made_again="`krake duplicates near` makes it again",
 )
 """A manifest has `now` (POSIX seconds), `cosine`, `pages` (that were compared), `groups`, and `of`, a digest."""
+DUPLICATES_OUTPUT = TableOutput("duplicates", ("text", "crawldb"), DUPLICATES)
 _FOUND = columns("key key, group_key key, cosine number, nearest key")
 
 
@@ -96,7 +97,6 @@ def _rows(captures: Captures, config: DuplicatesConfig, facts: dict[str, Any]) -
         if (near := Products(*products).cosine) >= config.cosine:
             groups.join(one, other, near)
     engine.values("found", pa.Table.from_pylist(groups.rows(), _FOUND))
-    engine.view("captured", captures.query)
     facts |= {"pages": engine.value("duplicates/count"), "groups": 0}
     for batch in engine.stream("duplicates/groups", GROUP_ROWS, "duplicates.groups"):
         facts["groups"] += pc.equal(batch.column("key"), batch.column("group_key")).true_count

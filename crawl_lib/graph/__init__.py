@@ -21,7 +21,13 @@ from crawl_lib.lazy import loads_later
 if TYPE_CHECKING:
     from crawl_lib.graph.check import check_export, check_table
     from crawl_lib.graph.files import export_graph, grouped
+    from crawl_lib.graph.output import EXPORTS_OUTPUT
 else:
     __getattr__ = loads_later(
-        __name__, {"check": ("check_export", "check_table"), "files": ("export_graph", "grouped")}
+        __name__,
+        {
+            "check": ("check_export", "check_table"),
+            "files": ("export_graph", "grouped"),
+            "output": ("EXPORTS_OUTPUT",),
+        },
     )

@@ -5,4 +5,13 @@ How data flows: `update_outlinks` takes new segments into the table of the links
 (`crawl_lib.ranks`). All are versions (`crawl_lib.versions`), and need no CrawlDb.
 """
 
-from crawl_lib.linkdb.links import INLINKS_SCHEMA, LINKDB, OUTLINKS, OUTLINKS_SCHEMA, update_linkdb, update_outlinks
+from crawl_lib.linkdb.links import (
+    INLINKS_SCHEMA,
+    LINKDB,
+    LINKDB_OUTPUT,
+    OUTLINKS,
+    OUTLINKS_OUTPUT,
+    OUTLINKS_SCHEMA,
+    update_linkdb,
+    update_outlinks,
+)

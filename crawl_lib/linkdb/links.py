@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crawl_lib.derived import SEGMENTS
 from crawl_lib.engine import in_batches
 from crawl_lib.errors import InputError
 from crawl_lib.stores import Stores
@@ -23,6 +24,7 @@ from crawl_lib.versions import (
     GROUP_ROWS,
     Family,
     SegmentInputs,
+    TableOutput,
     Version,
     Versions,
     Work,
@@ -45,6 +47,7 @@ OUTLINKS = Family(
     dictionary=("url", "target_url", "anchor", "capture_segment"),
 )
 """A manifest has what `SegmentInputs.facts` says, and `dropped`, a digest of which pages were dropped."""
+OUTLINKS_OUTPUT = TableOutput("outlinks", (SEGMENTS,), OUTLINKS, "key")
 _SOURCES = columns(f"key bytes, url text, {_TIMES}, is_gone flag, new_segment int32, is_kept flag")
 INLINKS_SCHEMA = columns("key key!, url text!, source key!, source_url text!, anchor text!")
 """A row for each page that links to `url`, and each text with which it does; in order of key, source and text."""
@@ -56,6 +59,7 @@ LINKDB = Family(
     dictionary=("url", "source_url", "anchor"),
 )
 """`settings` of a manifest are the section `linkdb` of the config, and of all of it where the scope has rules."""
+LINKDB_OUTPUT = TableOutput("linkdb", ("outlinks",), LINKDB, "source")
 _LINKS = pa.schema(list(OUTLINKS_SCHEMA)[:5])
 _COUNTS = pc.is_valid(pc.field("target")) & ~pc.field("is_gone")
 """Not of the page itself, and not of one that is gone, or leads elsewhere."""

@@ -7,5 +7,5 @@ have now (`crawl_lib.linkdb`), crawled or not. `score` writes ranks into the Cra
 
 from crawl_lib.ranks.exported import GRAPHS, RankReport, rank_export
 from crawl_lib.ranks.kernel import Inlinks, Ranked, mapped, page_rank, starts_of
-from crawl_lib.ranks.linkrank import LINKRANK, LINKRANK_SCHEMA, update_linkrank
+from crawl_lib.ranks.linkrank import LINKRANK, LINKRANK_OUTPUT, LINKRANK_SCHEMA, update_linkrank
 from crawl_lib.ranks.score import update_score, update_score_by_links

@@ -21,7 +21,7 @@ from crawl_lib.segment import parquet_batches
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import domain_of
-from crawl_lib.versions import GROUP_ROWS, Family, Version, Versions, Work, columns, derive
+from crawl_lib.versions import GROUP_ROWS, Family, TableOutput, Version, Versions, Work, columns, derive
 
 LINKRANK_SCHEMA = columns("key key!, url text!, rank number!")
 LINKRANK = Family(
@@ -31,6 +31,7 @@ LINKRANK = Family(
     made_again="`krake linkdb rank` makes it again",
 )
 """`settings` of a manifest are the section `linkrank` of the config, and a digest of a CrawlDb whose duplicates go."""
+LINKRANK_OUTPUT = TableOutput("linkrank", ("outlinks",), LINKRANK)
 _ENDS = columns("key bytes, url text, id int32, host int32, domain int32")
 _KEPT = columns("source int32, target int32, source_group int32")
 _LOOPS = columns("source_domain int32, target_domain int32")

@@ -15,7 +15,7 @@ cost fetches, and how many at most is said first. In this order, since each part
 4. queues of this machine (`queue.node`); one that has to be judged by the key tables waits until these have all pages;
 5. key tables, filled from all of it (`keys.fill`).
 
-At the end damaged versions of tables are set aside, so that the ones before them count.
+At the end damaged versions of outputs are set aside, so that the ones before them count.
 
 Then all of it again, at most three times. Locks are held from beginning to end, in one order: repairs of this machine,
 then its nodes as the config names them. Killed anywhere, it is run again: each part finds what it had begun. A dry run
@@ -25,24 +25,24 @@ goes through the parts once and changes nothing.
 import socket
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from crawl_lib.config import is_sqlite_server
 from crawl_lib.crawldir import SegmentRef, unfilled, urls_of_lost_queue
+from crawl_lib.derived import Output
 from crawl_lib.durable import delete_durable
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError, PathNotFoundError, StoppedError
-from crawl_lib.export import list_exports
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, readable_take
-from crawl_lib.graph import check_export, check_table
 from crawl_lib.keys import check, repair
+from crawl_lib.outputs import OUTPUTS
 from crawl_lib.repair.folders.folders import SmallFiles
 from crawl_lib.repair.folders.identity import check_nodes
 from crawl_lib.repair.keys.fill import KeysReport, check_keys, fill_keys
 from crawl_lib.repair.keys.held import nodes_unseen, note_held
 from crawl_lib.repair.keys.tables import make_tables
-from crawl_lib.repair.places import FAMILIES, nodes_held, repairs_locked
+from crawl_lib.repair.places import nodes_held, repairs_locked
 from crawl_lib.repair.queue.node import check_node, repair_node
 from crawl_lib.repair.segments.known import lost_and_not_queued, requeue_urls
 from crawl_lib.repair.segments.revisits import check_revisits
@@ -51,8 +51,6 @@ from crawl_lib.repair.sweep import check_leftovers
 from crawl_lib.rounds import require_own_places
 from crawl_lib.segment import check_segment
 from crawl_lib.stores import Stores
-from crawl_lib.text import TEXT_SCHEMA, text_tables
-from crawl_lib.versions import Versions
 
 ROUNDS = 3
 MISMATCH = frozenset({"queue_rolled_back", "crawl_missing"})
@@ -127,7 +125,7 @@ def fsck(stores: Stores, *, full: bool = True, here: Collection[str] = (), dry_r
         look.segments()
         look.others()
         look.keys(() if dry_run or not full else here)
-    look.exports()
+    look.outputs()
     return report
 
 
@@ -171,7 +169,7 @@ def repair_crawl(
                 break
         if only is None:
             work.others()
-            work.exports()
+            work.outputs()
     return report
 
 
@@ -319,42 +317,25 @@ class _Pass:
             )
 
     def others(self) -> None:
-        """What no part repairs: nodes that left, what killed attempts left, texts, versions of tables."""
+        """What no part repairs: nodes that left, what killed attempts left."""
         found = check_nodes(self.stores) + check_leftovers(self.stores, self.nodes)
         self._add("queues", found, 0)
         with suppress(DamagedFileError, PathNotFoundError):  # a finding of the segment
             self._add("segments", check_revisits(self.stores) if self.report.full else [], 0)
-        texts = Findings("text", "move it away: it is made again when it is needed")
-        for path in text_tables(self.stores):
-            try:
-                check_table(self.stores.storage, path, TEXT_SCHEMA, full=self.report.full)
-            except DamagedFileError as error:
-                texts.add("text_damaged", path, str(error), severity=Severity.WARNING)
-        self._add("texts", texts.list(), 0)
-        for family in FAMILIES:
-            self._versions(Versions(self.stores, family))
 
-    def _versions(self, versions: Versions) -> None:
-        """Check the versions of a table; a repair sets damaged ones aside.
+    def outputs(self) -> None:
+        """All derived data; a repair sets aside what it can do without."""
+        for output in OUTPUTS:
+            found = output.check(self.stores, full=self.report.full)
+            left = [one for one in found if self.say is None or not self._set_aside(output, one)]
+            self._add(output.name, left, output.count(self.stores))
 
-        Where none is whole, and something may be lost without them, that is left to people.
-        """
-        family, found = versions.family, versions.check(full=self.report.full)
-        if family.rebuilt and len(found) == len(versions.numbers()):
-            repairs = [family.rebuilt.replace("all of them", f"the folder {one.where}") for one in found]
-            found = [replace(one, repair=repair) for one, repair in zip(found, repairs, strict=True)]
-        elif self.say is not None:
-            for one in found:
-                self.did(f"{one.where}: set aside; {family.made_again}")
-                if not self.dry_run:
-                    versions.set_aside(int(one.where.rpartition("/")[2]))
-            found = found if self.dry_run else []
-        self._add(f"versions of {family.name}", found, 0)
-
-    def exports(self) -> None:
-        """All exports."""
-        for name in list_exports(self.stores):
-            self._add("exports", check_export(self.stores, name, full=self.report.full))
+    def _set_aside(self, output: Output, finding: Finding) -> bool:
+        """Set damaged data aside; return whether the finding is repaired then."""
+        done = output.set_aside(self.stores, finding, dry_run=self.dry_run)
+        if done is not None:
+            self.did(done)
+        return done is not None and not self.dry_run
 
     def keys(self, noting: Collection[str] = ()) -> None:
         """The key tables. `noting`: nodes whose keys are noted before."""

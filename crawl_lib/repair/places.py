@@ -1,20 +1,13 @@
-"""The locks that a repair holds, and the tables that it looks at."""
+"""The locks that a repair holds."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
-from crawl_lib.crawldb import CRAWLDB
-from crawl_lib.duplicates import DUPLICATES
 from crawl_lib.errors import LockedError
 from crawl_lib.export import scratch_base
 from crawl_lib.frontier import NodeDirectory, NodeLock, Queue
-from crawl_lib.linkdb import LINKDB, OUTLINKS
-from crawl_lib.ranks import LINKRANK
 from crawl_lib.repair.folders.identity import nodes_left
 from crawl_lib.stores import Stores
-
-FAMILIES = (CRAWLDB, OUTLINKS, LINKDB, LINKRANK, DUPLICATES)
-"""All tables that have versions."""
 
 
 def repairs_locked(stores: Stores, *, dry_run: bool = False) -> AbstractContextManager[object]:

@@ -10,8 +10,8 @@ A hidden name belongs to the attempt that made it. It is deleted only if it is c
   that it has summed up, so that it is chosen no more.
 * `seeds/.<digest>-<id>`, `lists/.<name>-<id>`, `.<name>.<id>` next to a file: what was to be made is there under its
   name.
-* `crawldb/.<number>-<id>`, and of other tables of `versions`: there is a version of that number, or a later one.
-* `text/<folder>/<node>/`: the segment is gone, or its newest table of texts is there, and other files are next to it.
+* what each output finds of its own (`crawl_lib.outputs`), such as `crawldb/.<number>-<id>` once version `<number>`
+  exists, and tables of texts that are no segment's newest.
 * `retry_now/<time>-<id>`: a note of `krake retry --now` that is older than any wait.
 * `.deleted.<id>`: a folder that was being deleted on a local store. Two may delete it at once.
 
@@ -38,23 +38,20 @@ from crawl_lib.crawldir import (
     read_settled,
     retry_now_names,
 )
+from crawl_lib.derived import replaced
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.export import ExportFolder, list_exports
 from crawl_lib.findings import Finding, Severity
 from crawl_lib.frontier import open_take
+from crawl_lib.outputs import OUTPUTS
 from crawl_lib.repair.folders.identity import readable_iterations
-from crawl_lib.repair.places import FAMILIES, nodes_held
+from crawl_lib.repair.places import nodes_held
 from crawl_lib.repair.segments.swap import all_aside
 from crawl_lib.rounds import list_number
 from crawl_lib.seeds import check_seeds
 from crawl_lib.segment import check_segment
-from crawl_lib.storage import DELETED
 from crawl_lib.stores import Stores
-from crawl_lib.text import check_text_leftovers
-from crawl_lib.versions import Versions
 
-_NEXT_TO = re.compile(r"\.(.+)\.[0-9a-f]{32}")
 _HIDDEN = re.compile(r"\.(.+)-([0-9a-f]{32})")
 
 
@@ -104,12 +101,10 @@ def _damaged(stores: Stores, report: SweepReport, now_s: float) -> Iterator[str]
                 yield where
             else:
                 report.skipped.append(f"{where}: {crawl.seeds_path(name, kind)} is not whole")
-    for versions in (Versions(stores, family) for family in FAMILIES):
-        paths = [f"{versions.folder}/{name}" for name in versions.aside()]
-        if paths and versions.family.rebuilt and len(versions.check()) == len(versions.numbers()):
-            report.skipped += [f"{path}: no version is whole" for path in paths]
-        else:
-            yield from paths
+    for output in OUTPUTS:
+        found = output.aside(stores)
+        report.skipped += found.skipped
+        yield from found.paths
     for folder in stores.until_stopped(crawl.folders()):
         aside = all_aside(crawl.folder(folder))
         for node in sorted({node for node, name in aside}):
@@ -132,9 +127,7 @@ def check_leftovers(stores: Stores, nodes: Collection[str]) -> list[Finding]:
     folders = [crawl.path, *map(crawl.at, crawl.names())]
     dropped = [name for name in crawl.folders() if storage.exists(crawl.at(name, DROPPED_FILE))]
     folders += [crawl.at(name, node) for name in dropped for node in crawl.folder(name).segments()]
-    folders.append(stores.config.export.directory.strip("/"))
-    folders += [ExportFolder(stores, name).path for name in list_exports(stores)]
-    findings += [_leftover(path, problem) for path, problem in check_text_leftovers(stores)]
+    findings += [_leftover(*found) for output in OUTPUTS for found in output.leftovers(stores)]
     for folder in stores.until_stopped([folder for folder in folders if storage.exists(folder)]):
         for entry in storage.list(folder):
             if folder == crawl.path and entry.name.startswith(starts):
@@ -155,20 +148,15 @@ def _leftover(path: str, problem: str) -> Finding:
 def _problem(stores: Stores, folder: str, name: str, nodes: Collection[str]) -> str:
     """What a hidden name is left over from; "" if it may be in use."""
     crawl, exists = stores.crawl, stores.storage.exists
-    if found := _NEXT_TO.fullmatch(name):
-        if found[1] == DELETED:
-            return "was being deleted"
-        return f"is of an attempt to write {found[1]}, which is there" if exists(f"{folder}/{found[1]}") else ""
+    if problem := replaced(stores, folder, name):
+        return problem
     found = _HIDDEN.fullmatch(name)
     if found is None or not folder.startswith(f"{crawl.path}/"):
         return ""
     if folder in {crawl.at(SEEDS_FOLDER), crawl.at(LISTS_FOLDER)}:
         return "is of an attempt to leave what is there" if exists(f"{folder}/{found[1]}") else ""
-    place = folder.rpartition("/")[2]
-    if not place.isdecimal():
-        newest = max((int(name) for name in crawl.names(place) if name.isdecimal()), default=-1)
-        is_over = found[1].isdecimal() and int(found[1]) <= newest
-        return f"is of an attempt to make version {found[1]}, and {newest} is there" if is_over else ""
+    if not folder.rpartition("/")[2].isdecimal():
+        return ""
     node, take_id = found.groups()
     if node == f"{IMPORT_NODE}-{IMPORT_NODE}":  # the run of an import is its take
         is_over = exists(f"{folder}/{IMPORT_NODE}")

@@ -22,6 +22,7 @@ from crawl_lib.rounds.commit import (
     write_index,
 )
 from crawl_lib.rounds.crawlname import (
+    has_own_texts,
     note_crawldb,
     note_name,
     note_name_on_node,

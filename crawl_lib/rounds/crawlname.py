@@ -53,11 +53,22 @@ def note_name(stores: Stores) -> None:
 
 
 def note_texts(stores: Stores) -> None:
-    """Note the crawl's name in the directory of texts, before one is made that `crawldb.signature` does not ask for.
+    """Note the crawl's name in the directory of texts, before one is made that the config does not ask for.
 
     Raises ConfigError if it is another crawl's.
     """
     _note(stores, stores.storage, stores.config.text.directory.strip("/"), "text.directory")
+
+
+def has_own_texts(stores: Stores) -> bool:
+    """Say whether texts in `text.directory` are this crawl's: its note says so, or only the config does."""
+    noted = _noted(stores.storage, stores.config.text.directory.strip("/"))
+    return _asks_for_texts(stores) if noted is None else noted["crawl"] == stores.config.crawl.name
+
+
+def _asks_for_texts(stores: Stores) -> bool:
+    """Say whether a run of the crawl makes texts."""
+    return stores.config.crawldb.signature == "text" or not {"text", "index"}.isdisjoint(stores.config.outputs.tasks)
 
 
 def note_name_on_node(stores: Stores, directory: Path) -> None:
@@ -70,7 +81,7 @@ def _on_the_dfs(stores: Stores) -> Iterator[tuple[Storage, str, str]]:
     """The crawl's directories, each with the option that names it."""
     yield stores.storage, stores.crawl.path, "crawl.directory"
     yield stores.storage, stores.config.export.directory.strip("/"), "export.directory"
-    if stores.config.crawldb.signature == "text":
+    if _asks_for_texts(stores):
         yield stores.storage, stores.config.text.directory.strip("/"), "text.directory"
 
 

@@ -16,30 +16,28 @@ from typing import TYPE_CHECKING
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
+    from crawl_lib.text.output import TEXT_OUTPUT
     from crawl_lib.text.profile import count_words, text_profile
     from crawl_lib.text.stage import (
         AGAIN,
         TEXT_SCHEMA,
         TextReport,
-        check_text_leftovers,
         extract_text,
         text_table,
-        text_tables,
     )
 else:
     # A child loads `child` alone.
     __getattr__ = loads_later(
         __name__,
         {
+            "output": ("TEXT_OUTPUT",),
             "profile": ("count_words", "text_profile"),
             "stage": (
                 "AGAIN",
                 "TEXT_SCHEMA",
                 "TextReport",
-                "check_text_leftovers",
                 "extract_text",
                 "text_table",
-                "text_tables",
             ),
         },
     )

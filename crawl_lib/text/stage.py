@@ -18,6 +18,7 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError, os_errors
 from crawl_lib.export import Wanted, read_members, scratch_folder
 from crawl_lib.parse import HTML_TYPES
+from crawl_lib.rounds import has_own_texts
 from crawl_lib.segment import SegmentReader, open_parquet
 from crawl_lib.states import Outcome
 from crawl_lib.stopping import Progress
@@ -65,7 +66,7 @@ def text_table(stores: Stores, segment: SegmentRef) -> str:
     """
     digest = SegmentReader(stores.storage, segment.path).digest
     made_by = f"{digest} resiliparse {version('resiliparse')} {REVISION} {stores.config.text.max_chars}"
-    return f"{_folder(stores, segment)}/text-{sha256(made_by.encode()).hexdigest()[:32]}.parquet"
+    return f"{text_folder(stores, segment)}/text-{sha256(made_by.encode()).hexdigest()[:32]}.parquet"
 
 
 def extract_text(stores: Stores, segments: Iterable[SegmentRef]) -> TextReport:
@@ -168,7 +169,8 @@ def _write(path: Path, rows: Iterable[dict[str, Any]], progress: Progress) -> No
     progress.end()
 
 
-def _folder(stores: Stores, segment: SegmentRef) -> str:
+def text_folder(stores: Stores, segment: SegmentRef) -> str:
+    """Return the path of the folder of a segment's tables, whether it is there or not."""
     return f"{stores.config.text.directory.strip('/')}/{segment.folder}/{segment.node}"
 
 
@@ -182,13 +184,13 @@ def _delete_others(stores: Stores, table: str) -> None:
 
 
 def check_text_leftovers(stores: Stores) -> Iterator[tuple[str, str]]:
-    """What of the stage is never read again: its path, and why; nothing where the config asks for no texts.
+    """Find what of the stage is never read again: paths, each with its cause; nothing where texts are another crawl's.
 
     Raises StorageError, StoppedError.
     """
     for segment, table, names in _looked_at(stores):
         if table is None:
-            yield _folder(stores, segment), "is of a segment that is gone"
+            yield text_folder(stores, segment), "is of a segment that is gone"
         elif table in names:
             yield from ((name, "is not the newest table of its segment") for name in names if name != table)
 
@@ -198,18 +200,21 @@ def text_tables(stores: Stores) -> Iterator[str]:
     return (table for _, table, names in _looked_at(stores) if table in names)
 
 
+def text_folders(stores: Stores) -> list[str]:
+    """Return the folders of iterations that have texts; none where texts are another crawl's. Raises StorageError."""
+    base = stores.config.text.directory.strip("/")
+    return [f"{base}/{name}" for name in _names(stores, base)] if has_own_texts(stores) else []
+
+
 def _looked_at(stores: Stores) -> Iterator[tuple[SegmentRef, str | None, list[str]]]:
     """Each segment with a folder of texts: where its newest table is, or would be, and what is there.
 
     None in place of the table: the segment is gone. One that is damaged is left to its own check.
     """
-    if stores.config.crawldb.signature != "text":  # what is there may be of another crawl
-        return
-    base = stores.config.text.directory.strip("/")
-    for folder in _names(stores, base):
-        for node in stores.until_stopped(_names(stores, f"{base}/{folder}")):
-            segment, table = stores.crawl.segment(folder, node), None
-            place = _folder(stores, segment)
+    for path in text_folders(stores):
+        for node in stores.until_stopped(_names(stores, path)):
+            segment, table = stores.crawl.segment(path.rpartition("/")[2], node), None
+            place = text_folder(stores, segment)
             with suppress(PathNotFoundError):
                 try:
                     table = text_table(stores, segment)

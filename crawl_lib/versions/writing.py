@@ -1,12 +1,13 @@
-"""Writing a version: rows in order of keys into parts, a sealed manifest, and one rename.
+"""Writing a version: files in a hidden folder, a sealed manifest of them, and one rename.
 
-The same rows give the same bytes, whichever engine they come from: this is the only writer.
+Files are the parts of a table (`write_version`), or whatever else fills the folder (`seal_version`). The same rows give
+the same bytes of parts, whichever engine they come from: `write_version` is the only writer of tables.
 """
 
 import hashlib
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -19,6 +20,8 @@ from crawl_lib.crawldir import write_json_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import StorageError
 from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
+from crawl_lib.segment import stored_digest
+from crawl_lib.stores import Stores
 from crawl_lib.versions.version import Version, Versions
 from crawl_lib.versions.work import Work
 
@@ -29,25 +32,45 @@ PART_ROWS = 1 << 20
 def write_version(
     versions: Versions, number: int, batches: Iterable[pa.RecordBatch], facts: dict[str, Any]
 ) -> Version | None:
-    """Write a version, make it visible by one rename, and delete those beyond `crawldb.keep_versions`.
+    """Write a version of a table's rows.
 
     `batches`: rows in ascending order of keys, in batches of `GROUP_ROWS`. `facts`: what the manifest says besides
-    counts and parts. Returns None, and leaves nothing, if another task has made a version of that number meanwhile.
-    Raises StorageError.
+    counts and parts. Returns and raises what `seal_version` does.
+    """
+
+    def fill(hidden: str) -> Filled:
+        parts = _Parts(versions, hidden)
+        parts.write(batches)
+        counted = versions.family.counted.items()
+        counts = {name: dict(sorted(parts.counts[column].items())) for column, name in counted}
+        return Filled({"rows": parts.rows, **counts}, parts.entries)
+
+    return seal_version(versions, number, fill, facts)
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What a hidden folder was filled with. `facts`: for the manifest. `parts`: entries of files that were hashed."""
+
+    facts: dict[str, Any]
+    parts: Sequence[dict[str, Any]] = ()
+
+
+def seal_version(
+    versions: Versions, number: int, fill: Callable[[str], Filled], facts: dict[str, Any]
+) -> Version | None:
+    """Make a version of a folder, visible by one rename; delete those beyond `crawldb.keep_versions`.
+
+    `fill`: writes files to a hidden folder, whose path it gets. Files that it has not hashed are read and hashed here:
+    the manifest names each with its size and SHA-256. `facts`: what the manifest says besides. Returns None, and leaves
+    nothing, if another task has made a version of that number meanwhile. Raises StorageError, StoppedError.
     """
     storage, folder = versions.stores.storage, versions.path(number)
     hidden = f"{versions.folder}/.{number}-{uuid.uuid4().hex}"
     try:
-        parts = _Parts(versions, hidden)
-        parts.write(batches)
-        manifest = {
-            **facts,
-            "format_version": SEALED_VERSION,
-            "version": number,
-            "rows": parts.rows,
-            **{name: dict(sorted(parts.counts[column].items())) for column, name in versions.family.counted.items()},
-            "parts": parts.entries,
-        }
+        filled = fill(hidden)
+        parts = [*filled.parts, *_unhashed(versions.stores, hidden, {part["name"] for part in filled.parts})]
+        manifest = {**facts, "format_version": SEALED_VERSION, "version": number, **filled.facts, "parts": parts}
         storage.write_bytes(f"{hidden}/{MANIFEST_FILE}", write_json_bytes(manifest))
         reached("versions.written")
         storage.rename(hidden, folder)
@@ -61,6 +84,16 @@ def write_version(
     version = versions.read(number)
     _remove_older(versions)
     return version
+
+
+def _unhashed(stores: Stores, hidden: str, hashed: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Make the manifest's entries of files that nobody has hashed, once these are durable."""
+    for entry in stores.until_stopped(stores.storage.list(hidden)):
+        if entry.name not in hashed:
+            path = f"{hidden}/{entry.name}"
+            stores.storage.secure(path)
+            digest = stored_digest(stores.storage, path, stores)
+            yield {"name": entry.name, "size_bytes": entry.size_bytes, "sha256": digest}
 
 
 def make_version(

@@ -17,7 +17,7 @@ from crawl_lib.config import Config, configs_in, load_config
 from crawl_lib.errors import ConfigError
 from krake_airflow.settings import config_path
 
-CRAWL, RECRAWL, PROCESS, SCORES = "crawl", "recrawl", "process", "scores"
+CRAWL, RECRAWL, PROCESS, SCORES, OUTPUTS = "crawl", "recrawl", "process", "scores", "outputs"
 """How the ids of a crawl's DAGs end, behind its name, see `kinds_of`: it has one of the first two."""
 LINKS_FOLDER = "configs"
 """In the Airflow home of this machine: links to the configs of all crawls that it shows."""
@@ -39,7 +39,14 @@ def crawl_kind(config: Config) -> str:
 
 def kinds_of(config: Config) -> set[str]:
     """Which DAGs a crawl has."""
-    return {crawl_kind(config), PROCESS, *([SCORES] if config.scores.tasks else [])}
+    more = {SCORES: config.scores.tasks, OUTPUTS: config.outputs.tasks}
+    return {crawl_kind(config), PROCESS, *(kind for kind, tasks in more.items() if tasks)}
+
+
+def scores_come_first(config: Config) -> bool:
+    """Say whether committed segments begin both scores and outputs: then one DAG has the tasks of both, in order."""
+    is_by_segments = {config.scores.when, config.outputs.when} == {"segments"}
+    return is_by_segments and bool(config.scores.tasks) and bool(config.outputs.tasks)
 
 
 def dag_file(dag_id: str) -> str:

@@ -76,6 +76,10 @@ METRICS: Mapping[str, tuple[Metric, ...]] = {
     "linker": (),
     "invert_links": (Metric("rows", "links that the LinkDb has", is_gauge=True),),
     "duplicates": (),
+    "text": (
+        Metric("pages", "pages whose text was read"),
+        Metric("killed", "of these, pages without a text: reading them took too much time or memory"),
+    ),
     "score": (),
     "finalizer": (
         Metric("nodes", "nodes of its web graph", is_gauge=True),

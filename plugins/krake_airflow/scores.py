@@ -70,12 +70,17 @@ TASKS: dict[str, type[_OfLinks]] = {
 """Each by its name in `scores.tasks`, in the order in which they run."""
 
 
-def add_scores(config: Config, before: BaseOperator | None = None) -> None:
-    """The tasks of a config, one behind the other. `before`: what ends the run that they belong to, None for none."""
+def add_scores(config: Config, before: BaseOperator | None = None) -> BaseOperator | None:
+    """Add the tasks of a config, one behind the other; return the last one, or `before` where there are none.
+
+    `before`: what ends the run that they belong to, None for none.
+    """
     chosen: list[BaseOperator] = [
         kind(task_id=name, of_run=before is not None, execution_timeout=BATCH_TIMEOUT)
         for name, kind in TASKS.items()
         if name in config.scores.tasks
     ]
-    for one, other in pairwise([*([before] if before is not None else []), *chosen]):
+    row = [*([before] if before is not None else []), *chosen]
+    for one, other in pairwise(row):
         one >> other
+    return row[-1] if row else None

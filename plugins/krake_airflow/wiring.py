@@ -28,6 +28,7 @@ from krake_airflow.operators import (
     MaintainKeysOperator,
     SettleOperator,
 )
+from krake_airflow.outputs import add_outputs
 from krake_airflow.parsing import (
     BATCH_TIMEOUT,
     after_all_nodes,
@@ -177,5 +178,6 @@ def _add_outputs(config: Config, before: list[BaseOperator]) -> None:
         settles >> settled >> export
         maintains >> maintained >> export
     export >> linker >> finalizer
-    if config.scores.when == "run":
-        add_scores(config, finalizer)
+    last = add_scores(config, finalizer) if config.scores.when == "run" else finalizer
+    if config.outputs.when == "run":
+        add_outputs(config, last)

@@ -71,6 +71,14 @@ def test_a_config_behind_the_command_is_told_where_it_belongs(capsys: pytest.Cap
     assert "--config FILE COMMAND" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [[], ["--output", "x.cdxj"], ["--output=x.cdxj"], ["--json"]])
+def test_what_a_group_did_when_it_was_a_command_is_named(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        build_parser().parse_args(["index", *words])
+    assert ended.value.code == 2
+    assert "what `krake index` did is `krake index cdxj` now" in capsys.readouterr().err
+
+
 def test_an_error_is_one_line_and_no_traceback(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import sys; from crawl_lib.cli import main; sys.exit(main(sys.argv[1:]))"]
     done = subprocess.run([*command, "--config", tmp_path / "none.yml", "status"], capture_output=True, text=True)

@@ -204,7 +204,9 @@ def test_exports_honour_a_drop(crawl: Result) -> None:
     export_all(crawl.config, "done")
     stages.export_pages(open_stores(crawl.config), label="begun")
     pages = stages.export_pages(open_stores(crawl.config), label="done")["pages"]
-    assert drop(crawl, url).exports[-2:] == ["begun", "done"]
+    places = [place.path for place in drop(crawl, url).places]
+    assert places[-2:] == ["export/begun", "export/done"]
+    assert f"crawl/{segment.parent.name}/{segment.name}" in places
     for label in ("done", "begun"):
         with pytest.raises(OutputConflictError, match="dropped"):
             stages.export_pages(open_stores(crawl.config), label=label)

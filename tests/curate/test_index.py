@@ -1,4 +1,4 @@
-"""`krake index`: one index of all segments, whose lines a replay program finds and whose records are there."""
+"""`krake index cdxj`: one index of all segments, whose lines a replay program finds and whose records are there."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_segment_that_a_killed_repair_put_aside_is_in_it(
 
 
 def test_an_index_that_is_there_is_replaced_as_a_whole(crawl: Result, tmp_path: Path) -> None:
-    words = ["--config", str(write_config(crawl.config, tmp_path)), "index"]
+    words = ["--config", str(write_config(crawl.config, tmp_path)), "index", "cdxj"]
     file = crawl.crawl_dir / "index.cdxj"
     file.write_text(OLD)
     done = run_killed(words, "repair.index.written")

@@ -53,7 +53,7 @@ def test_a_mirror_shares_more_than_half_of_the_texts_of_the_smaller_host(
 def test_small_hosts_and_texts_that_many_hosts_have_make_no_mirrors(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crawl_lib.duplicates.texts.MOST_HOSTS", 3)
+    monkeypatch.setattr("crawl_lib.duplicates.reports.MOST_HOSTS", 3)
     few = {f"http://{host}.example/{n}": f"text number{n} of two hosts" for host in "ab" for n in range(4)}
     many = {f"http://{host}.example/{n}": f"one text number{n} of four hosts" for host in "cdef" for n in range(6)}
     leave(stores, {**few, **many})

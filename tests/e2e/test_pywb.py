@@ -1,4 +1,4 @@
-"""pywb replays every page of a crawl, with the index that `krake index` makes, as it is."""
+"""pywb replays every page of a crawl, with the index that `krake index cdxj` makes, as it is."""
 
 from __future__ import annotations
 

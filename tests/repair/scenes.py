@@ -177,7 +177,7 @@ def _settled(directory: Path) -> None:
     _run(directory, "settle")
     _run(directory, "segment", "drop", dropped_page(directory), "--yes")
     _run(directory, "forget", _pages(_oldest(directory))[0], "--yes")
-    _run(directory, "index")
+    _run(directory, "index", "cdxj")
     note_held(open_stores(load_config(str(directory / "krake.yml"))), "node-a")
 
 

@@ -1,4 +1,4 @@
--- The newest full capture of each page, segment by segment; equal times are decided by segment, file and offset.
+-- The newest full capture of each page, segment by segment.
 -- In: visits (rows of `pages` with segment, its place among the inputs).
 select key, url, host, time, segment
 from (

@@ -1,0 +1,7 @@
+"""Captures: which capture of each page counts, with the page's text, and with what the page says of itself.
+
+How data flows: `Captures.of` takes the captures that the CrawlDb knows, or, with `frontier.order: fifo`, the newest of
+each page. `Captures.read` has the text stage make missing texts, and yields the pages with their texts.
+"""
+
+from crawl_lib.captures.captures import Captures, Row

@@ -1,0 +1,86 @@
+"""Which captures count, and their texts."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crawl_lib.crawldb import CRAWLDB, newest_version
+from crawl_lib.crawldir import SegmentRef
+from crawl_lib.errors import InputError
+from crawl_lib.rounds import note_texts
+from crawl_lib.segment import open_parquet
+from crawl_lib.text import AGAIN, TEXT_SCHEMA, extract_text, text_table
+from crawl_lib.versions import GROUP_ROWS, Versions, Work, find_segments
+
+TEXT_ROWS = 2_000
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Captures:
+    """The captures that count. `segments`: in a fixed order, with the digests of what they hold; `query`: answers which
+    of their captures count, as the engine's view `captured` does."""
+
+    work: Work
+    segments: tuple[tuple[SegmentRef, str], ...]
+    query: str
+
+    @classmethod
+    def of(cls, work: Work) -> "Captures":
+        """Take the newest version of the CrawlDb with the segments that it has taken in, or all segments.
+
+        Raises InputError before the first of them, DamagedFileError, StorageError, StoppedError.
+        """
+        stores, engine = work.stores, work.engine
+        version = newest_version(stores) if stores.config.frontier.is_crawldb else None
+        if stores.config.frontier.is_crawldb and version is None:
+            raise InputError(f"{stores.crawl.path}: has no CrawlDb yet; `krake crawldb update` makes it")
+        there = find_segments(stores, ())
+        known = [one for one in there.segments if version is None or str(one[0]) in version.manifest["segments"]]
+        if not known:
+            raise InputError(f"{stores.crawl.path}: has no segment yet; `krake crawl` makes some")
+        inputs = replace(there, segments=tuple(sorted(known, key=lambda one: str(one[0]))))
+        inputs.give(engine, links=None)
+        engine.view("visits", "export/visits")
+        if version is not None:
+            Versions(stores, CRAWLDB).give(version, engine, "crawldb")
+        query = "captures/newest" if version is None else "captures/known"
+        engine.view("captured", query)
+        return cls(work, inputs.segments, query)
+
+    def digest(self) -> str:
+        """Return a SHA-256 in hex of which captures count, and of the segments that have them.
+
+        Scores and duplicates of the CrawlDb do not change it.
+        """
+        digest = sha256("".join(f"{segment} {digest}\n" for segment, digest in self.segments).encode())
+        for batch in self.work.engine.stream(self.query, GROUP_ROWS, "captures.pages"):
+            digest.update(repr([batch.column(name).to_pylist() for name in ("key", "time", "segment")]).encode())
+        return digest.hexdigest()
+
+    def read(self, *wanted: str, described: bool = False) -> Iterator[list[Row]]:
+        """Yield the pages that have a text in batches: `key`, `url`, `host`, and columns `wanted` of their texts.
+
+        `described`: also title, MIME type, canonical URL, meta robots, and the record's place, of the page's row.
+        Texts that no task has made yet are made first. Raises ConfigError if those that are there are of another crawl,
+        DamagedFileError, and what `extract_text` does.
+        """
+        note_texts(self.work.stores)
+        extract_text(self.work.stores, [segment for segment, _ in self.segments])
+        query = "captures/described" if described else self.query
+        batches = self.work.engine.stream(query, GROUP_ROWS, "captures.pages")
+        rows = (row for batch in batches for row in batch.to_pylist())
+        for number, found in groupby(rows, lambda row: int(row["segment"])):
+            yield from self._texts(self.segments[number][0], {row["key"]: row for row in found}, wanted)
+
+    def _texts(self, segment: SegmentRef, pages: dict[bytes, Row], wanted: tuple[str, ...]) -> Iterator[list[Row]]:
+        stores, keys = self.work.stores, pa.array(list(pages), pa.binary(20))
+        with open_parquet(stores.storage, text_table(stores, segment), TEXT_SCHEMA, AGAIN) as table:
+            for batch in stores.until_stopped(table.batches(TEXT_ROWS, ("key", "time", *wanted))):
+                chosen = batch.filter(pc.is_in(batch.column("key"), value_set=keys)).to_pylist()
+                yield [{**pages[row["key"]], **row} for row in chosen if row["time"] == pages[row["key"]]["time"]]

@@ -1,0 +1,47 @@
+"""Reports of hosts that mirror others, and of blocks that repeat over one host."""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+import pyarrow as pa
+
+from crawl_lib.captures import Captures, Row
+from crawl_lib.stores import Stores
+from crawl_lib.versions import GROUP_ROWS, Work, columns, tables_of
+
+LEAST_PAGES = 5
+"""Of a host that is reported, and on which a block is."""
+MOST_HOSTS = 100
+"""That have a text: one that more have, such as that of an empty page, makes none of them a mirror."""
+MOST_LINES, MOST_LINE_CHARS = 1_000, 200
+"""Of a page, and of a line, that templates are looked for in."""
+
+
+def find_mirrors(stores: Stores) -> list[Row]:
+    """Pairs of hosts with more than half of their texts in common, counted by the host that has fewer: `host`, `texts`
+    (different ones), `mirror`, `mirror_texts`, `shared`; those that share most first. Raises what `find_near` does."""
+    return _asked(stores, "mirrors", "signature", "host text, signature bytes", lambda page: [page])
+
+
+def find_templates(stores: Stores) -> list[Row]:
+    """Lines of text (one is a block of a page) that are on half of a host's pages or more: `host`, `pages` (with text),
+    `line`, `pages_with_line`; by host, the most frequent first. Raises what `find_near` does."""
+    return _asked(stores, "templates", "text", "host text, line text", _lines)
+
+
+def _asked(stores: Stores, name: str, wanted: str, schema: str, rows_of: Callable[[Row], Iterable[Row]]) -> list[Row]:
+    """The answer of a report's query over the rows of all pages; no version is made."""
+    limits = {"least": LEAST_PAGES, "most_hosts": MOST_HOSTS}
+    with Work.to_read(stores) as work:
+        rows = (row for pages in Captures.of(work).read(wanted) for page in pages for row in rows_of(page))
+        work.keep("said", columns(schema), tables_of(rows, columns(schema)))
+        work.engine.values("limits", pa.Table.from_pylist([limits]))
+        batches = work.engine.stream(f"duplicates/{name}", GROUP_ROWS, f"duplicates.{name}")
+        return [row for batch in batches for row in batch.to_pylist()]
+
+
+def _lines(page: Row) -> list[Row]:
+    """The different lines of a text, their white space made one, and an empty one, which each page has once."""
+    lines = (" ".join(line.split())[:MOST_LINE_CHARS] for line in (page["text"] or "").split("\n"))
+    found = ["", *dict.fromkeys(islice(filter(None, lines), MOST_LINES))] if page["text"] else []
+    return [{"host": page["host"], "line": line} for line in found]

@@ -1,0 +1,61 @@
+"""Texts as an output: which tables are damaged or left over, and which have a page."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from crawl_lib.derived import SEGMENTS, Output, Pages, Place, existing
+from crawl_lib.errors import DamagedFileError
+from crawl_lib.findings import Finding, Findings, Severity
+from crawl_lib.graph import check_table
+from crawl_lib.rounds import note_texts
+from crawl_lib.stores import Stores
+from crawl_lib.text.stage import TEXT_SCHEMA, check_text_leftovers, extract_text, text_folder, text_folders, text_tables
+from crawl_lib.versions import has_key
+
+
+class TextOutput(Output):
+    """The tables of texts, by segment."""
+
+    def paths(self, stores: Stores) -> list[str]:
+        """Name the folders of texts of all iterations, where they are of this crawl."""
+        return text_folders(stores)
+
+    def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
+        """Make the tables of all committed segments that have none yet; return what the stage did."""
+        note_texts(stores)
+        return asdict(extract_text(stores, stores.crawl.segments()))
+
+    def check(self, stores: Stores, *, full: bool) -> list[Finding]:
+        """Find damaged tables among the newest ones of all segments."""
+        findings = Findings("text", "move it away: it is made again when it is needed")
+        for path in text_tables(stores):
+            try:
+                check_table(stores.storage, path, TEXT_SCHEMA, full=full)
+            except DamagedFileError as error:
+                findings.add("text_damaged", path, str(error), severity=Severity.WARNING)
+        return findings.list()
+
+    def leftovers(self, stores: Stores) -> Iterator[tuple[str, str]]:
+        """Find tables of segments that are gone, and what lies next to a segment's newest table."""
+        return check_text_leftovers(stores)
+
+    def places_of(self, stores: Stores, pages: Pages) -> Iterator[Place]:
+        """Find tables that have a page. One that cannot be read is named, to be safe."""
+        for folder in self._folders_of(stores, pages):
+            for entry in stores.storage.list(folder):
+                holds, path = True, f"{folder}/{entry.name}"
+                with suppress(DamagedFileError):
+                    holds = has_key(stores, path, pages)
+                if holds:
+                    yield Place(path, "`krake text` makes the table again without it; or delete the table")
+
+    def _folders_of(self, stores: Stores, pages: Pages) -> list[str]:
+        """Name the folders of texts of the segments that have, or had, one of these pages."""
+        names = sorted({name for names in pages.values() for name in names})
+        return existing(stores, *(text_folder(stores, stores.crawl.segment_named(name)) for name in names))
+
+
+TEXT_OUTPUT = TextOutput("text", (SEGMENTS,))

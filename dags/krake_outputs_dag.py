@@ -1,0 +1,43 @@
+"""
+### Krake: outputs
+
+What `outputs.tasks` of Krake's config names, alone. With `outputs.when: segments` a run begins when an iteration was
+committed (the asset of segments); with `run` these tasks are the end of each run of the crawl, and this DAG is for
+runs by hand. Where `scores.when` is `segments` too, the tasks of `scores.tasks` are the beginning of this DAG.
+
+* **text** reads what each page says: its main text, its language and its words.
+
+#### When it failed
+Every task may be run again at any time: it goes on where it stopped, or finds its work done. Correct what the log's
+last line names, then *Clear* the failed task with its downstream.
+"""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG
+from krake_airflow.configs import OUTPUTS, scores_come_first
+from krake_airflow.operators import asset_of
+from krake_airflow.outputs import add_outputs
+from krake_airflow.parsing import BATCH_TIMEOUT, configs_to_parse, default_args
+from krake_airflow.scores import add_scores
+
+from crawl_lib.config import Config
+
+
+def outputs_dag(config: Config) -> None:
+    """The DAG of a config."""
+    with DAG(
+        dag_id=f"{config.crawl.name}_{OUTPUTS}",
+        description="Texts and what is made of them, of what was crawled already",
+        doc_md=__doc__,
+        schedule=[asset_of(config.crawl.name, "segments")] if config.outputs.when == "segments" else None,
+        catchup=False,
+        max_active_runs=1,
+        default_args={**default_args(config), "execution_timeout": BATCH_TIMEOUT},
+        tags=["krake"],
+    ):
+        add_outputs(config, add_scores(config) if scores_come_first(config) else None)
+
+
+for one in configs_to_parse(OUTPUTS):
+    outputs_dag(one)

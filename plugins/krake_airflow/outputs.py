@@ -1,0 +1,44 @@
+"""Tasks that make outputs, as `outputs.tasks` names them: at the end of a run, or in a DAG of their own."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from airflow.sdk import BaseOperator, Context
+
+from crawl_lib import stages
+from crawl_lib.config import OUTPUT_TASKS, Config
+from crawl_lib.stores import Stores
+from krake_airflow.operators import KrakeOperator
+from krake_airflow.parsing import BATCH_TIMEOUT
+
+
+class OutputOperator(KrakeOperator):
+    """A task of `outputs.tasks`. A subclass says which by its `stage_name`."""
+
+    ui_color = "#d5e6e0"
+
+    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
+        """Make what is missing of the output."""
+        return stages.make_output(stores, output=self.stage_name)
+
+
+class TextOperator(OutputOperator):
+    """`text`: what each page says."""
+
+    stage_name = "text"
+
+
+TASKS: dict[str, type[OutputOperator]] = {kind.stage_name: kind for kind in (TextOperator,)}
+
+
+def add_outputs(config: Config, before: BaseOperator | None = None) -> None:
+    """Add the tasks of a config, one behind the other. `before`: the task that they follow, None for none."""
+    chosen: list[BaseOperator] = [
+        TASKS[name](task_id=name, execution_timeout=BATCH_TIMEOUT)
+        for name in OUTPUT_TASKS
+        if name in config.outputs.tasks
+    ]
+    for one, other in pairwise([*([before] if before is not None else []), *chosen]):
+        one >> other
