@@ -15,12 +15,9 @@ from crawl_lib import stages
 from crawl_lib.cli.common import ResultTable, one_node, print_counts, print_result, say, stage_stores, waiting
 from crawl_lib.config import Config, find_config_path, load_config
 from crawl_lib.errors import ConfigError, InputError, KrakeError, StoppedError
-from crawl_lib.export import newest_export
 from crawl_lib.frontier import NodeLock
-from crawl_lib.node import require_ready
 from crawl_lib.rounds import note_change
 from crawl_lib.stores import Secrets, Stores
-from crawl_lib.usable import require_usable
 
 _NO_URL = "no URL was queued: `krake inject` adds seeds, `krake forget` makes known ones new"
 _NOT_DUE = "no URL was due: those that wait have failed, and are tried again later"
@@ -47,7 +44,7 @@ def _nodes(arguments: argparse.Namespace, config: Config) -> list[str]:
 def _require_usable(arguments: argparse.Namespace) -> None:
     """Before a crawl's first command does anything: all that it, or a later one, would be refused for."""
     if getattr(arguments, "node", None) is None:  # else this is one task of many, on one machine of many
-        require_usable(load_config(arguments.config), Secrets.from_environment(), arguments.stop)
+        stages.require_usable(load_config(arguments.config), Secrets.from_environment(), arguments.stop)
 
 
 def inject(arguments: argparse.Namespace) -> int:
@@ -106,6 +103,8 @@ def _iterate(arguments: argparse.Namespace, stores: Stores, run_id: str, iterati
     is_whole, has_crawldb = arguments.node is None, stores.config.frontier.is_crawldb
     which: dict[str, Any] = {"run_id": run_id, "iteration": iteration}
     if is_whole:
+        from crawl_lib.node import require_ready  # noqa: PLC0415 - Arrow, which inject does without
+
         require_ready(stores, **which)
     if has_crawldb:
         made = stages.generate(stores, **which, batch_size=arguments.batch_size)
@@ -175,24 +174,31 @@ def export(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _export(arguments: argparse.Namespace, stores: Stores) -> str:
+    """Return the export that the user named, else the newest one."""
+    from crawl_lib.export import newest_export  # noqa: PLC0415 - numpy and Arrow, for these commands only
+
+    return arguments.export or newest_export(stores)
+
+
 def link(arguments: argparse.Namespace) -> int:
     """Turn links into arcs."""
     with stage_stores(arguments) as stores:
-        print_counts("linker", stages.link_export(stores, export=arguments.export or newest_export(stores)))
+        print_counts("linker", stages.link_export(stores, export=_export(arguments, stores)))
     return 0
 
 
 def finalize(arguments: argparse.Namespace) -> int:
     """Write the web graph."""
     with stage_stores(arguments) as stores:
-        print_counts("finalizer", stages.finalize_export(stores, export=arguments.export or newest_export(stores)))
+        print_counts("finalizer", stages.finalize_export(stores, export=_export(arguments, stores)))
     return 0
 
 
 def rank(arguments: argparse.Namespace) -> int:
     """Rank pages, hosts or domains."""
     with stage_stores(arguments) as stores:
-        found = stages.rank_export(stores, export=arguments.export or newest_export(stores), of=arguments.graph)
+        found = stages.rank_export(stores, export=_export(arguments, stores), of=arguments.graph)
     print_result(arguments, found, partial(print_counts, f"ranks of {arguments.graph}", found))
     return 0
 

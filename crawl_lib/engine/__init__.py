@@ -14,15 +14,22 @@ After a crash nothing of an engine is needed: the next run of the stage empties 
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from crawl_lib.config import Config
-from crawl_lib.engine.engine import Engine, Room, in_batches, sql_text
 from crawl_lib.engine.java import require_engine
 from crawl_lib.errors import StoppedError
+from crawl_lib.lazy import loads_later
+
+if TYPE_CHECKING:
+    from crawl_lib.engine.engine import Engine, Room, in_batches, sql_text
+else:
+    # Arrow takes a tenth of a second, and who asks whether an engine could work (`require_engine`) needs none.
+    __getattr__ = loads_later(__name__, {"engine": ("Engine", "Room", "in_batches", "sql_text")})
 
 
 @contextmanager
-def open_engine(config: Config, room: Room) -> Iterator[Engine]:
+def open_engine(config: Config, room: "Room") -> Iterator["Engine"]:
     """The engine that `batch.engine` names, closed at the end of the block.
 
     Raises ConfigError where Spark cannot run here (its extra or Java is missing, or it could not read the store),
@@ -30,7 +37,7 @@ def open_engine(config: Config, room: Room) -> Iterator[Engine]:
     """
     room.storage.delete(room.hidden)
     if config.batch.engine == "spark":
-        engine: Engine = _open_spark(config, room)
+        engine = _open_spark(config, room)
     else:
         from crawl_lib.engine.duck import open_duck  # noqa: PLC0415 - an eighth of what a task of the crawl imports
 
@@ -46,7 +53,7 @@ def open_engine(config: Config, room: Room) -> Iterator[Engine]:
         engine.close()
 
 
-def _open_spark(config: Config, room: Room) -> Engine:
+def _open_spark(config: Config, room: "Room") -> "Engine":
     require_engine(config)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of PySpark about pandas, which is not used

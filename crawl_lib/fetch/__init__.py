@@ -13,28 +13,81 @@ After a crash: URLs that were not reported are fetched again by the caller's nex
 every host waits one delay (its own, since answers to robots.txt are stored at once) before it is asked again.
 """
 
-from crawl_lib.fetch.address import AddressFilter
-from crawl_lib.fetch.again import costs_a_retry, retry_at
-from crawl_lib.fetch.classify import outcome_of_status
-from crawl_lib.fetch.dispatch import Caller, Seams
-from crawl_lib.fetch.exchange import user_agent_header
-from crawl_lib.fetch.hosts import pace_s
-from crawl_lib.fetch.hoststore import (
-    HOSTS_TABLES,
-    HostRow,
-    HostStore,
-    RobotsRow,
-    Text,
-    TextRow,
-    domain_number,
-    host_stores,
-    hosts_in_back_off,
-    make_hosts_folder,
-    page_number,
-    read_hosts,
-)
-from crawl_lib.fetch.loop import fetch_all
-from crawl_lib.fetch.retry import RETRIES, Trouble
-from crawl_lib.fetch.robots import MIN_TTL_S, rules_of_row
-from crawl_lib.fetch.robotstxt import deciding_line
-from crawl_lib.fetch.turns import Spans, Turns, boot_id
+from typing import TYPE_CHECKING
+
+from crawl_lib.lazy import loads_later
+
+if TYPE_CHECKING:
+    from crawl_lib.fetch.address import AddressFilter
+    from crawl_lib.fetch.again import costs_a_retry, retry_at
+    from crawl_lib.fetch.classify import outcome_of_status
+    from crawl_lib.fetch.dispatch import Caller, Seams
+    from crawl_lib.fetch.exchange import user_agent_header
+    from crawl_lib.fetch.hosts import pace_s
+    from crawl_lib.fetch.hoststore import (
+        HOSTS_TABLES,
+        HostRow,
+        HostStore,
+        RobotsRow,
+        Text,
+        TextRow,
+        domain_number,
+        host_stores,
+        hosts_in_back_off,
+        make_hosts_folder,
+        page_number,
+        read_hosts,
+    )
+    from crawl_lib.fetch.loop import fetch_all
+    from crawl_lib.fetch.retry import RETRIES, Trouble
+    from crawl_lib.fetch.robots import MIN_TTL_S, rules_of_row
+    from crawl_lib.fetch.robotstxt import deciding_line
+    from crawl_lib.fetch.turns import Spans, Turns, boot_id
+else:
+    # asyncio, curl and c-ares take 25 ms; who reads what is known of hosts needs none of them.
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "address": ("AddressFilter",),
+            "again": (
+                "costs_a_retry",
+                "retry_at",
+            ),
+            "classify": ("outcome_of_status",),
+            "dispatch": (
+                "Caller",
+                "Seams",
+            ),
+            "exchange": ("user_agent_header",),
+            "hosts": ("pace_s",),
+            "hoststore": (
+                "HOSTS_TABLES",
+                "HostRow",
+                "HostStore",
+                "RobotsRow",
+                "Text",
+                "TextRow",
+                "domain_number",
+                "host_stores",
+                "hosts_in_back_off",
+                "make_hosts_folder",
+                "page_number",
+                "read_hosts",
+            ),
+            "loop": ("fetch_all",),
+            "retry": (
+                "RETRIES",
+                "Trouble",
+            ),
+            "robots": (
+                "MIN_TTL_S",
+                "rules_of_row",
+            ),
+            "robotstxt": ("deciding_line",),
+            "turns": (
+                "Spans",
+                "Turns",
+                "boot_id",
+            ),
+        },
+    )

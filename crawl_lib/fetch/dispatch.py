@@ -146,7 +146,7 @@ class Dispatch:
             return
         name, wait_s, more_s, place = f"ip {gate.address}", 0.0, 0.0, 0
         if self._spans is not None and self._spans.addresses:
-            wait_s, more_s = self._spans.wait_s(name, self._clock(), len(gate.waiting)), START_S
+            wait_s, more_s = self._spans.wait_s(name, self._clock(), self._wanted(gate)), START_S
             if wait_s <= 0:
                 wait_s, place = self._next_of(gate)
             if wait_s == math.inf:  # until it, or one of the hosts, is `_given`
@@ -165,6 +165,15 @@ class Dispatch:
             self._hosts.push(gate, self._clock() + wait_s)
         else:
             self._gates.pop(gate.address, None)  # the turn itself is in the table
+
+    def _wanted(self, gate: Gate) -> int:
+        """Count the requests that a gate's address is wanted for: those that wait, and what follows without a delay.
+
+        A host that needs no rest asks for its next URL as soon as it has answered. One turn at a time, each of its URLs
+        would wait for a span of its own.
+        """
+        few = (host for host, _ in islice(gate.waiting, _FEW_HOSTS))
+        return len(gate.waiting) + sum(len(host.pages) for host in few if not self._is_polite(host))
 
     def _next_of(self, gate: Gate) -> tuple[float, int]:
         """Seconds until a request of a gate whose turn is ours may go, as to its host, and its place there.

@@ -12,9 +12,27 @@ After a kill between any two steps the next task of the node, of whatever run, f
 `docs/protocol.md` lists the durable steps, and what is true after each.
 """
 
-from crawl_lib.node.crawl import crawl_node, require_ready, settle_node
-from crawl_lib.node.guards import mismatch
-from crawl_lib.node.retire import admit_node, read_decision, retire_lost, retire_node
-from crawl_lib.node.sources import taken_in_before, waiting_sources
-from crawl_lib.node.take import mark_pages
-from crawl_lib.node.watermarks import Room
+from typing import TYPE_CHECKING
+
+from crawl_lib.lazy import loads_later
+
+if TYPE_CHECKING:
+    from crawl_lib.node.crawl import crawl_node, require_ready, settle_node
+    from crawl_lib.node.guards import mismatch
+    from crawl_lib.node.retire import admit_node, read_decision, retire_lost, retire_node
+    from crawl_lib.node.sources import taken_in_before, waiting_sources
+    from crawl_lib.node.take import mark_pages
+    from crawl_lib.node.watermarks import Room
+else:
+    # Arrow takes a tenth of a second, and who asks for free room (`Room`) needs none.
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "crawl": ("crawl_node", "require_ready", "settle_node"),
+            "guards": ("mismatch",),
+            "retire": ("admit_node", "read_decision", "retire_lost", "retire_node"),
+            "sources": ("taken_in_before", "waiting_sources"),
+            "take": ("mark_pages",),
+            "watermarks": ("Room",),
+        },
+    )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from importlib import import_module
 
 from crawl_lib.signals import end_on_signals
+from krake_airflow.preload import collect_seldom
 
 PROGRAMS = {"crawl": "run", "ui": "ui"}
 """Which module of this package is which program."""
@@ -21,9 +21,7 @@ def main(words: list[str]) -> int:
     # What is made is for this user alone: logs, passwords, queues, pages. Folders that are there keep their rights, so
     # people may share one on purpose.
     os.umask(0o077)
-    # Airflow loads a million objects that stay: to look through them as often as Python does takes a quarter of the CPU
-    # of a small crawl.
-    gc.set_threshold(200_000, 20, 100)
+    collect_seldom()
     with end_on_signals():
         return int(import_module(f"krake_airflow.{PROGRAMS[words[0]]}").main(words[1:]))
 

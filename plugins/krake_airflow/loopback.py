@@ -13,6 +13,7 @@ from typing import Any
 
 import uvicorn
 
+from krake_airflow.preload import collect_seldom, preload
 from krake_airflow.settings import host_name
 
 _run = uvicorn.run
@@ -25,10 +26,12 @@ def run_on_loopback(app: Any, **options: Any) -> None:
 
 def main() -> None:
     """Run `airflow` with the arguments that follow its name."""
+    collect_seldom()
     airflow = import_module("airflow.__main__")  # takes a second, and only the program needs it
 
     del sys.argv[1]
     uvicorn.run = run_on_loopback
+    preload(sys.argv[1])
     airflow.main()
 
 

@@ -79,6 +79,8 @@ def environment(home: Path, config: Path) -> dict[str, str]:
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
         # After a kill of everything a task begins again in 20 s, not in 300 s.
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "20",
+        # Krake has numpy do no linear algebra, and the threads for it would spin, and a fork would leave them behind.
+        "OPENBLAS_NUM_THREADS": "1",
         CONFIG_PATH_VARIABLE: str(config.resolve()),
         "PYTHONPATH": os.pathsep.join([str(PROJECT / "plugins"), str(PROJECT)]),
     }

@@ -149,3 +149,19 @@ def test_a_log_server_listens_on_loopback(monkeypatch: pytest.MonkeyPatch) -> No
     assert (asked["host"], asked["port"]) == ("127.0.0.1", 8793)
     loopback.run_on_loopback("app", host="::1")
     assert asked["host"] == "::1"
+
+
+HEALTH = {part: {"status": "healthy"} for part in ("metadatabase", "scheduler", "dag_processor")}
+
+
+@pytest.mark.parametrize("ready", [[], ["/api/v2/monitor/health"], ["/execution/health"]])
+def test_airflow_is_not_ready_before_what_answers_tasks_is_made(
+    ready: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The API server makes it with the first question, which takes 2 s: the first task would wait for it."""
+    airflow = server.AirflowServer(tmp_path, tmp_path)
+    answers = dict.fromkeys(ready, HEALTH)
+    monkeypatch.setattr(airflow, "_asked", answers.get)
+    assert not airflow._healthy()
+    answers.update(dict.fromkeys(("/api/v2/monitor/health", "/execution/health"), HEALTH))
+    assert airflow._healthy()

@@ -96,6 +96,18 @@ def test_a_span_is_asked_for_once_with_what_waits(tmp_path) -> None:
     assert len(carrier.sent) == 30
 
 
+def test_urls_that_follow_without_a_delay_are_in_the_span_of_the_first(tmp_path) -> None:
+    """Else each would wait for a span of its own, which has to be asked for, and wastes its end."""
+    node = Node(lasts_s=[60.0])
+    urls = [f"http://h.test/{number}" for number in range(5)]
+    carrier = FakeCarrier(lambda *_: answer(), takes_s=lambda url: 0.1)
+    run_virtual(tmp_path, urls, replace(POLITE, host_delay_s=0.0), carrier, spans=node.spans)
+    assert [count for _, _, count, _ in node.asked] == [5]
+    rests = Node(lasts_s=[60.0])
+    run_virtual(tmp_path, urls, POLITE, FakeCarrier(lambda *_: answer()), spans=rests.spans, start=2000.0)
+    assert rests.asked[0][2] == 1, "other nodes may use the address while this host rests"
+
+
 def test_an_address_whose_turn_does_not_come_holds_up_no_other(tmp_path) -> None:
     """Its key server is down: what waits for it is left to a later run."""
     node = Node(never="ip 127.0.0.9")

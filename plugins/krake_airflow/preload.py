@@ -1,0 +1,42 @@
+"""What the parts of an Airflow load before they fork: a process of its own runs each task, and each parses a DAG file.
+
+Such a process would load the modules again that its parent lacks, and a small task would take longer for that than for
+its work. No module here begins a thread but one, that of Arrow's allocator (jemalloc), which knows of forks
+(`pthread_atfork`): a fork takes along one thread only, with whatever locks the others hold.
+"""
+
+from __future__ import annotations
+
+import gc
+from importlib import import_module
+
+_FOR_DAGS = ("krake_airflow.wiring", "airflow.providers.common.compat.assets", "jinja2.ext")
+_FOR_TASKS = (
+    "airflow.sdk.execution_time.supervisor",
+    "airflow.sdk.execution_time.task_runner",
+    "airflow.sdk.execution_time.timeout",
+    "crawl_lib.engine.duck",
+    "crawl_lib.export",
+    "crawl_lib.graph",
+    "crawl_lib.node.crawl",
+    "crawl_lib.usable",
+    "encodings.idna",
+    "pyarrow.parquet",
+)
+MODULES = {"scheduler": (*_FOR_DAGS, *_FOR_TASKS), "dag-processor": _FOR_DAGS}
+"""By the part of Airflow. The scheduler forks the workers, and each worker its tasks."""
+
+
+def preload(part: str) -> None:
+    """Load the modules that the children of a part of Airflow need."""
+    for name in MODULES.get(part, ()):
+        import_module(name)
+
+
+def collect_seldom() -> None:
+    """Have Python look for garbage less often than it does.
+
+    Airflow loads a million objects that stay: to look through them as often as Python does takes a quarter of the CPU
+    of a small crawl.
+    """
+    gc.set_threshold(200_000, 20, 100)
