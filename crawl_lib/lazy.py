@@ -11,6 +11,8 @@ def loads_later(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callabl
     What it returns raises AttributeError for other names, as Python asks for.
     """
     module_of = {name: module for module, names in modules.items() for name in names}
+    # Once it is loaded, Python makes a module an attribute of its package, under its own name.
+    assert not module_of.keys() & modules.keys(), f"{package} has a module in the place of a name"
 
     def get(name: str) -> Any:
         if name not in module_of:

@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+# What loads Arrow is named by its package: it is loaded at its first use, and settle mostly has none.
+from crawl_lib import segment as segments
 from crawl_lib.config import to_mapping
 from crawl_lib.crawldir import FolderState, Iteration, delete_settled
 from crawl_lib.durable import fsync_dir, reached
@@ -48,8 +50,6 @@ from crawl_lib.rounds import keep_late_scope, nodes_changed
 from crawl_lib.segment import (
     Manifest,
     Sealer,
-    SegmentReader,
-    build_segment,
     finished_positions,
     hidden_folder,
     kept_outcomes,
@@ -159,7 +159,7 @@ def _again(task: NodeTask, take: Take, segment: str) -> Iterator[QueuedUrl]:
     First those that were not tried: else a page for which its host is always busy would come before them again.
     """
     due: tuple[dict[bytes, int], dict[bytes, int]] = {}, {}  # of those that were not tried, and of those that were
-    reader = SegmentReader(task.stores.storage, segment)
+    reader = segments.SegmentReader(task.stores.storage, segment)
     if task.stores.config.frontier.is_crawldb or not reader.manifest.counts.get("retried", True):  # older ones lack it
         return
     for batch in reader.pages(["key", "outcome", "attempts", "retry_at"], with_dropped=True):
@@ -319,7 +319,7 @@ def _build(task: NodeTask, take: Take, current: Iteration) -> None:
     )
     owners = Owners(current.nodes)
     handed_on = (decode_line(line, "handed_on")[0] for line in read_handed_on(queue))
-    build_segment(
+    segments.build_segment(
         task.spool,
         NodeDirectory(task.directory).spool_segment,
         facts,
@@ -335,7 +335,9 @@ def mark_pages(stores: Stores, segment: str, node: str | None = None) -> None:
     `segment`: its path. `node`: whose own server is asked first. Raises KeyStoreError, and what reading it raises.
     """
     with stores.keys(node) as keys:
-        for batch in SegmentReader(stores.storage, segment).pages(["key", "outcome", "retry_at"], with_dropped=True):
+        for batch in segments.SegmentReader(stores.storage, segment).pages(
+            ["key", "outcome", "retry_at"], with_dropped=True
+        ):
             by_state: dict[KeyState, list[bytes]] = {}
             # What a filter needs takes 30 ms to load.
             passes = batch.column(2).null_count < batch.num_rows

@@ -14,7 +14,6 @@ The WARC is the log: a part that was open at a kill is cut to its last whole gro
 from typing import TYPE_CHECKING
 
 from crawl_lib.lazy import loads_later
-from crawl_lib.segment.build import build_segment, built_problem, file_entry
 from crawl_lib.segment.cdxj import cdxj_line, surt
 from crawl_lib.segment.encoder import Position, RecordEncoder, WarcInfo, microseconds, safe_uri, split_head, utc_text
 from crawl_lib.segment.manifest import (
@@ -24,6 +23,7 @@ from crawl_lib.segment.manifest import (
     Manifest,
     dropped_files,
     encode_dropped,
+    file_entry,
     is_dropped_file,
     read_dropped,
     write_dropped,
@@ -51,24 +51,44 @@ from crawl_lib.segment.publish import (
     upload_built,
     upload_checked,
 )
-from crawl_lib.segment.reader import SegmentReader
 from crawl_lib.segment.recover import group_of, microseconds_of, taken_of, warc_fields
 from crawl_lib.segment.runs import RunWriter, merge_many
-from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow
-from crawl_lib.segment.spool import PartWriter
-from crawl_lib.segment.tables import (
-    NO_COLUMNS,
-    ParquetTable,
-    open_parquet,
-    parquet_batches,
-    parquet_errors,
-    read_blocks,
-    write_parquet,
-)
 from crawl_lib.segment.warc import NOT_OWN, Damage, FileId, WarcRecord, Whole, read_archive, read_one, scan
 
 if TYPE_CHECKING:
+    from crawl_lib.segment.build import build_segment, built_problem
     from crawl_lib.segment.check import check_segment
+    from crawl_lib.segment.reader import SegmentReader
+    from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow
+    from crawl_lib.segment.spool import PartWriter
+    from crawl_lib.segment.tables import (
+        NO_COLUMNS,
+        ParquetTable,
+        open_parquet,
+        parquet_batches,
+        parquet_errors,
+        read_blocks,
+        write_parquet,
+    )
 else:
-    # No task looks for damage.
-    __getattr__ = loads_later(__name__, {"check": ("check_segment",)})
+    # What loads Arrow, which takes a tenth of a second: not each task of a node has rows to read or to write. No task
+    # looks for damage.
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "build": ("build_segment", "built_problem"),
+            "check": ("check_segment",),
+            "reader": ("SegmentReader",),
+            "schema": ("LATER_FIELDS", "LINKS_SCHEMA", "PAGES_SCHEMA", "LinkColumns", "PageRow"),
+            "spool": ("PartWriter",),
+            "tables": (
+                "NO_COLUMNS",
+                "ParquetTable",
+                "open_parquet",
+                "parquet_batches",
+                "parquet_errors",
+                "read_blocks",
+                "write_parquet",
+            ),
+        },
+    )

@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from hashlib import file_digest
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -25,6 +24,7 @@ from crawl_lib.segment.manifest import (
     LINKS_NAME,
     PAGES_NAME,
     Manifest,
+    file_entry,
 )
 from crawl_lib.segment.parts import INDEX_RUNS, LINKS_SUFFIX, OUTLINK_RUNS, PAGES_SUFFIX, Part, PartCounts, list_parts
 from crawl_lib.segment.runs import OutlinkRuns, merge_many, merge_outlinks
@@ -190,13 +190,6 @@ def _write_lines(
         fsync_file(file)
     reached("segment.build.outlinks")
     return outlinks
-
-
-def file_entry(path: Path) -> dict[str, Any]:
-    """Name, size and SHA-256 of a file."""
-    with path.open("rb") as file:
-        digest = file_digest(file, "sha256").hexdigest()
-        return {"name": path.name, "size_bytes": file.tell(), "sha256": digest}
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

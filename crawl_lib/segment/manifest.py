@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from hashlib import sha256
+from hashlib import file_digest, sha256
+from pathlib import Path
 from typing import Any, Self
 
 from crawl_lib.errors import DamagedFileError, TargetExistsError
@@ -153,3 +154,10 @@ def write_dropped(storage: Storage, path: str, keys: Iterable[bytes]) -> str:
     with suppress(TargetExistsError):  # its name is the digest of what it says
         storage.write_bytes(f"{path}/{name}", data)
     return name
+
+
+def file_entry(path: Path) -> dict[str, Any]:
+    """Return name, size and SHA-256 of a file."""
+    with path.open("rb") as file:
+        digest = file_digest(file, "sha256").hexdigest()
+        return {"name": path.name, "size_bytes": file.tell(), "sha256": digest}

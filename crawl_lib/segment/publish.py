@@ -38,8 +38,7 @@ from crawl_lib.errors import (
     os_errors,
 )
 from crawl_lib.sealed import MANIFEST_FILE
-from crawl_lib.segment.build import file_entry
-from crawl_lib.segment.manifest import Manifest
+from crawl_lib.segment.manifest import Manifest, file_entry
 from crawl_lib.segment.parts import WARC_SUFFIX, Part, list_parts
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage

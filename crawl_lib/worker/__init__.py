@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from crawl_lib.worker.process import bar_packages, keep_memory
     from crawl_lib.worker.reading import Reader
     from crawl_lib.worker.sandbox import clean_environment, data_bytes, set_limits, shut_in
-    from crawl_lib.worker.worker import WorkerTask
-    from crawl_lib.worker.workers import run_workers
+    from crawl_lib.worker.workers import WorkerTask, run_workers
 else:
     # `process` bars packages before anything else is loaded.
     __getattr__ = loads_later(
@@ -39,7 +38,6 @@ else:
             "process": ("bar_packages", "keep_memory"),
             "reading": ("Reader",),
             "sandbox": ("clean_environment", "data_bytes", "set_limits", "shut_in"),
-            "worker": ("WorkerTask",),
-            "workers": ("run_workers",),
+            "workers": ("WorkerTask", "run_workers"),
         },
     )

@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -39,7 +38,7 @@ from crawl_lib.worker.page import PageHandler
 from crawl_lib.worker.patterns import SIMILAR, Patterns
 from crawl_lib.worker.sandbox import data_bytes, set_limits, shut_in
 from crawl_lib.worker.texts import Texts
-from crawl_lib.worker.workers import PAUSE_SIGNAL
+from crawl_lib.worker.workers import PAUSE_SIGNAL, WorkerTask
 
 PROGRESS_INTERVAL_S = 0.5
 LEAST_PAUSED_BYTES = 1 << 20
@@ -48,26 +47,6 @@ WORK_BYTES = 256 << 20
 CONNECTION_BYTES = 256 << 10
 FILE_BYTES = 8 << 30
 MORE_DESCRIPTORS = 1024
-
-
-@dataclass(frozen=True)
-class WorkerTask:
-    """What a worker is told. `number` of `processes`; `seconds_left`: until no fetch begins any more.
-
-    `node_dir`: the node's directory, with the take and the politeness stores; `spool`: where its parts
-    go. `info`: the facts of the warcinfo record.
-    """
-
-    config: dict[str, Any]
-    nodes: list[str]
-    node: str
-    node_dir: str
-    spool: str
-    prefix: str
-    number: int
-    processes: int
-    seconds_left: float
-    info: dict[str, str]
 
 
 class _Worker:

@@ -33,6 +33,26 @@ MOST_UNREAD_BYTES = 1 << 20
 """What a worker may leave unread of what it asked for."""
 
 
+@dataclass(frozen=True)
+class WorkerTask:
+    """What a worker is told. `number` of `processes`; `seconds_left`: until no fetch begins any more.
+
+    `node_dir`: the node's directory, with the take and the politeness stores; `spool`: where its parts
+    go. `info`: the facts of the warcinfo record.
+    """
+
+    config: dict[str, Any]
+    nodes: list[str]
+    node: str
+    node_dir: str
+    spool: str
+    prefix: str
+    number: int
+    processes: int
+    seconds_left: float
+    info: dict[str, str]
+
+
 class NodeTurns(Protocol):
     """Who reserves the turns that workers ask for: `keys.SharedTurns`."""
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import gc
 from importlib import import_module
 
+from crawl_lib.version import code_digest
+
 _FOR_DAGS = ("krake_airflow.wiring", "airflow.providers.common.compat.assets", "jinja2.ext")
 _FOR_TASKS = (
     "airflow.sdk.execution_time.supervisor",
@@ -28,9 +30,14 @@ MODULES = {"scheduler": (*_FOR_DAGS, *_FOR_TASKS), "dag-processor": _FOR_DAGS}
 
 
 def preload(part: str) -> None:
-    """Load the modules that the children of a part of Airflow need."""
+    """Load the modules that the children of a part of Airflow need.
+
+    The digest of Krake's code, which each node's task compares, is made once too, of the code that is loaded here.
+    """
     for name in MODULES.get(part, ()):
         import_module(name)
+    if MODULES.get(part):
+        code_digest()
 
 
 def collect_seldom() -> None:

@@ -18,7 +18,8 @@ from crawl_lib.rounds import start_iteration
 from crawl_lib.stopping import OnProgress
 from crawl_lib.storage.local import LocalStorage
 from crawl_lib.stores import open_stores
-from crawl_lib.worker.worker import WorkerTask, _Worker
+from crawl_lib.worker.worker import _Worker
+from crawl_lib.worker.workers import WorkerTask
 from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config, run_iteration
 

@@ -35,7 +35,8 @@ from crawl_lib.worker.discovery import Discovery
 from crawl_lib.worker.page import PageHandler
 from crawl_lib.worker.reading import BARRED, Reader
 from crawl_lib.worker.sandbox import data_bytes
-from crawl_lib.worker.worker import WorkerTask, _Worker
+from crawl_lib.worker.worker import _Worker
+from crawl_lib.worker.workers import WorkerTask
 from tests.e2e.crawl import Result, make_config
 from tests.segment.helpers import INFO
 from tests.web.hostile import HostileWeb
