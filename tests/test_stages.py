@@ -23,11 +23,9 @@ def loaded(*words: str) -> list[object]:
     return found
 
 
-@pytest.mark.parametrize("name", ["inject", "commit_iteration", "maintain_keys"])
+@pytest.mark.parametrize(
+    "name", ["inject", "commit_iteration", "maintain_keys", "require_usable", "crawl_node", "settle_node"]
+)
 def test_a_process_that_is_forked_for_each_task_has_one_thread_and_nothing_heavy(name: str) -> None:
     """A fork takes along one thread only, with whatever locks the others hold."""
     assert loaded(name) == [1, []]
-
-
-def test_what_crawls_is_loaded_at_its_first_use() -> None:
-    assert "pyarrow" in str(loaded("crawl_node"))
