@@ -62,7 +62,7 @@ from krake_airflow.configs import CRAWL
 from krake_airflow.operators import CommitOperator, InjectOperator
 from krake_airflow.parsing import after_all_nodes, bad_configs, configs_to_parse, task_ids_of_iterations
 from krake_airflow.watching import in_lines
-from krake_airflow.wiring import add_crawls, crawl_dag
+from krake_airflow.wiring import add_crawls, crawl_dag, iterations_group
 
 from crawl_lib.config import Config
 
@@ -72,14 +72,16 @@ def add_rounds(config: Config) -> list[BaseOperator]:
     ids = task_ids_of_iterations(config)
     before: BaseOperator = InjectOperator(task_id="inject", later=ids)
     commits: list[BaseOperator] = []
-    for i in ids:
-        with TaskGroup(f"iteration_{i}"):
-            crawls = add_crawls(config, i)
-            later = {number: tasks for number, tasks in ids.items() if number > i}
-            commit = CommitOperator(task_id="commit", iteration=i, later=later, trigger_rule=after_all_nodes(config))
-        before >> crawls >> commit
-        before = commit
-        commits.append(commit)
+    rule = after_all_nodes(config)
+    with iterations_group():
+        for i in ids:
+            with TaskGroup(f"iteration_{i}"):
+                crawls = add_crawls(config, i)
+                later = {number: tasks for number, tasks in ids.items() if number > i}
+                commit = CommitOperator(task_id="commit", iteration=i, later=later, trigger_rule=rule)
+            before >> crawls >> commit
+            before = commit
+            commits.append(commit)
     return commits
 
 

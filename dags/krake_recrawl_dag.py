@@ -49,7 +49,7 @@ from airflow.sdk import BaseOperator, TaskGroup
 from krake_airflow.configs import RECRAWL
 from krake_airflow.operators import CommitOperator, GenerateOperator, InjectOperator, UpdateOperator
 from krake_airflow.parsing import BATCH_TIMEOUT, after_all_nodes, configs_to_parse, task_ids_of_iterations
-from krake_airflow.wiring import add_crawls, crawl_dag
+from krake_airflow.wiring import add_crawls, crawl_dag, iterations_group
 
 from crawl_lib.config import Config
 
@@ -59,18 +59,19 @@ def add_rounds(config: Config) -> list[BaseOperator]:
     ids = task_ids_of_iterations(config)
     before: BaseOperator = InjectOperator(task_id="inject", later=ids, execution_timeout=BATCH_TIMEOUT)
     updates: list[BaseOperator] = []
-    for i, (_, *others) in ids.items():
-        later = {number: tasks for number, tasks in ids.items() if number > i}
-        with TaskGroup(f"iteration_{i}"):
-            generate = GenerateOperator(
-                task_id="generate", iteration=i, later={i: others, **later}, execution_timeout=BATCH_TIMEOUT
-            )
-            crawls = add_crawls(config, i)
-            commit = CommitOperator(task_id="commit", iteration=i, later={}, trigger_rule=after_all_nodes(config))
-            update = UpdateOperator(task_id="update", iteration=i, later=later, execution_timeout=BATCH_TIMEOUT)
-        before >> generate >> crawls >> commit >> update
-        before = update
-        updates.append(update)
+    with iterations_group():
+        for i, (_, *others) in ids.items():
+            later = {number: tasks for number, tasks in ids.items() if number > i}
+            with TaskGroup(f"iteration_{i}"):
+                generate = GenerateOperator(
+                    task_id="generate", iteration=i, later={i: others, **later}, execution_timeout=BATCH_TIMEOUT
+                )
+                crawls = add_crawls(config, i)
+                commit = CommitOperator(task_id="commit", iteration=i, later={}, trigger_rule=after_all_nodes(config))
+                update = UpdateOperator(task_id="update", iteration=i, later=later, execution_timeout=BATCH_TIMEOUT)
+            before >> generate >> crawls >> commit >> update
+            before = update
+            updates.append(update)
     return updates
 
 

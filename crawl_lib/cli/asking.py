@@ -1,14 +1,17 @@
 """`krake show`, `krake cat`, `krake why`, `krake check`: what people ask of a page, or of a URL."""
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from crawl_lib.ask import check_url, explain, find_page, read_answer
-from crawl_lib.cli.common import print_counts, print_result, say, tool_stores
+from crawl_lib.cli.common import config_file, print_counts, print_result, say, tool_stores
+from crawl_lib.fetch import inner_networks
 from crawl_lib.parse import HTML_TYPES, detect_mime, html_to_utf8, parse_head, to_utf8
+from crawl_lib.states import Outcome
 
 
 def show(arguments: argparse.Namespace) -> int:
@@ -53,6 +56,7 @@ def why(arguments: argparse.Namespace) -> int:
     """What is known of a URL."""
     with tool_stores(arguments) as stores:
         found = explain(stores, arguments.url)
+    _add_cure(arguments, found, found["capture"] or {})
     print_result(arguments, found, partial(_show_url, found))
     return 0
 
@@ -61,8 +65,20 @@ def check(arguments: argparse.Namespace) -> int:
     """What would be done with a URL, and what a test fetch brings; 1 if it was not answered."""
     with tool_stores(arguments) as stores:
         found = check_url(stores, arguments.url)
+    _add_cure(arguments, found, found["fetch"])
     print_result(arguments, found, partial(_show_url, found))
     return 0 if found["fetch"]["status"] else 1
+
+
+def _add_cure(arguments: argparse.Namespace, found: dict[str, Any], ended: Mapping[str, Any]) -> None:
+    """Add how to allow an address that was refused, as `cure`. `ended`: what a fetch of the URL ended in."""
+    networks = inner_networks(ended.get("error") or "")
+    if ended.get("outcome") == Outcome.ADDRESS_REFUSED and networks:
+        again = "the same command again" if "fetch" in found else "inject it again"
+        found["cure"] = (
+            f"if it is yours: allow_networks: {json.dumps(networks)} under fetch in {config_file(arguments)},"
+            f" then krake forget {found['host']} --yes, and {again}"
+        )
 
 
 def _show_url(found: Mapping[str, Any]) -> None:

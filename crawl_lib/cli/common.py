@@ -231,8 +231,12 @@ def _interrupt(stop: Event | None) -> None:
 
 def name_config(arguments: argparse.Namespace) -> None:
     """Say on standard error which config is used. Raises ConfigError where there is none."""
-    path = arguments.config or find_config_path(os.environ)
-    say(f"config: {short_path(path)}", file=sys.stderr)
+    say(f"config: {config_file(arguments)}", file=sys.stderr)
+
+
+def config_file(arguments: argparse.Namespace) -> str:
+    """Return the path of the config that is used, as a person types it. Raises ConfigError where there is none."""
+    return short_path(arguments.config or find_config_path(os.environ))
 
 
 def require_yes(arguments: argparse.Namespace, what: str) -> None:

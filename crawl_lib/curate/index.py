@@ -77,7 +77,10 @@ def _require_index(path: Path) -> None:
 def _lines(stores: Stores, segment: SegmentRef, report: IndexReport) -> Iterator[str]:
     """The lines of a segment as the index of the crawl has them: the key of today, a path from the crawl directory."""
     where = f"{segment.path}/{INDEX_NAME}"
-    dropped = SegmentReader(stores.storage, segment.path).dropped
+    reader = SegmentReader(stores.storage, segment.path)
+    if reader.lacks(INDEX_NAME):
+        return
+    dropped = reader.dropped
     try:
         file = stores.storage.open_read(where)
     except PathNotFoundError as error:

@@ -46,14 +46,17 @@ class Duck(Engine):
         """Run a statement that answers nothing. Raises StorageError, StoppedError."""
         self._do(lambda: self._connection.execute(statement).fetchall())
 
-    def tables(self, name: str, paths: Sequence[str], schema: pa.Schema) -> None:
+    def tables(self, name: str, paths: Sequence[str | None], schema: pa.Schema) -> None:
         columns = pa.Table.from_batches([], schema.append(pa.field("segment", pa.int32())))
-        if not paths:
+        there = {number: path for number, path in enumerate(paths) if path is not None}
+        if not there:
             self.values(name, columns)
             return
         self.values(f"{name}_columns", columns)
-        files = self._files(paths, "union_by_name=true")
-        source = f"select *, cast(file_index as integer) as segment from {files}"
+        files = self._files([*there.values()], "union_by_name=true")
+        number = "cast(file_index as integer)"
+        place = number if len(there) == len(paths) else f"{[*there]}[{number} + 1]"  # lists begin with 1
+        source = f"select *, {place} as segment from {files}"
         self.define(name, f"from {name}_columns union all by name {source}")
 
     def table(self, name: str, path: str) -> None:

@@ -53,10 +53,11 @@ class Engine(ABC):
     """
 
     @abstractmethod
-    def tables(self, name: str, paths: Sequence[str], schema: pa.Schema) -> None:
+    def tables(self, name: str, paths: Sequence[str | None], schema: pa.Schema) -> None:
         """Parquet files as one table with a column more, `segment`: the file's place in `paths`.
 
-        Columns of `schema` that a file lacks (it is older) are null there.
+        `paths`: None for a table without rows that has no file. Columns of `schema` that a file lacks (it is older) are
+        null there.
         """
 
     @abstractmethod

@@ -55,20 +55,21 @@ class Spark(Engine):
         self._results, self._dead = 0, False
         self._thread = ThreadPoolExecutor(1)  # one for all jobs, since each has a thread and a connection in Java
 
-    def tables(self, name: str, paths: Sequence[str], schema: pa.Schema) -> None:
+    def tables(self, name: str, paths: Sequence[str | None], schema: pa.Schema) -> None:
         columns = schema.append(pa.field("segment", pa.int32())).empty_table()
-        if not paths:
+        there = {number: path for number, path in enumerate(paths) if path is not None}
+        if not there:
             self.values(name, columns)
             return
-        self._do(lambda: self._make_table(name, paths, columns))
+        self._do(lambda: self._make_table(name, there, columns))
 
-    def _make_table(self, name: str, paths: Sequence[str], columns: pa.Table) -> None:
-        places = [self._place(path, f"{name}-{number}.parquet") for number, path in enumerate(paths)]
-        frame = self._read(places, mergeSchema="true")
-        numbers = {_path_of(place): number for number, place in enumerate(places)}
+    def _make_table(self, name: str, paths: Mapping[int, str], columns: pa.Table) -> None:
+        places = {number: self._place(path, f"{name}-{number}.parquet") for number, path in paths.items()}
+        frame = self._read([*places.values()], mergeSchema="true")
+        numbers = {_path_of(place): number for number, place in places.items()}
         uris = frame.inputFiles()
         given = [numbers.get(unquote(_path_of(uri))) for uri in uris]
-        if sorted(number for number in given if number is not None) != list(range(len(paths))):
+        if sorted(number for number in given if number is not None) != [*paths]:
             raise StorageError(f"Spark: lists other files than the {len(paths)} it was asked to read as {name}")
         addresses = [re.sub("^file:///", "file:/", uri) for uri in uris]  # as `_metadata.file_path` has them
         files = self._given(pa.table({"krake_file": addresses, "segment": pa.array(given, pa.int32())}))

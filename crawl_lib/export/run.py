@@ -125,7 +125,7 @@ class _Export:
         The view `captures` has the rows of the segments' `pages`, but for those that were dropped.
         """
         storage, segments, patterns = self.folder.storage, self.inputs.segments, self.inputs.mime_types
-        rows, paths = 0, list[str]()
+        rows, paths = 0, list[str | None]()
         keys: list[bytes] = []
         numbers: list[int] = []
         for number, segment in enumerate(self.folder.stores.until_stopped(segments)):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
-    from crawl_lib.fetch.address import AddressFilter
+    from crawl_lib.fetch.address import AddressFilter, inner_networks
     from crawl_lib.fetch.again import costs_a_retry, retry_at
     from crawl_lib.fetch.classify import outcome_of_status
     from crawl_lib.fetch.dispatch import Caller, Seams
@@ -48,7 +48,10 @@ else:
     __getattr__ = loads_later(
         __name__,
         {
-            "address": ("AddressFilter",),
+            "address": (
+                "AddressFilter",
+                "inner_networks",
+            ),
             "again": (
                 "costs_a_retry",
                 "retry_at",

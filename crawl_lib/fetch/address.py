@@ -7,6 +7,7 @@ inside (IPv4-mapped, 6to4, NAT64).
 
 import ipaddress
 from collections.abc import Sequence
+from contextlib import suppress
 
 # https://www.iana.org/assignments/iana-ipv4-special-registry (and multicast, and reserved)
 # 169.254.169.254 and 192.0.0.192 are metadata addresses, and 168.63.129.16, which lies in a public network
@@ -25,7 +26,44 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 # https://www.rfc-editor.org/rfc/rfc4291#section-2.5.5.1 (deprecated, never on the wire of the internet)
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
 
+_NAMED = tuple(ipaddress.ip_network(text) for text in ("::1/128", "fc00::/7", "fe80::/10"))
+"""Networks of IPv6 that people use, within the large ranges that are not given out to the internet."""
+_LARGE = 3
+"""A prefix so short is no network that a person would allow: the address alone is proposed."""
+
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def inner_networks(text: str) -> list[str]:
+    """Return the inner networks of all addresses that a text names, in CIDR form, each once.
+
+    `text`: such as the error of a fetch. What is no address, and addresses of the internet, add nothing.
+    """
+    found: dict[str, None] = {}
+    for word in text.replace(",", " ").split():
+        with suppress(ValueError):
+            if network := _inner_network(ipaddress.ip_address(word.partition("%")[0])):
+                found[str(network)] = None
+    return list(found)
+
+
+def refusal(addresses: Sequence[str]) -> str:
+    """Say why addresses are refused: of which inner networks they are, and which option allows these."""
+    named = ", ".join(addresses)
+    networks = inner_networks(named)
+    if not networks:
+        return f"address {named} is refused"
+    word = "network" if len(networks) == 1 else "networks"
+    return f"address {named} is of the inner {word} {', '.join(networks)}, not named in fetch.allow_networks"
+
+
+def _inner_network(address: _Address) -> _Network | None:
+    """Return the narrowest inner network of the end of an address; None for an address of the internet."""
+    end = _end_of(address)
+    inner = [network for network in _INNER if end in network] + [network for network in _NAMED if address in network]
+    narrowest = max(inner, key=lambda network: network.prefixlen, default=None)
+    return ipaddress.ip_network(str(end)) if narrowest and narrowest.prefixlen <= _LARGE else narrowest
 
 
 class AddressFilter:

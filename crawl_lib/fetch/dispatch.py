@@ -13,7 +13,7 @@ from itertools import count, islice
 from typing import Protocol
 
 from crawl_lib.config import FetchConfig
-from crawl_lib.fetch.address import AddressFilter
+from crawl_lib.fetch.address import AddressFilter, refusal
 from crawl_lib.fetch.again import back_off_s, retry_after_s, retry_at
 from crawl_lib.fetch.classify import Failure, one_line
 from crawl_lib.fetch.dns import Answer, DnsCache, SystemResolver, literal_address
@@ -276,8 +276,7 @@ class Dispatch:
             return False
         allowed = tuple(address for address in answer.addresses if self._filter.allows(address))
         if not allowed:
-            refused = ", ".join(answer.addresses[:4])
-            self._unsendable(host, job, Outcome.ADDRESS_REFUSED, f"address {refused} is refused")
+            self._unsendable(host, job, Outcome.ADDRESS_REFUSED, refusal(answer.addresses[:4]))
             return False
         host.addresses = allowed
         host.addresses_until = max(answer.expires, self._clock() + 1.0)

@@ -16,7 +16,7 @@ from typing import Any
 import pycurl  # type: ignore[import-untyped]
 
 from crawl_lib.config import FetchConfig
-from crawl_lib.fetch.address import AddressFilter
+from crawl_lib.fetch.address import AddressFilter, refusal
 from crawl_lib.fetch.classify import OUTCOME_OF_TROUBLE, WHOLE, End, Failure, last_block, meaning, mime_allowed
 from crawl_lib.fetch.hosts import Job
 from crawl_lib.fetch.rawanswer import NO_STATUS, RawAnswer
@@ -209,7 +209,7 @@ class Exchange:
         """Open the socket for a resolved address, if the filter allows it."""
         family, kind, protocol, where = address
         if self.filter is not None and not self.filter.allows(str(where[0])):
-            self.ended = Outcome.ADDRESS_REFUSED, f"address {where[0]} is refused"
+            self.ended = Outcome.ADDRESS_REFUSED, refusal([str(where[0])])
             return pycurl.SOCKET_BAD
         self.close_opened()
         self.opened = socket.socket(family, kind, protocol)

@@ -3,10 +3,13 @@
 `docs/protocol.md` says what is true after each step.
 """
 
+import time
+from contextlib import suppress
 from typing import Any
 
 from crawl_lib.crawldir import Settled, write_settled
-from crawl_lib.errors import KrakeError, StoppedError
+from crawl_lib.errors import KrakeError, StoppedError, StorageError
+from crawl_lib.fetch import hosts_in_back_off
 from crawl_lib.frontier import read_undecided
 from crawl_lib.node.due import follow_notes
 from crawl_lib.node.guards import require_new_name, require_part, require_room_for_segment
@@ -16,6 +19,7 @@ from crawl_lib.node.take import complete, decide, fill_missed, finish_what_is_op
 from crawl_lib.node.task import NodeTask, locked_node
 from crawl_lib.node.watermarks import wait_for_room
 from crawl_lib.rounds import needed_segments, require_agreement, require_layout, share_of_node, start_iteration
+from crawl_lib.segment import WARC_SUFFIX
 from crawl_lib.stores import Stores
 
 
@@ -26,8 +30,8 @@ def crawl_node(
 
     The first node of an iteration names its folder (`start_iteration`), once it can work. `batch_size`: URLs a node may
     take, None: as the config says; it counts for who names the folder. Progress: see `crawldir.NodeProgress`. Returns
-    the segment's counts. Raises what `guards` and `start_iteration` do, LockedError if another task holds the node, and
-    StoppedError.
+    the segment's counts, as `bytes` those of its WARC files, and how many hosts are in back-off now. Raises what
+    `guards` and `start_iteration` do, LockedError if another task holds the node, and StoppedError.
     """
     current = stores.crawl.find(run_id, iteration)
     if current is not None:
@@ -48,9 +52,18 @@ def crawl_node(
             stores.go_on()
             take = decide(task, current, *share_of_node(stores, current, node))  # 4. the take
             complete(task, take)  # 5. fetch, 6. commit, 7. the queue moves on
-        counts = segment.manifest()["counts"]
+        manifest, waiting = segment.manifest(), _hosts_in_back_off(task)
         task.progress.enter("done", queue=task.queue.length())
-    return {"folder": current.folder, "node": node, **counts}
+    sizes = [file["size_bytes"] for file in manifest["files"] if file["name"].endswith(WARC_SUFFIX)]
+    more = {"bytes": sum(sizes), "hosts_in_back_off": waiting}
+    return {"folder": current.folder, "node": node, **manifest["counts"], **more}
+
+
+def _hosts_in_back_off(task: NodeTask) -> int:
+    """Count a node's hosts in back-off; 0 where their file cannot be read, which is for the next take to say."""
+    with suppress(StorageError):
+        return len(hosts_in_back_off(task.directory, time.time(), task.stores.config.retry.max_wait_s))
+    return 0
 
 
 def require_ready(stores: Stores, *, run_id: str, iteration: int) -> None:

@@ -46,6 +46,8 @@ def build_segment(
 ) -> Manifest:
     """Write all files of a segment into `out_dir`, the manifest last; run again, it begins again or finds it complete.
 
+    Where no URL was taken there are no tables and no index: the manifest is all, with `outlinks` if URLs are handed on.
+
     `spool`: closed parts of all workers (a missing folder is a node with nothing to fetch). `facts`: what is known of
     the segment besides; not `finished`: now; `queue_after` without what is tried again. `nodes`: all, in the order of
     the owners' indexes. `handed_on`: owner, URL and flags of what comes before all that the pages lead to.
@@ -62,8 +64,13 @@ def build_segment(
     with os_errors(out_dir):
         shutil.rmtree(out_dir, ignore_errors=True)
         (out_dir / SCRATCH_NAME).mkdir(parents=True)
-        counts["links"], again = _write_tables(parts, out_dir, counts)
-        outlinks = _write_lines(parts, out_dir, nodes, handed_on)
+        again, has_tables = 0, bool(parts or facts.counts["taken"])
+        if has_tables:
+            counts["links"], again = _write_tables(parts, out_dir, counts)
+            _write_index(parts, out_dir)
+        outlinks = _write_outlinks(parts, out_dir, nodes, handed_on)
+        if not has_tables and not outlinks.parts:
+            (out_dir / OUTLINKS_NAME).unlink()
         shutil.rmtree(out_dir / SCRATCH_NAME)
         seals = {part: part.sealed() for part in parts}
         ids = {part.warc.name: part.counts().warcinfo_id for part in parts}
@@ -169,16 +176,20 @@ def _write_tables(parts: list[Part], out_dir: Path, counts: dict[str, Any]) -> t
     return links, again
 
 
-def _write_lines(
+def _write_index(parts: list[Part], out_dir: Path) -> None:
+    runs = [run for part in parts for run in part.runs(INDEX_RUNS)]
+    with (out_dir / INDEX_NAME).open("wb") as file:
+        file.writelines(merge_many(runs, out_dir / SCRATCH_NAME))
+        fsync_file(file)
+
+
+def _write_outlinks(
     parts: list[Part],
     out_dir: Path,
     nodes: Sequence[str],
     handed_on: Iterable[tuple[str, QueuedUrl, str]],
 ) -> OutlinkWriter:
     scratch = out_dir / SCRATCH_NAME
-    with (out_dir / INDEX_NAME).open("wb") as file:
-        file.writelines(merge_many([run for part in parts for run in part.runs(INDEX_RUNS)], scratch))
-        fsync_file(file)
     first = OutlinkRuns(scratch / "handed-on")
     for number, (owner, url, flags) in enumerate(handed_on):
         fields = (url.url, url.via, url.depth, url.redirects, metadata_and_tries(url))

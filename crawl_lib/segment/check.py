@@ -196,7 +196,7 @@ class _Check:
     def _rows(self, name: str, count: int, columns: Sequence[str]) -> Iterator[list[list[Any]]]:
         """Columns of a table as lists, by batch; stops at damage, which is a finding. Not `full`: none of them."""
         done = 0
-        if name in self.useless:
+        if name in self.useless or self.manifest.lacks(name):
             return
         try:
             with open_parquet(self.storage, f"{self.path}/{name}", SCHEMAS[name]) as table:

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from crawl_lib.errors import DamagedFileError, TargetExistsError
 from crawl_lib.sealed import SEALED_VERSION, sealed, unsealed_if_new
+from crawl_lib.segment.parts import WARC_SUFFIX
 from crawl_lib.segment.recover import microseconds_of
 from crawl_lib.storage import Storage
 
@@ -87,6 +88,16 @@ class Manifest:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DamagedFileError(f"{where}: not the manifest of a segment: {error!r}{remedy}") from error
         return manifest
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the segment holds pages or links."""
+        return bool(self.counts["pages"] or self.counts["links"])
+
+    def lacks(self, name: str) -> bool:
+        """Tell whether a table or the index was not written, since the node took no URL."""
+        listed = [entry["name"] for entry in self.files]
+        return not (self.has_rows or name in listed or any(one.endswith(WARC_SUFFIX) for one in listed))
 
     def _require_usable(self) -> None:
         """Raise what `from_bytes` translates where an entry is none: what passed it over would take a good file for

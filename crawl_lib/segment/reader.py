@@ -53,7 +53,11 @@ class SegmentReader:
     @property
     def has_rows(self) -> bool:
         """Whether it holds pages or links: one of a node that had nothing to take holds none."""
-        return bool(self.manifest.counts["pages"] or self.manifest.counts["links"])
+        return self.manifest.has_rows
+
+    def lacks(self, name: str) -> bool:
+        """Tell whether a table or the index was not written, since its node took no URL."""
+        return self.manifest.lacks(name)
 
     @property
     def digest(self) -> str:
@@ -99,6 +103,8 @@ class SegmentReader:
         """
         import pyarrow.compute as pc  # noqa: PLC0415 - not for fetching processes
 
+        if self.lacks(PAGES_NAME):
+            return
         wanted = pa.array(sorted({*keys} - self.dropped), pa.binary(20))
         with self._open(PAGES_NAME) as table, parquet_errors(table.where, table.remedy):
             for group in range(table.groups):
@@ -111,12 +117,14 @@ class SegmentReader:
         """Rows of `links`, all columns or some; those on dropped pages only if asked for."""
         return self._table(LINKS_NAME, columns, None if with_dropped else "source")
 
-    def verified(self, name: str, work: Work) -> str:
-        """Compare a table with its digest in the manifest; returns its path.
+    def verified(self, name: str, work: Work) -> str | None:
+        """Compare a table with its digest in the manifest; returns its path, None if the segment lacks the table.
 
         An engine does not notice changed bytes, so every table of a segment that one reads passes through here. `work`:
         is told how far it is. Raises PathNotFoundError, DamagedFileError naming the repair, StorageError, StoppedError.
         """
+        if self.lacks(name):
+            return None
         where = f"{self.path}/{name}"
         for entry in self.manifest.files:
             if entry["name"] != name:
@@ -127,6 +135,8 @@ class SegmentReader:
 
     def rows(self, name: str) -> int:
         """How many rows a table says it has; only its end is read. Raises what `pages` does."""
+        if self.lacks(name):
+            return 0
         with self._open(name) as table:
             return table.rows
 
@@ -170,6 +180,8 @@ class SegmentReader:
             yield kept if columns is None else kept.select(list(columns))
 
     def _batches(self, name: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        if self.lacks(name):
+            return
         schema = SCHEMAS[name]
         wanted = [schema.field(column).name for column in (schema.names if columns is None else columns)]
         with self._open(name) as table:

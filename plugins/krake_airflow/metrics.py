@@ -55,6 +55,8 @@ METRICS: Mapping[str, tuple[Metric, ...]] = {
         Metric("retried", "of those, tries that are not the last"),
         Metric("deferred", "URLs that were put back since the time was over"),
         Metric("passed_over", "lines of the queue that had to wait"),
+        Metric("bytes", "bytes of the WARC files that a node wrote"),
+        Metric("hosts_in_back_off", "hosts that a node leaves alone for a while, since they failed", is_gauge=True),
         Metric("links", "links that were found"),
         Metric("outlinks", "URLs that were found, and belong to the crawl"),
         Metric("rejections", "links that were not followed, by rule", by_key=True),

@@ -66,16 +66,6 @@ def after_all_nodes(config: Config) -> TriggerRule:
     return TriggerRule.ALL_SUCCESS if config.crawl.min_nodes == 1 else TriggerRule.ALL_DONE_MIN_ONE_SUCCESS
 
 
-MOST_EDGES = 500
-"""Edges that a picture, and Airflow at each parse, bear between one row of tasks and the next."""
-
-
-def too_many_edges(config: Config) -> bool:
-    """Whether commits and what comes after them need a task of no work between them, which costs a level."""
-    after = len(config.servers) + len(config.key_storage.servers)
-    return config.crawl.max_iterations * after > MOST_EDGES
-
-
 def default_args(config: Config) -> dict[str, Any]:
     """What all tasks share: whose they are, retries that begin soon and then wait longer, a limit of time."""
     return {

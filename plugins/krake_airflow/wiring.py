@@ -37,7 +37,6 @@ from krake_airflow.parsing import (
     label_param,
     node_retries,
     settle_timeout,
-    too_many_edges,
 )
 from krake_airflow.scores import add_scores
 
@@ -56,7 +55,7 @@ def crawl_dag(config: Config, doc: str, add_rounds: Callable[[Config], list[Base
         default_args=default_args(config),
         tags=["krake"],
     ) as dag:
-        _add_outputs(config, _joined(config, add_rounds(config)))
+        _add_outputs(config, _committed(add_rounds(config)))
         # Not given to DAG(): each task would copy them, at each level of its class: half of the time to parse.
         dag.params = params_of(config)
 
@@ -104,6 +103,15 @@ def params_of(config: Config) -> ParamsDict:
     )
 
 
+def iterations_group() -> TaskGroup:
+    """Make the group of all iterations, which Airflow draws as one box until somebody opens it.
+
+    The ids of the tasks in it are the same with and without it. The boxes of twenty iterations side by side would be
+    too small to read.
+    """
+    return TaskGroup("iterations", prefix_group_id=False)
+
+
 def add_crawls(config: Config, iteration: int) -> list[BaseOperator]:
     """The crawl tasks of an iteration, one of each node."""
     with TaskGroup("crawl"):
@@ -120,16 +128,15 @@ def add_crawls(config: Config, iteration: int) -> list[BaseOperator]:
         ]
 
 
-def _joined(config: Config, ends: list[BaseOperator]) -> list[BaseOperator]:
-    """What has to be done before anything that follows the iterations.
+def _committed(ends: list[BaseOperator]) -> BaseOperator:
+    """Make the one task that all iterations lead to, and that has no work of its own.
 
-    That is the end of EACH, of a skipped one too: the last one alone is skipped, and so done, at once.
+    It waits for the end of EACH iteration: the last one alone may be skipped, and so be done at once. Without this
+    task each commit would have an edge to each node and key server: 120 for 20 iterations, three nodes and servers.
     """
-    if not too_many_edges(config):
-        return ends
     committed = EmptyOperator(task_id="committed", trigger_rule=TriggerRule.NONE_FAILED)
     ends >> committed
-    return [committed]
+    return committed
 
 
 def _add_settles(config: Config) -> list[BaseOperator]:
@@ -162,14 +169,13 @@ def _add_maintains(config: Config) -> list[BaseOperator]:
         ]
 
 
-def _add_outputs(config: Config, before: list[BaseOperator]) -> None:
+def _add_outputs(config: Config, committed: BaseOperator) -> None:
     """All that follows the iterations."""
     settles, maintains = _add_settles(config), _add_maintains(config)
     export = ExportOperator(task_id="export", of_run=True, execution_timeout=BATCH_TIMEOUT)
     linker = LinkOperator(task_id="linker", execution_timeout=BATCH_TIMEOUT)
     finalizer = FinalizeOperator(task_id="finalizer", execution_timeout=BATCH_TIMEOUT)
-    for done in before:
-        done >> [*settles, *maintains]
+    committed >> [*settles, *maintains]
     if after_all_nodes(config) == TriggerRule.ALL_SUCCESS:
         [*settles, *maintains] >> export
     else:  # one success of each kind: so each needs a join

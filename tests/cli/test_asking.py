@@ -281,6 +281,24 @@ def test_what_only_reads_waits_for_no_lock(krake: Krake, web: Serving, words: tu
         krake.ok(*words, *([] if words == ("status",) else [web.seeds[0]]))
 
 
+def test_a_refused_address_is_named_with_its_network_and_the_line_that_allows_it(
+    krake: Krake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    krake.configure(fetch={"contact": "tests@localhost", "host_delay_s": 0.0})
+    url, text = "http://127.0.0.5:8005/", "address 127.0.0.5 is of the inner network 127.0.0.0/8"
+    cure = f'allow_networks: ["127.0.0.0/8"] under fetch in {krake.file}, then krake forget 127.0.0.5 --yes'
+    checked = krake("check", url, "--json").json
+    assert text in checked["fetch"]["error"]
+    assert checked["cure"] == f"if it is yours: {cure}, and the same command again"
+    krake.ok("inject", url)
+    krake.ok("crawl", "--iterations", "1")
+    found = krake.ok("why", url, "--json").json
+    assert text in found["answer"]
+    assert found["cure"] == f"if it is yours: {cure}, and inject it again"
+    monkeypatch.chdir(krake.directory)
+    assert " under fetch in krake.yml, then " in krake.ok("why", url, "--json").json["cure"]
+
+
 def test_why_looks_through_a_million_queued_urls_in_less_than_five_seconds(krake: Krake) -> None:
     """The queue is laid as people lay one; by CPU, since the machine may be busy."""
     found = why(krake, "http://127.0.0.1/last")

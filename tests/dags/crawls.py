@@ -75,7 +75,8 @@ def rows(config: Config, table: str) -> list[tuple[int, str, list[Any]]]:
             segment.name,
             sorted(
                 sorted((name, repr(value)) for name, value in row.items() if name not in _VARYING)
-                for row in pq.ParquetFile(segment / f"{table}.parquet").read().to_pylist()
+                for path in segment.glob(f"{table}.parquet")  # none where the node took no URL
+                for row in pq.ParquetFile(path).read().to_pylist()
             ),
         )
         for segment in result.segments()

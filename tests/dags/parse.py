@@ -50,7 +50,7 @@ def parse(folder: str) -> dict[str, Any]:
             "tasks": {task.task_id: _task(task) for task in dag.tasks},
             "doc": dag.doc_md,
             "paused": dag.is_paused_upon_creation,
-            "crawls": sorted({getattr(task, "crawl", "") for task in dag.tasks}),
+            "crawls": sorted({task.crawl for task in dag.tasks if hasattr(task, "crawl")}),
             "assets": sorted({asset.name for task in dag.tasks for asset in task.outlets}),
             "tags": sorted(dag.tags),
             "max_active_runs": dag.max_active_runs,

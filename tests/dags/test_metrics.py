@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,7 +26,9 @@ from krake_airflow.settings import PROJECT
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from crawl_lib import errors, stages
-from crawl_lib.stores import open_stores
+from crawl_lib.fetch import HostStore, make_hosts_folder
+from crawl_lib.fetch.hoststore import BackOff
+from crawl_lib.stores import node_dir, open_stores
 from demo import Serving
 from tests.dags.crawls import WEB, small_config
 from tests.dags.test_operators import context, run
@@ -237,3 +240,51 @@ def test_a_collector_receives_each_metric_by_opentelemetry(tmp_path: Path) -> No
     names = {name for stage in METRICS for name in expected(stage)}
     names |= {f"{PREFIX}.{DURATION.format(stage=stage)}" for stage in METRICS}
     assert names - Handler.names == set()
+
+
+def in_prometheus(name: str) -> str:
+    """A metric's name as statsd_exporter writes it."""
+    return f"{PREFIX}.{name}".replace(".", "_")
+
+
+def sent() -> Iterator[str]:
+    """The names of all metrics; of one with keys a pattern."""
+    for stage, metrics in METRICS.items():
+        yield from (in_prometheus(one.format(stage=stage)) for one in (DURATION, FAILURES))
+        for metric in metrics:
+            yield in_prometheus(f"krake.{stage}.{metric.result}") + ("_.+" if metric.by_key else "")
+
+
+def names_in(query: str) -> Iterator[str]:
+    """The metrics that a query of Prometheus names; `(a|b)` in a pattern are two."""
+    yield from re.findall(r"airflow_krake_\w+", re.sub(r'"[^"]*"', "", query))
+    for pattern in re.findall(r'__name__=~"([^"]+)"', query):
+        before, words, after = re.fullmatch(r"([^(]*)(?:\((.*)\))?(.*)", pattern).groups()  # type: ignore[union-attr]
+        yield from (f"{before}{word}{after}" for word in (words or "").split("|"))
+
+
+def test_the_dashboard_for_grafana_shows_each_metric_and_no_other() -> None:
+    board = json.loads((PROJECT / "docs" / "grafana.json").read_text())
+    panels = [panel for panel in board["panels"] if panel["type"] != "row"]
+    queries = [target["expr"] for panel in panels for target in panel["targets"]]
+    found = {name for query in queries for name in names_in(query)}
+    assert found == set(sent())
+    assert all('crawl=~"$crawl"' in query for query in queries)
+    assert {variable["name"] for variable in board["templating"]["list"]} == {"source", "crawl"}
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+def test_bytes_and_hosts_in_back_off_are_what_a_node_s_task_says(tmp_path: Path) -> None:
+    """Both come from the disk: the WARC files of the segment, and the hosts that failed."""
+    config, _ = small_config(tmp_path)
+    one: dict[str, Any] = {"run_id": "run-1"}
+    with Serving(WEB) as web:
+        stages.inject(open_stores(config), seeds="\n".join(web.seeds), **one)
+        made = [stages.crawl_node(open_stores(config), iteration=1, node=node, **one) for node in config.servers]
+    warcs = Path(config.dfs_primary, config.crawl.directory).rglob("*.warc.gz")
+    assert sum(result["bytes"] for result in made) == sum(path.stat().st_size for path in warcs) > 0
+    assert made[0]["hosts_in_back_off"] == 0
+    with HostStore(make_hosts_folder(node_dir(config, config.servers[0]))) as hosts:
+        hosts.save_back_off("down.example", BackOff(time.time() + 60, 1))
+    again = stages.crawl_node(open_stores(config), iteration=1, node=config.servers[0], **one)
+    assert again == {**made[0], "hosts_in_back_off": 1}

@@ -113,7 +113,7 @@ def test_airflow_has_krake_before_it_forks_tasks(parsed: dict[str, Any]) -> None
 
 def test_one_task_per_node_and_iteration(crawl: dict[str, Any]) -> None:
     iterations = range(1, MOST + 1)
-    expected = {"inject", "export", "linker", "finalizer", *MAINTAINS}
+    expected = {"inject", "committed", "export", "linker", "finalizer", *MAINTAINS}
     expected |= {f"settle.{node}" for node in NODES}
     expected |= {f"iteration_{i}.commit" for i in iterations}
     expected |= {f"iteration_{i}.crawl.{node}" for i in iterations for node in NODES}
@@ -124,13 +124,14 @@ def test_every_task_runs_in_order(crawl: dict[str, Any]) -> None:
     chain = [["inject"]]
     for i in range(1, MOST + 1):
         chain += [[f"iteration_{i}.crawl.{node}" for node in NODES], [f"iteration_{i}.commit"]]
-    chain += [[*(f"settle.{node}" for node in NODES), *MAINTAINS], ["export"], ["linker"], ["finalizer"]]
+    chain += [["committed"], [*(f"settle.{node}" for node in NODES), *MAINTAINS]]
+    chain += [["export"], ["linker"], ["finalizer"]]
     before: set[str] = set()
     for level in chain:
         for task_id in level:
             assert ancestors(crawl, task_id) == before
         before |= set(level)
-    assert len(chain) == 2 * MOST + 5, "11 levels of three iterations"
+    assert len(chain) == 2 * MOST + 6, "12 levels of three iterations, one of them without work"
 
 
 def edges_of_the_picture() -> set[tuple[str, str]]:
@@ -162,25 +163,29 @@ def test_the_page_for_operators_has_the_numbers_of_the_dag(bags: dict[str, dict[
     assert f"have {usual} more tries ({fewer} with `crawl.min_nodes` below 1), others {others}, after 10 s" in text
 
 
-AFTER_COMMITS = {*(f"settle.{node}" for node in NODES), *MAINTAINS}
+AFTER_COMMITS = {"committed", *(f"settle.{node}" for node in NODES), *MAINTAINS}
 
 
-@pytest.mark.parametrize("config", ["usual", "goes on"])
-def test_what_comes_after_the_iterations_waits_for_every_commit(bags: dict[str, dict[str, Any]], config: str) -> None:
-    """The commit of a skipped iteration is done at once, so the last commit alone would not hold it back."""
-    tasks = bags[config]["dags"]["krake_crawl"]["tasks"]
-    for task_id in AFTER_COMMITS:
-        assert tasks[task_id]["upstream"] == [f"iteration_{i}.commit" for i in range(1, MOST + 1)]
-        assert tasks[task_id]["trigger_rule"] == "none_failed"
-
-
-def test_with_many_nodes_and_iterations_one_task_without_work_saves_edges(bags: dict[str, dict[str, Any]]) -> None:
-    tasks = bags["large"]["dags"]["krake_crawl"]["tasks"]
-    assert set(tasks["committed"]["upstream"]) == {f"iteration_{i}.commit" for i in range(1, 51)}
-    assert tasks["committed"]["trigger_rule"] == "none_failed"
-    after = [task_id for task_id in tasks if task_id.startswith(("settle.", "maintain_keys."))]
-    assert set(tasks["committed"]["downstream"]) == set(after)
-    assert len(after) == 200
+@pytest.mark.parametrize(
+    ("config", "kind", "end"),
+    [
+        ("usual", "crawl", "commit"),
+        ("goes on", "crawl", "commit"),
+        ("large", "crawl", "commit"),
+        ("again", "recrawl", "update"),
+    ],
+)
+def test_all_iterations_meet_in_one_task_that_what_follows_waits_for(
+    bags: dict[str, dict[str, Any]], config: str, kind: str, end: str
+) -> None:
+    """The end of a skipped iteration is done at once, so the last one alone would not hold back what follows."""
+    tasks = bags[config]["dags"][f"krake_{kind}"]["tasks"]
+    ends = {task_id for task_id in tasks if task_id.endswith(f".{end}")}
+    assert set(tasks["committed"]["upstream"]) == ends
+    after = {task_id for task_id in tasks if task_id.startswith(("settle.", "maintain_keys."))}
+    assert set(tasks["committed"]["downstream"]) == after
+    assert all(tasks[task_id]["upstream"] == ["committed"] for task_id in after)
+    assert {tasks[task_id]["trigger_rule"] for task_id in [*after, "committed"]} == {"none_failed"}
 
 
 def test_no_other_task_runs_after_a_failure(crawl: dict[str, Any]) -> None:

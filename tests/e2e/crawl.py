@@ -88,8 +88,14 @@ class Result:
         """Rows of `pages` or `links` of one or of all segments."""
         rows: list[dict[str, Any]] = []
         for path in [segment] if segment else self.segments():
-            rows += pq.ParquetFile(path / f"{table}.parquet").read(columns=list(columns)).to_pylist()
+            if (path / f"{table}.parquet").exists():  # a node that took no URL has no tables
+                rows += pq.ParquetFile(path / f"{table}.parquet").read(columns=list(columns)).to_pylist()
         return rows
+
+    def taken(self) -> list[Path]:
+        """The segments of nodes that took URLs; the others have no tables and no index."""
+        counts = [manifest["counts"] for manifest in self.manifests()]
+        return [path for path, count in zip(self.segments(), counts, strict=True) if count["taken"]]
 
     def visited(self) -> Counter[str]:
         """How many final rows of `pages` each URL has."""
@@ -235,7 +241,7 @@ def record_at(path: Path, offset: int, length: int) -> tuple[str, str]:
 def check_cdxj(result: Result) -> int:
     """Every entry of every index hits the record of its URL, every response of `pages` has one; returns how many."""
     entries = 0
-    for segment in result.segments():
+    for segment in result.taken():
         indexed: set[tuple[str, int]] = set()
         for entry in cdxj_entries(segment):
             offset, length = int(entry["offset"]), int(entry["length"])
@@ -256,6 +262,9 @@ def check_counts(result: Result) -> None:
     """Taken = each outcome + deferred in every manifest, and the tables have as many rows as it says, final and not."""
     for segment, manifest in zip(result.segments(), result.manifests(), strict=True):
         counts = manifest["counts"]
+        if not counts["taken"]:
+            assert {file["name"] for file in manifest["files"]} <= {"outlinks"}
+            continue
         assert counts["taken"] == sum(counts["outcomes"].values()) + counts["deferred"]
         assert counts["pages"] == pq.ParquetFile(segment / "pages.parquet").metadata.num_rows
         assert counts["links"] == pq.ParquetFile(segment / "links.parquet").metadata.num_rows

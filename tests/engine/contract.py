@@ -131,6 +131,15 @@ class EngineContract:
             [1, "x" if place == newest else None, None, place] for place in range(2)
         ]
 
+    def test_a_table_without_a_file_has_no_rows_and_keeps_its_place(self, engine, storage, write_query):
+        table, schema = self.name(), pa.schema([("n", pa.int32())])
+        first, last = (put(storage, f"{table}/{n}/pages.parquet", pa.table({"n": [n]}, schema)) for n in (1, 3))
+        engine.tables(table, [None, first, None, last, None], schema)
+        found = self.rows(engine, write_query(f"select * from {table} order by n"))
+        assert found == [{"n": 1, "segment": 1}, {"n": 3, "segment": 3}]
+        engine.tables(table, [None, None], schema)
+        assert self.rows(engine, write_query(f"select * from {table}")) == []
+
     def test_many_files_keep_their_places(self, engine, storage, write_query):
         table = self.name()
         places = list(range(40))

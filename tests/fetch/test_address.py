@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl_lib.fetch import AddressFilter
+from crawl_lib.fetch.address import AddressFilter, inner_networks, refusal
 
 INNER_V4 = [
     "0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.127.255.255", "100.100.100.200", "127.0.0.1", "127.1.2.3",
@@ -69,3 +69,23 @@ def test_nothing_private_by_the_standard_library_is_allowed(address):
     if AddressFilter().allows(str(address)):
         inner = address.is_private or address.is_loopback or address.is_link_local or address.is_multicast
         assert not inner
+
+
+@pytest.mark.parametrize(
+    ("addresses", "network"),
+    [
+        (["127.0.0.5"], "network 127.0.0.0/8"),
+        (["10.1.2.3", "10.9.9.9"], "network 10.0.0.0/8"),
+        (["10.1.2.3", "192.168.7.1"], "networks 10.0.0.0/8, 192.168.0.0/16"),
+        (["::1"], "network ::1/128"),
+        (["fd00::7"], "network fc00::/7"),
+        (["fe80::1%eth0"], "network fe80::/10"),
+        (["::ffff:172.16.0.9"], "network 172.16.0.0/12"),
+        (["4000::1"], "network 4000::1/128"),
+    ],
+)
+def test_a_refusal_names_the_network_that_allows_its_addresses(addresses: list[str], network: str) -> None:
+    text = refusal(addresses)
+    assert text == f"address {', '.join(addresses)} is of the inner {network}, not named in fetch.allow_networks"
+    allowed = AddressFilter(inner_networks(text))
+    assert all(allowed.allows(address) for address in addresses)

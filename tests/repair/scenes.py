@@ -181,6 +181,13 @@ def _settled(directory: Path) -> None:
     note_held(open_stores(load_config(str(directory / "krake.yml"))), "node-a")
 
 
+def _nothing_taken(directory: Path) -> None:
+    """A run had nothing left to do: of its iteration there are no tables."""
+    _run(directory, "crawl", "--run-id", "one", "--iterations", "8")
+    _run(directory, "crawl", "--run-id", "two", "--iterations", "1")
+    assert not any(_newest(directory).glob("node-a/*.parquet"))
+
+
 def dropped_page(directory: Path) -> str:
     """The page that is dropped where one is."""
     return _pages(_newest(directory))[0]
@@ -279,6 +286,7 @@ ON_TABLES = (ON[0], ("crawldb", "update"))
 SECOND = (("crawl", "--run-id", "two", "--batch-size", "5"), ("settle",))
 SCENES = (
     Scene("settled", _settled, (("settle",),)),
+    Scene("nothing taken", _nothing_taken, (("settle",),)),
     Scene("taken", _killed("take.written"), ON),
     Scene("fetched", _killed("take.leftover"), ON),
     Scene("built", _killed("segment.publish.uploaded"), ON),

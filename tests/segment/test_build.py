@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from fastwarc.warc import ArchiveIterator
 
-from crawl_lib.errors import DamagedFileError, StorageError
+from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError
 from crawl_lib.frontier.outlinks import decode_line
 from crawl_lib.records import QueuedUrl
 from crawl_lib.segment import (
@@ -21,11 +21,13 @@ from crawl_lib.segment import (
     Manifest,
     SegmentReader,
     build_segment,
+    check_segment,
     runs,
     split_head,
     surt,
     utc_text,
 )
+from crawl_lib.stopping import Work
 from crawl_lib.storage import LocalStorage
 from tests.segment.helpers import NODES, TIME, answered, facts, fetches, fill, key, robots, taken, writer
 
@@ -154,15 +156,40 @@ def test_urls_handed_on_come_first_and_keep_their_mark_and_their_tries(tmp_path)
     assert [decode_line(line) for line in lines] == [(url, flags) for _, url, flags in handed]
 
 
-def test_a_node_with_nothing_to_fetch_has_an_empty_segment(tmp_path):
-    manifest = build_segment(tmp_path / "none", tmp_path / "seg", facts(0), NODES)
+SEGMENT = "1/node-a"
+
+
+def test_a_node_with_nothing_to_fetch_leaves_its_manifest_alone(tmp_path):
+    manifest = build_segment(tmp_path / "none", tmp_path / SEGMENT, facts(0), NODES)
+    assert [path.name for path in (tmp_path / SEGMENT).iterdir()] == ["manifest.json"]
+    assert manifest.files == []
     assert manifest.counts["pages"] == manifest.counts["taken"] == manifest.counts["outlinks"] == 0
-    reader = SegmentReader(LocalStorage(tmp_path), "seg")
+    reader = SegmentReader(LocalStorage(tmp_path), SEGMENT)
     assert [batch.num_rows for batch in reader.pages()] == []
-    assert pq.read_schema(tmp_path / "seg" / "links.parquet").equals(LINKS_SCHEMA)
+    assert list(reader.links()) == list(reader.find([b"k" * 20])) == []
+    assert (reader.rows("pages.parquet"), reader.verified("links.parquet", Work())) == (0, None)
     assert reader.warc_files == []
     assert list(reader.outlinks("node-a")) == []
-    assert (tmp_path / "seg" / "index.cdxj").read_bytes() == b""
+    assert check_segment(LocalStorage(tmp_path), SEGMENT) == []
+
+
+def test_a_node_that_took_nothing_and_hands_urls_on_writes_only_these(tmp_path):
+    handed = [("node-a", QueuedUrl("http://e.example/", b"v" * 20, 1, 2), "h")]
+    build_segment(tmp_path / "none", tmp_path / SEGMENT, facts(0), NODES, handed_on=handed)
+    assert {path.name for path in (tmp_path / SEGMENT).iterdir()} == {"manifest.json", "outlinks"}
+    [line] = SegmentReader(LocalStorage(tmp_path), SEGMENT).outlinks("node-a")
+    assert decode_line(line)[0] == handed[0][1]
+
+
+def test_tables_are_missing_only_where_the_manifest_says_that_there_are_no_rows(tmp_path):
+    """A segment that lost its tables is damaged, though its manifest does not list them."""
+    manifest = build_segment(tmp_path / "none", tmp_path / SEGMENT, facts(0), NODES)
+    counts = {**manifest.counts, "pages": 1, "taken": 1, "outcomes": {"ok": 1}}
+    (tmp_path / SEGMENT / "manifest.json").write_bytes(replace(manifest, counts=counts).to_bytes())
+    reader = SegmentReader(LocalStorage(tmp_path), SEGMENT)
+    with pytest.raises(PathNotFoundError, match=r"pages\.parquet: is not there"):
+        list(reader.pages())
+    assert "file_missing" in {finding.name for finding in check_segment(LocalStorage(tmp_path), SEGMENT)}
 
 
 @pytest.mark.parametrize(("count", "deferred"), [(8, 0), (7, 1), (9, 1)])
