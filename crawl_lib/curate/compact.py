@@ -223,8 +223,6 @@ class _Compaction:
     def _index(self) -> None:
         """Lines of the index with the new places, sorted again: two captures of a URL in a second differ in these."""
         where = f"{self.path}/{INDEX_NAME}"
-        if self.reader.lacks(INDEX_NAME):
-            return
         lines = RunWriter(self.out.with_name("index"), INDEX_RUN_LINES)
         with self.storage.open_read(where) as file:
             for number, line in enumerate(file, 1):
