@@ -13,6 +13,7 @@ from crawl_lib.config.model import (
     OUTPUT_TASKS,
     BatchConfig,
     ChainsConfig,
+    CommonCrawlConfig,
     Config,
     CrawlConfig,
     CrawlDbConfig,

@@ -419,6 +419,13 @@ class TextConfig:
 
 
 @dataclass(frozen=True)
+class CommonCrawlConfig:
+    """What is made for files as Common Crawl has them."""
+
+    wet_text: str = option("main", choices=("main", "all"))
+
+
+@dataclass(frozen=True)
 class SegmentConfig:
     """How a segment's files are cut and made durable."""
 
@@ -466,6 +473,7 @@ class Config:
     scoring: ScoringConfig = ScoringConfig()
     parse: ParseConfig = ParseConfig()
     text: TextConfig = TextConfig()
+    commoncrawl: CommonCrawlConfig = CommonCrawlConfig()
     segment: SegmentConfig = SegmentConfig()
     scratch: ScratchConfig = ScratchConfig()
     spark: SparkConfig = SparkConfig()

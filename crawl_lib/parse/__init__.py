@@ -7,6 +7,8 @@ Data flows through this room in this order, once for each fetched answer:
 3. `detect_mime` says what the content is (`mime`).
 4. `parse_html` finds the charset (`charset`), has the page scanned once (`scan`, which is C: `native/links.c`), and
    returns a `Page` with its links in document order, by columns (`html`). `parse_sitemap` does so for what lists pages.
+5. `read_facts` reads what a page says of itself (`facts`), `directives_of` what it forbids (`directives`): for the text
+   stage, which reads pages once more.
 
 Links leave as text (`Links.hrefs`) with the page's `base`; `crawl_lib.urls.LinkResolver` makes targets of them.
 
@@ -17,8 +19,10 @@ from its WARC record after a crash.
 
 from crawl_lib.parse.charset import PRESCAN_BYTES, charset_of, to_utf8
 from crawl_lib.parse.content import Content, decode_content
-from crawl_lib.parse.dates import http_date
-from crawl_lib.parse.headers import Headers, escape_octets, parse_content_type, parse_head, x_robots_nofollow
+from crawl_lib.parse.dates import http_date, written_date
+from crawl_lib.parse.directives import Directives, directives_of, x_robots_nofollow
+from crawl_lib.parse.facts import Facts, language_of_tag, read_facts
+from crawl_lib.parse.headers import Headers, escape_octets, parse_content_type, parse_head
 from crawl_lib.parse.html import Links, Page, html_to_utf8, parse_html, words_of
 from crawl_lib.parse.mime import HTML_TYPES, XHTML, detect_mime
 from crawl_lib.parse.refresh import with_refresh

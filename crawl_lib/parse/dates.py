@@ -1,4 +1,4 @@
-"""HTTP dates: the three forms of RFC 9110, 5.6.7, all in UTC, and the zones that some servers write."""
+"""HTTP dates: the three forms of RFC 9110, 5.6.7, all in UTC, and the zones that some servers write; dates of pages."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -13,6 +13,12 @@ _DATE = re.compile(
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _YEARS_AHEAD = 50
+_MAX_CHARS = 64
+_ISO_ENDS = {4: "-01-01", 7: "-01"}
+"""By the length of a date that ends with its year or month (W3C-DTF): what makes it a day."""
+_ZONES = {"EST": 5, "EDT": 4, "CST": 6, "CDT": 5, "MST": 7, "MDT": 6, "PST": 8, "PDT": 7}
+"""Hours behind UTC (RFC 5322, 4.3)."""
+_NAMED_ZONE = re.compile(rf" +({'|'.join(_ZONES)}|GMT|UTC)$")
 
 
 def http_date(text: str, now: float) -> float | None:
@@ -49,3 +55,26 @@ def _whole_year(year: str, now: float, rest: tuple[int, ...]) -> datetime:
     if number == latest and at.timetuple()[1:6] > today.timetuple()[1:6]:
         return datetime(number - 100, *rest, tzinfo=UTC)  # type: ignore[misc, arg-type]
     return at
+
+
+def written_date(text: str, now: float) -> float | None:
+    """Return the POSIX seconds of a date as people and programs write dates in pages; None if `text` is no date.
+
+    ISO 8601, also a year or a month alone, and what `http_date` reads, also without a time of day or with a zone of
+    North America. A date without a zone is in UTC. `now`: as `http_date` has it. At most 64 characters are read.
+    """
+    text = text.strip().upper()
+    if len(text) > _MAX_CHARS:
+        return None
+    text = _NAMED_ZONE.sub(lambda zone: f" -{_ZONES.get(zone[1], 0):02d}00", text)
+    found = _iso_date(text)
+    return http_date(text if ":" in text else f"{text} 00:00:00", now) if found is None else found
+
+
+def _iso_date(text: str) -> float | None:
+    text = text.replace(" +", "+").replace(" -", "-").replace("/", "-") + _ISO_ENDS.get(len(text), "")
+    try:
+        at = datetime.fromisoformat(text)
+        return (at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None

@@ -1,7 +1,6 @@
-"""The head of an answer, read leniently: status line and header lines; what robots directives say about its links."""
+"""The head of an answer, read leniently: status line and header lines."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -19,10 +18,6 @@ _USUAL_CHARS = 128
 _HTTP_SPACE = " \t\r\n"
 """White space around a value (https://fetch.spec.whatwg.org/#concept-header-value-normalize)."""
 _NOT_ASCII = re.compile("[\x80-\xff]")
-_NOFOLLOW = frozenset({"nofollow", "none"})
-# Directives that hold a colon themselves, so that they are not taken for the name of a crawler.
-_WITH_VALUE = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
-_NAME = re.compile(r"[\w.*/-]+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -120,35 +115,3 @@ def _charset_parameter(value: str) -> str | None:
         if name.strip().lower() == "charset" and (quoted is not None or (plain or "").strip()):
             return (plain if quoted is None else _ESCAPED.sub(r"\1", quoted)).strip(" \t'\"")
     return None
-
-
-def says_nofollow(directives: str) -> bool:
-    """Say whether a list of directives ("noindex, nofollow") forbids to follow links: nofollow or none."""
-    return any(word.strip().lower() in _NOFOLLOW for word in directives.split(","))
-
-
-def x_robots_nofollow(values: Iterable[str], user_agent: str = "") -> bool:
-    """Say whether X-Robots-Tag headers forbid to follow the links of an answer.
-
-    `values`: of all fields of that name; `user_agent`: our token. A value may begin with the name of a crawler
-    (`otherbot: nofollow`); then it, and what follows it in the same value, counts for that crawler only.
-    """
-    return any(_applies(value, user_agent.lower()) for value in values)
-
-
-def _applies(value: str, user_agent: str) -> bool:
-    ours = True
-    for part in value.lower().split(","):
-        name, colon, directive = (text.strip() for text in part.partition(":"))
-        if colon and _is_crawler(name, directive):
-            ours = name in ("*", user_agent)
-            name = directive
-        if ours and name in _NOFOLLOW:
-            return True
-    return False
-
-
-def _is_crawler(name: str, directive: str) -> bool:
-    """Say whether `name: directive` names a crawler. Pieces of a date, which may hold commas and colons, do not."""
-    is_name = _NAME.fullmatch(name) is not None and name not in _WITH_VALUE
-    return is_name and (not directive or directive[0].isalpha())

@@ -10,8 +10,8 @@ from urllib.parse import quote_from_bytes
 from crawl_lib.config import ParseConfig
 from crawl_lib.errors import UrlError
 from crawl_lib.parse.charset import Charset, charset_of, decoded, said_by_metas
+from crawl_lib.parse.directives import says_nofollow
 from crawl_lib.parse.encodings import encode
-from crawl_lib.parse.headers import says_nofollow
 from crawl_lib.parse.scan import CUT, XML, scan
 from crawl_lib.urls import resolve
 

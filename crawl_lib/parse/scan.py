@@ -13,8 +13,8 @@ from crawl_lib.version import in_checkout
 
 _SMALL_BYTES = 1 << 20
 SKETCH_BYTES = 64
-CUT, XML = 1, 2
-"""KRAKE_CUT and KRAKE_XML of `native/links.h`."""
+CUT, XML, FACTS = 1, 2, 4
+"""KRAKE_CUT, KRAKE_XML and KRAKE_FACTS of `native/links.h`."""
 
 
 class _Answer(ctypes.Structure):
@@ -83,7 +83,8 @@ def require_scanner() -> None:
 def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int, how: int = 0) -> Scanned:
     """Read a page. `html`: UTF-8, or nearly; `agent`: a name of robots metas other than `robots`, in lower case.
 
-    `how`: the sum of `CUT` (the end of the page is missing) and `XML` (it is XHTML with a type of XML), or 0.
+    `how`: a sum of `CUT` (the end of the page is missing), `XML` (it is XHTML with a type of XML) and `FACTS` (facts
+    are wanted, of which `native/links.h` has a list), or 0.
     Raises MemoryError, and SetupError where the scanner was not compiled.
     """
     require_scanner()

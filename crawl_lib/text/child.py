@@ -4,9 +4,9 @@ Each page has its own limit of CPU; memory is limited for all (`children` tries 
 in a new one). What strangers wrote is read here alone, behind the walls of the fetching processes: no file but Python's
 own may be opened, and no secret is in its environment.
 
-Messages on standard input and output: 4 bytes with a length, then so many bytes. A question is `h` (HTML) or `p`, then
-a WARC member; an answer a line of JSON, `PageText` as a list. Arguments: the process that must be there, bytes of
-memory, seconds of CPU, and as `page_text` has them `max_bytes` and `max_chars`.
+Messages on standard input and output: 4 bytes with a length, then so many bytes. A question is a letter of `KINDS`
+and a WARC member; an answer a line of JSON, `PageText` as a list. Arguments: the process that must be there, bytes of
+memory, seconds of CPU, and the fields of `Asked`.
 """
 
 import json
@@ -42,19 +42,20 @@ def message(data: bytes) -> bytes:
 
 def main() -> int:
     """Answer questions."""
-    parent, memory, cpu_s, max_bytes, max_chars = map(int, sys.argv[1:])
+    parent, memory, cpu_s, max_bytes, max_chars = map(int, sys.argv[1:6])
     die_with_parent(parent)
     bar_packages()
     keep_memory()
-    from crawl_lib.text.extract import page_text  # noqa: PLC0415
+    from crawl_lib.text.extract import Asked, page_text  # noqa: PLC0415
 
+    asked = Asked(max_bytes, max_chars, *sys.argv[6:])
     set_limits(DATA=data_bytes() + memory, CORE=0, FSIZE=0, NOFILE=DESCRIPTORS)
     shut_in(read=(), write=())
     refuse_calls(forks=False, internet=False, limits=True)
     while question := read_message(sys.stdin.buffer):
         used = resource.getrusage(resource.RUSAGE_SELF)
         _limit(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime) + cpu_s)
-        found = page_text(question[1:], is_html=question[:1] == b"h", max_bytes=max_bytes, max_chars=max_chars)
+        found = page_text(question[1:], question[:1].decode(), asked)
         sys.stdout.buffer.write(message(json.dumps(found).encode()))
         sys.stdout.buffer.flush()
     return 0

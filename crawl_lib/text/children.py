@@ -23,12 +23,14 @@ _READ_BYTES = 1 << 18
 
 
 class Limits(NamedTuple):
-    """Of one child: bytes of memory, seconds of CPU a page, bytes of content, characters of text."""
+    """What a child may use: bytes of memory, and seconds of CPU a page; then what it is asked, as `Asked` has it."""
 
     memory_bytes: int
     cpu_s: int
     max_bytes: int
     max_chars: int
+    wet_text: str
+    user_agent: str
 
 
 class Child:

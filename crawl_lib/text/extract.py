@@ -4,61 +4,165 @@ Its main content is taken if that has a third of what the page shows outside of 
 some pages the heuristics see a part only. For child processes alone: a page of 150 KB may take 20 s and gigabytes.
 """
 
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLTree
 from resiliparse.parse.lang import detect_fast
 
-from crawl_lib.parse import XHTML, decode_content, detect_mime, html_to_utf8, parse_head, to_utf8
+from crawl_lib.parse import (
+    XHTML,
+    Facts,
+    Headers,
+    decode_content,
+    detect_mime,
+    directives_of,
+    html_to_utf8,
+    language_of_tag,
+    parse_head,
+    read_facts,
+    to_utf8,
+    written_date,
+)
 from crawl_lib.segment import read_one, split_head
-from crawl_lib.text.profile import count_words, text_profile
+from crawl_lib.text.normal import nfc
+from crawl_lib.text.page import KINDS, PageText
+from crawl_lib.text.profile import count_words, is_long_word, text_profile
 
 LANGUAGE_CHARS = 10_000
 """Of the text, from which the language is told."""
+LEAST_CHARS, MAX_SCORE = 500, 600
+"""Of a text whose language is detected: its length, and how far it may be from what texts of the language are like."""
+MAX_TITLE_CHARS = 1000
 _OPTIONS: dict[str, Any] = {"preserve_formatting": True, "list_bullets": False, "alt_texts": False, "comments": False}
 _ROLES = ("navigation", "banner", "contentinfo")
 _AROUND = ["nav", "header", "footer", "aside", *(f'[role="{role}"]' for role in _ROLES)]
 _LEAST_SHARE = 3
 
 
-class PageText(NamedTuple):
-    """What a page says. `language`: ISO 639-1, None if unknown; `words`: how often each is there; `signature`: its text
-    profile in hex, None for a page without words."""
+class Asked(NamedTuple):
+    """How pages are read. `max_bytes`: of content; `max_chars`: of text; `wet_text`: `all` where all visible text is
+    wanted, too; `user_agent`: our token, for robots directives."""
 
-    text: str
-    language: str | None
-    words: dict[str, int]
-    signature: str | None
+    max_bytes: int
+    max_chars: int
+    wet_text: str = "main"
+    user_agent: str = ""
+
+    @property
+    def all_shown(self) -> bool:
+        """Whether all visible text is wanted."""
+        return self.wet_text == "all"
 
 
-def page_text(member: bytes, *, is_html: bool, max_bytes: int, max_chars: int) -> PageText:
-    """The text of a page. `member`: its response record, as in the WARC file. Raises DamagedFileError if it is none.
+def page_text(member: bytes, kind: str, asked: Asked) -> PageText:
+    """Read a page. `member`: its response record, as in the WARC file; `kind`: a letter of `KINDS`.
 
-    Content is read up to `max_bytes`, and the text kept up to `max_chars`.
+    Content is read up to `max_bytes`, and the text kept up to `max_chars`. Raises DamagedFileError if the member is no
+    record.
     """
-    head, body = split_head(read_one(member, 0, "").block)
+    record = read_one(member, 0, "")
+    head, body = split_head(record.block)
     headers = parse_head(head)
+    content = decode_content(headers, body, max_bytes=asked.max_bytes).data
+    now = written_date(record.headers.get("warc-date", ""), 0) or time.time()
+    found = _READERS[kind](content, headers, now, asked)
+    values = headers.all("x-robots-tag")
+    robots = directives_of(found.facts.robots, values, user_agent=asked.user_agent, now=now)
+    declared = found.facts.language or declared_language(headers.all("content-language"))
+    page = PageText(headings=nfc(found.facts.headings), robots=robots, published=found.facts.published)
+    if found.text is None:
+        return page._replace(error=found.error)
+    return _with_words(page, _cut(found.text, asked), declared)._replace(
+        shown=None if found.shown is None else _cut(found.shown, asked)
+    )
+
+
+class _Found(NamedTuple):
+    """What content says, as its kind of reader finds it."""
+
+    text: str | None = None
+    facts: Facts = Facts()
+    shown: str | None = None
+    error: str | None = None
+
+
+def _read_html(content: bytes, headers: Headers, now: float, asked: Asked) -> _Found:
     mime, charset = headers.content_type
-    content = decode_content(headers, body, max_bytes=max_bytes).data
-    is_xml = is_html and detect_mime(mime, content) == XHTML
-    data = html_to_utf8(content, charset, is_xml=is_xml) if is_html else to_utf8(content, charset)[0]
-    page = data.decode("utf-8", "replace").encode("utf-8", "replace").decode()
-    text = (main_text(page) if is_html else page)[:max_chars]
-    words = count_words(text)
-    profile = text_profile(words)
-    return PageText(text, language_of(text), words, profile.hex() if profile else None)
+    is_xml = detect_mime(mime, content) == XHTML
+    data = html_to_utf8(content, charset, is_xml=is_xml)
+    facts = read_facts(data, user_agent=asked.user_agent, now=now, is_xml=is_xml)
+    tree = HTMLTree.parse(_decoded(data))
+    shown = extract_plain_text(tree, **_OPTIONS) if asked.all_shown else None
+    return _Found(_main_text(tree), facts, shown)
+
+
+def _read_plain(content: bytes, headers: Headers, now: float, asked: Asked) -> _Found:
+    text = _decoded(to_utf8(content, headers.content_type[1])[0])
+    return _Found(text, shown=text if asked.all_shown else None)
+
+
+def _read_pdf(content: bytes, headers: Headers, now: float, asked: Asked) -> _Found:
+    from crawl_lib.text.pdf import pdf_text  # noqa: PLC0415, its library takes memory that most pages do not need
+
+    try:
+        title, text = pdf_text(content, asked.max_chars)
+    except ValueError as error:
+        return _Found(error=f"no text: the PDF cannot be read: {error}")
+    return _Found(text, Facts(headings=title[:MAX_TITLE_CHARS]), text if asked.all_shown else None)
+
+
+_READERS: dict[str, Callable[[bytes, Headers, float, Asked], _Found]] = {
+    KINDS["text/html"]: _read_html,
+    KINDS["text/plain"]: _read_plain,
+    KINDS["application/pdf"]: _read_pdf,
+}
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "replace").encode("utf-8", "replace").decode()
+
+
+def _cut(text: str, asked: Asked) -> str:
+    return nfc(text[: asked.max_chars])[: asked.max_chars]
+
+
+def _with_words(page: PageText, text: str, declared: str | None) -> PageText:
+    """Return the page with its text, the language, the words and the profile, which counts long words too."""
+    counted = count_words(text)
+    profile = text_profile(counted)
+    words = {word: count for word, count in counted.items() if not is_long_word(word)}
+    return page._replace(
+        text=text,
+        language=declared or language_of(text),
+        words=words,
+        signature=profile.hex() if profile else None,
+        long_words=len(counted) - len(words),
+    )
 
 
 def main_text(html: str) -> str:
-    """The main text of an HTML page, a line for each of its blocks."""
-    tree = HTMLTree.parse(html)
+    """Return the main text of an HTML page, a line for each of its blocks."""
+    return _main_text(HTMLTree.parse(html))
+
+
+def _main_text(tree: HTMLTree) -> str:
     shown = extract_plain_text(tree, skip_elements=_AROUND, **_OPTIONS)
     main = extract_plain_text(tree, main_content=True, **_OPTIONS)
     return main if len(main) * _LEAST_SHARE >= len(shown) else shown
 
 
+def declared_language(values: Sequence[str]) -> str | None:
+    """Return the language that Content-Language declares; None unless the fields name exactly one."""
+    tags = [tag for value in values for tag in value.split(",") if tag.strip()]
+    return language_of_tag(tags[0]) if len(tags) == 1 else None
+
+
 def language_of(text: str) -> str | None:
-    """The language of a text, None if it is none that is known, or too short to tell."""
-    language = str(detect_fast(text[:LANGUAGE_CHARS])[0]) if text else "unknown"
-    return None if language == "unknown" else language
+    """Detect the language of a text; None where it is too short to tell, or like no language that is known."""
+    if len(text) < LEAST_CHARS:
+        return None
+    language, score = detect_fast(text[:LANGUAGE_CHARS])
+    return str(language) if score <= MAX_SCORE and language != "unknown" else None

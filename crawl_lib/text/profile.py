@@ -16,6 +16,8 @@ from hashlib import md5
 from itertools import pairwise
 
 LONGER_THAN = 2
+MAX_WORD_BYTES = 64
+"""Of a word in UTF-8 that is looked for. Longer ones are encoded data, addresses and keys."""
 _SPACELESS = (
     "\u0e01-\u0e3a\u0e40-\u0e4e"  # Thai
     "\u0e81-\u0ece\u0edc-\u0edf"  # Lao
@@ -38,6 +40,11 @@ def count_words(text: str) -> Counter[str]:
     for run in _WORD_OR_RUN.findall(text):
         found.update(_bigrams(run) if _IS_SPACELESS.match(run) else [run.lower()])
     return found
+
+
+def is_long_word(word: str) -> bool:
+    """Say whether a word has more than `MAX_WORD_BYTES` in UTF-8."""
+    return len(word) > MAX_WORD_BYTES or len(word.encode("utf-8", "replace")) > MAX_WORD_BYTES
 
 
 def _bigrams(run: str) -> list[str]:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +18,7 @@ from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError, os_errors
 from crawl_lib.export import Wanted, read_members, scratch_folder
-from crawl_lib.parse import HTML_TYPES
+from crawl_lib.parse import Directives
 from crawl_lib.rounds import has_own_texts
 from crawl_lib.segment import SegmentReader, open_parquet
 from crawl_lib.states import Outcome
@@ -25,9 +26,10 @@ from crawl_lib.stopping import Progress
 from crawl_lib.storage import hidden_next_to
 from crawl_lib.stores import Stores
 from crawl_lib.text.children import Child, Limits, answers
+from crawl_lib.text.page import KINDS, PageText
 
 GROUP_ROWS = 2_000
-REVISION = 2
+REVISION = 3
 """Of what is made of what resiliparse finds: raised where equal pages may get other rows."""
 AGAIN = "; move it away, and run this again: it is made of the segment's WARC files"
 KILLED = "no text: the process that read it died, or passed its limits"
@@ -39,24 +41,46 @@ _FIELDS: "list[pa.Field[Any]]" = [
     pa.field("terms", pa.map_(pa.string(), pa.int32())),
     pa.field("signature", pa.binary()),
     pa.field("error", pa.string()),
+    pa.field("headings", pa.string()),
+    pa.field(
+        "robots",
+        pa.struct(
+            [
+                pa.field("noindex", pa.bool_()),
+                pa.field("noarchive", pa.bool_()),
+                pa.field("nosnippet", pa.bool_()),
+                pa.field("unavailable_after", pa.timestamp("us", "UTC")),
+            ]
+        ),
+    ),
+    pa.field("published", pa.timestamp("us", "UTC")),
+    pa.field("shown", pa.string()),
+    pa.field("long_words", pa.int32()),
 ]
 TEXT_SCHEMA = pa.schema(_FIELDS)
 """`key`, `time`: of the row of `pages`. `text`: the main text; null, as `language` and `terms` are, where there is
-none. `terms`: its words and how often each is there, in the order of the words. `signature`: the text profile, else the
-digest of the content. `error`: why there is no text."""
+none. `language`: declared or detected. `terms`: its words of at most 64 bytes and how often each is there, in the order
+of the words; `long_words`: how many different words are longer. `signature`: the text profile, else the digest of the
+content. `error`: why there is no text. `headings`: of h1, h2 and h3, a line each; of a PDF, its title. `robots`: what
+metas and X-Robots-Tag forbid. `published`: when the page says so. `shown`: all visible text, with
+`commoncrawl.wet_text: all` only."""
 _COLUMNS = ("key", "time", "outcome", "mime_detected", "digest", "refers_to", "warc_file", "warc_offset", "warc_length")
-_READ = [*sorted(HTML_TYPES), "text/plain"]
 
 
 @dataclass
 class TextReport:
-    """What the stage did. `segments`: that it read; `kept`: whose tables were there; `pages`: rows that it wrote;
-    `killed`: those of them without a text, since the process that read them died twice."""
+    """What the stage did. `segments`: that it read; `kept`: whose tables were there; `pages`: rows that it wrote.
+
+    `killed`: pages without a text, since the process that read them died twice; `unreadable`: pages without a text,
+    since their PDF is damaged or needs a password; `long_words`: words of pages that were left out for their length.
+    """
 
     segments: int = 0
     kept: int = 0
     pages: int = 0
     killed: int = 0
+    unreadable: int = 0
+    long_words: int = 0
 
 
 def text_table(stores: Stores, segment: SegmentRef) -> str:
@@ -65,7 +89,10 @@ def text_table(stores: Stores, segment: SegmentRef) -> str:
     Raises PathNotFoundError, StorageError.
     """
     digest = SegmentReader(stores.storage, segment.path).digest
-    made_by = f"{digest} resiliparse {version('resiliparse')} {REVISION} {stores.config.text.max_chars}"
+    config = stores.config
+    by = [f"{library} {version(library)}" for library in ("resiliparse", "pypdfium2")]
+    asked = config.text.max_chars, config.commoncrawl.wet_text, config.fetch.user_agent.lower()
+    made_by = " ".join(map(str, (digest, *by, REVISION, *asked)))
     return f"{text_folder(stores, segment)}/text-{sha256(made_by.encode()).hexdigest()[:32]}.parquet"
 
 
@@ -76,7 +103,12 @@ def extract_text(stores: Stores, segments: Iterable[SegmentRef]) -> TextReport:
     """
     report, config = TextReport(), stores.config
     limits = Limits(
-        config.text.memory_bytes, config.text.cpu_s, config.fetch.max_decompressed_bytes, config.text.max_chars
+        config.text.memory_bytes,
+        config.text.cpu_s,
+        config.fetch.max_decompressed_bytes,
+        config.text.max_chars,
+        config.commoncrawl.wet_text,
+        config.fetch.user_agent,
     )
     with ExitStack() as stack:
         children: list[Child] = []
@@ -118,7 +150,7 @@ def _make(stores: Stores, segment: SegmentRef, table: str, children: list[Child]
 
 def _pages(stores: Stores, segment: SegmentRef) -> pa.Table:
     """The rows of `pages` with text to read, in the order of their records. The bodies of revisits are elsewhere."""
-    is_read = (pc.field("outcome") == str(Outcome.OK)) & pc.field("mime_detected").isin(_READ)
+    is_read = (pc.field("outcome") == str(Outcome.OK)) & pc.field("mime_detected").isin(sorted(KINDS))
     batches = SegmentReader(stores.storage, segment.path).pages(_COLUMNS)
     wanted = [batch.filter(is_read & pc.field("refers_to").is_null()) for batch in stores.until_stopped(batches)]
     if not wanted:
@@ -137,20 +169,32 @@ def _rows(
         Wanted(number, f"{segment.path}/{row['warc_file']}", row["warc_offset"], row["warc_length"])
         for number, row in enumerate(each())
     )
-    kinds = (b"h" if row["mime_detected"] in HTML_TYPES else b"p" for row in each())
+    kinds = (KINDS[row["mime_detected"]].encode() for row in each())
     questions = (kind + member.data for kind, member in zip(kinds, read_members(stores.storage, wanted), strict=True))
     for row, found in zip(each(), answers(children, questions), strict=True):
-        text, language, words, profile = found or (None, None, None, None)
+        page = PageText(robots=None, error=KILLED) if found is None else PageText._make(found)
         report.killed += found is None
-        yield {
-            "key": row["key"],
-            "time": row["time"],
-            "text": text,
-            "language": language,
-            "terms": None if words is None else sorted(words.items()),
-            "signature": bytes.fromhex(profile) if profile else row["digest"],
-            "error": KILLED if found is None else None,
-        }
+        report.unreadable += found is not None and page.text is None
+        report.long_words += page.long_words
+        yield {"key": row["key"], "time": row["time"], **_columns(page, row["digest"])}
+
+
+def _columns(page: PageText, digest: bytes) -> dict[str, Any]:
+    """Return the columns that the page itself fills. `digest`: of its content."""
+    robots = None if page.robots is None else Directives._make(page.robots)._asdict()
+    if robots is not None:
+        robots["unavailable_after"] = _time(robots["unavailable_after"])
+    return {
+        **page._asdict(),
+        "terms": None if page.words is None else sorted(page.words.items()),
+        "signature": bytes.fromhex(page.signature) if page.signature else digest,
+        "robots": robots,
+        "published": _time(page.published),
+    }
+
+
+def _time(posix_s: float | None) -> datetime | None:
+    return None if posix_s is None else datetime.fromtimestamp(posix_s, UTC)
 
 
 def _write(path: Path, rows: Iterable[dict[str, Any]], progress: Progress) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from hashlib import sha1
 from pathlib import Path
 from threading import Event
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crawl_lib.config import Config, TextConfig
+from crawl_lib.config import CommonCrawlConfig, Config, TextConfig
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import DamagedFileError, StoppedError
@@ -35,10 +36,15 @@ from crawl_lib.worker.sandbox import NONE_TEXT, landlock_abi
 from tests.export.crawls import Capture, CrawlMaker, key
 from tests.forked import run_forked
 from tests.stores import stores_on
+from tests.text.pdfs import pdf, pdf_bomb
 
 FOLDER = "1700000000"
-WORDS = "The tentacles of an octopus are properly called arms, and every octopus has eight of them. "
-PAGE = f"<html><body><nav><a href=/>Start</a> <a href=/2>Next</a></nav><main><h1>Octopus</h1><p>{WORDS * 4}</main>"
+WORDS = """An octopus is a soft animal with eight arms that lives in the sea. Its arms carry suckers, with which it
+grips prey and feels the ground. Most species live alone and hide during the day in dens, which they close with stones
+and shells. At night they hunt for crabs, mussels and small fish. Their brains are larger than those of other animals
+without a spine, and they learn quickly: in experiments they opened jars with lids, remembered ways through mazes and
+told one keeper from another. A female guards her eggs for many weeks, eats nothing in that time, and then dies. """
+PAGE = f"<html><body><nav><a href=/>Start</a> <a href=/2>Next</a></nav><main><h1>Octopus</h1><p>{WORDS}</main>"
 KILLER = "<div>" * 30_000 + "x"
 PLAIN_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=iso-8859-1\r\n\r\n"
 
@@ -88,7 +94,7 @@ def test_a_page_has_its_main_text_language_words_and_profile(stores: Stores, mak
     segment = make(Capture("http://a.example/", PAGE.encode()))
     assert extract_text(stores, [segment]) == TextReport(segments=1, pages=1)
     [row] = rows(stores, segment).values()
-    assert row["text"].split() == ["Octopus", *(WORDS * 4).split()]
+    assert row["text"].split() == ["Octopus", *(WORDS).split()]
     assert row["language"] == "en"
     assert dict(row["terms"]) == count_words(row["text"])
     assert row["signature"] == text_profile(dict(row["terms"]))
@@ -381,3 +387,112 @@ def test_the_folder_of_texts_is_one_crawl_s_own(stores: Stores, config: Config) 
     other = replace(other, export=replace(config.export, directory="exports"), queue=replace(config.queue))
     [problem] = [one for one in other_crawls(stores_on(stores.storage, other)) if one.startswith("text.")]
     assert "text is of the crawl 'krake', and crawl.name is 'other'" in problem
+
+
+def only_row(stores: Stores, segment: SegmentRef) -> dict[str, Any]:
+    extract_text(stores, [segment])
+    [row] = rows(stores, segment).values()
+    return row
+
+
+def test_headings_robots_and_the_date_of_publication_are_columns(
+    stores: Stores, make: Callable[..., SegmentRef]
+) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nX-Robots-Tag: krake: nosnippet\r\n\r\n"
+    page = PAGE.replace(
+        "<body>",
+        """<meta name=robots content="noindex, unavailable_after: 2030-01-01"><body>
+        <meta property="article:published_time" content="2019-03-05T10:00:00+01:00">""",
+    )
+    row = only_row(stores, make(Capture("http://a.example/", page.encode(), head=head)))
+    assert row["headings"] == "Octopus"
+    assert row["robots"] == {
+        "noindex": True,
+        "noarchive": False,
+        "nosnippet": True,
+        "unavailable_after": datetime(2030, 1, 1, tzinfo=UTC),
+    }
+    assert row["published"] == datetime(2019, 3, 5, 9, tzinfo=UTC)
+    assert row["shown"] is None
+
+
+def test_all_that_is_shown_is_kept_where_it_is_asked_for(
+    text_config: Config, stores: Stores, make: Callable[..., SegmentRef]
+) -> None:
+    config = replace(text_config, commoncrawl=CommonCrawlConfig(wet_text="all"))
+    asked = stores_on(open_storage(config), config)
+    segment = make(Capture("http://a.example/", PAGE.encode()))
+    row = only_row(asked, segment)
+    assert row["shown"].split() == ["Start", "Next", "Octopus", *WORDS.split()]
+    assert row["text"].split() == ["Octopus", *WORDS.split()]
+    assert text_table(asked, segment) != text_table(stores, segment)
+
+
+def test_another_name_of_our_own_has_another_table(
+    text_config: Config, stores: Stores, make: Callable[..., SegmentRef]
+) -> None:
+    """A page may forbid things to a crawler of one name only."""
+    config = replace(text_config, fetch=replace(text_config.fetch, user_agent="other"))
+    segment = make(Capture("http://a.example/", PAGE.encode()))
+    assert text_table(stores_on(open_storage(config), config), segment) != text_table(stores, segment)
+
+
+def test_an_accent_is_part_of_its_letter(stores: Stores, make: Callable[..., SegmentRef]) -> None:
+    apart = Capture("http://a.example/", "<p>un cafe\u0301 noir".encode())
+    whole = Capture("http://a.example/2", "<p>un caf\u00e9 noir".encode())
+    segment = make(apart, whole)
+    extract_text(stores, [segment])
+    one, other = rows(stores, segment).values()
+    assert one["text"] == other["text"] == "un caf\u00e9 noir"
+    assert dict(one["terms"]) == {"un": 1, "caf\u00e9": 1, "noir": 1}
+    assert one["signature"] == other["signature"]
+
+
+def test_long_words_are_in_the_profile_and_not_among_the_terms(stores: Stores, make: Callable[..., SegmentRef]) -> None:
+    short, long, longer = "a" * 64, "b" * 65, "\u00e4" * 33
+    segment = make(Capture("http://a.example/", f"<p>{short} {long} {longer} {longer}".encode()))
+    report = extract_text(stores, [segment])
+    [row] = rows(stores, segment).values()
+    assert dict(row["terms"]) == {short: 1}
+    assert (row["long_words"], report.long_words) == (2, 2)
+    assert row["signature"] == text_profile({short: 1, long: 1, longer: 2})
+
+
+def test_a_pdf_is_read(stores: Stores, make: Callable[..., SegmentRef]) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/pdf\r\nX-Robots-Tag: noindex\r\nContent-Language: de\r\n\r\n"
+    body = pdf("Ein Krake hat acht Arme", "Zweite Seite", title="Kraken")
+    row = only_row(stores, make(Capture("http://a.example/k", body, mime="application/pdf", head=head)))
+    assert row["text"] == "Ein Krake hat acht Arme\nZweite Seite"
+    assert (row["headings"], row["language"], row["robots"]["noindex"]) == ("Kraken", "de", True)
+    assert row["signature"] == text_profile(dict(row["terms"]))
+
+
+def test_pdfs_that_are_no_pdfs_or_bombs_are_counted(stores: Stores, make: Callable[..., SegmentRef]) -> None:
+    bodies = [b"%PDF-1.4\njunk", pdf(encrypted=True), pdf("Octopus", pages_said=2_000_000_000), pdf_bomb(40 << 20)]
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/pdf\r\n\r\n"
+    captures = [
+        Capture(f"http://a.example/{number}", body, mime="application/pdf", head=head)
+        for number, body in enumerate(bodies)
+    ]
+    segment = make(*captures)
+    report = extract_text(stores, [segment])
+    found = [rows(stores, segment)[key(one.url)] for one in captures]
+    assert found[0]["error"].startswith("no text: the PDF cannot be read: ")
+    assert found[1]["error"].startswith("no text: the PDF cannot be read: ")
+    assert (found[0]["text"], found[0]["terms"], found[0]["signature"]) == (None, None, sha1(bodies[0]).digest())
+    assert (report.pages, report.unreadable) == (4, 2)
+    assert found[2]["text"] == "Octopus"
+    assert (found[3]["error"], report.killed) == (stage.KILLED, 1)
+
+
+@pytest.mark.parametrize("page", ["<p>Octopus", f"<title>{'Octopus ' * 1250}</title><p>Octopus"])
+def test_a_page_of_one_word_has_one(page: str, stores: Stores, make: Callable[..., SegmentRef]) -> None:
+    row = only_row(stores, make(Capture("http://a.example/", page.encode())))
+    assert (row["text"], dict(row["terms"]), row["language"]) == ("Octopus", {"octopus": 1}, None)
+
+
+def test_a_page_of_a_megabyte_is_read_whole(stores: Stores, make: Callable[..., SegmentRef]) -> None:
+    page = f"<h1>Octopus</h1>{f'<p>{WORDS}' * 1700}"
+    row = only_row(stores, make(Capture("http://a.example/", page.encode())))
+    assert dict(row["terms"])["octopus"] == 1701
+    assert row["language"] == "en"

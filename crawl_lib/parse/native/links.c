@@ -8,11 +8,15 @@
 #include "text.h"
 
 enum { MAX_TITLE = 1000, MAX_DESCRIPTION = 2000, MAX_REL = 200, MAX_CHARSET = 200 };
+/* Of facts: their number, characters of a name and of a value, bytes of JSON-LD blocks, characters of headings. */
+enum { MAX_FACTS = 256, MAX_FACT_NAME = 100, MAX_FACT = 2000, MAX_JSON = 1 << 18, MAX_HEADINGS = 4096 };
 
-enum slot { HREF, SRC, DATA, ALT, REL, NAME, CONTENT, HTTP_EQUIV, TYPE, ENCODING, COLOR, FACE, SIZE, CHARSET, SLOTS };
+enum slot { HREF, SRC, DATA, ALT, REL, NAME, CONTENT, HTTP_EQUIV, TYPE, ENCODING, COLOR, FACE, SIZE, CHARSET, PROPERTY,
+            ITEMPROP, LANG, XML_LANG, DATETIME, PUBDATE, SLOTS };
 static const struct { const char *name; unsigned char length; } SLOT[SLOTS] = {
     {"href", 4}, {"src", 3}, {"data", 4}, {"alt", 3}, {"rel", 3}, {"name", 4}, {"content", 7}, {"http-equiv", 10},
     {"type", 4}, {"encoding", 8}, {"color", 5}, {"face", 4}, {"size", 4}, {"charset", 7},
+    {"property", 8}, {"itemprop", 8}, {"lang", 4}, {"xml:lang", 8}, {"datetime", 8}, {"pubdate", 7},
 };
 
 enum said { TITLE, DESCRIPTION, ROBOTS, CANONICAL, BASE, SAID };
@@ -35,7 +39,7 @@ struct reader {
     unsigned seen;  /* a bit for each slot: the tag has that attribute */
     struct span agent;
     size_t max_links, max_anchor_chars;
-    int how;  /* KRAKE_CUT, KRAKE_XML */
+    int how;  /* KRAKE_CUT, KRAKE_XML, KRAKE_FACTS */
 
     struct buffer text, anchor, robots, charsets, links;
     size_t link_count;
@@ -50,6 +54,11 @@ struct reader {
     size_t blocks;       /* blocks that began within it */
     size_t link_depth;   /* of SVG and MathML, where it began */
     struct words_seen seen_words;
+
+    struct buffer facts, headings;
+    size_t fact_count, json_left;
+    bool in_json, in_heading;
+    struct words heading;  /* the one whose text is read */
 };
 
 static void keep_attribute(void *context, struct span name, struct span value) {
@@ -251,9 +260,49 @@ static void keep_charset(struct reader *r) {
     }
 }
 
+/* Begins a fact: its kind, and the name that an attribute gives it, in lower case. False if there is no room for it. */
+static bool begin_fact(struct reader *r, char kind, enum slot name) {
+    if (!(r->how & KRAKE_FACTS) || r->fact_count == MAX_FACTS) return false;
+    r->fact_count++;
+    buffer_add(&r->facts, &kind, 1);
+    size_t from = r->facts.length;
+    add_words(r, &r->facts, name, MAX_FACT_NAME);
+    for (size_t i = from; i < r->facts.length; i++) r->facts.bytes[i] = (char)lower((unsigned char)r->facts.bytes[i]);
+    buffer_add(&r->facts, "", 1);
+    return true;
+}
+
+static void add_fact(struct reader *r, char kind, enum slot name, enum slot value) {
+    if (!has(r, value) || !begin_fact(r, kind, name)) return;
+    add_words(r, &r->facts, value, MAX_FACT);
+    buffer_add(&r->facts, "", 1);
+}
+
+static void start_heading(struct reader *r) {
+    if (!(r->how & KRAKE_FACTS) || r->headings.length >= MAX_HEADINGS) return;
+    if (r->headings.length) buffer_add(&r->headings, "\n", 1);
+    r->in_heading = true;
+    words_begin(&r->heading, &r->headings, MAX_HEADINGS - r->headings.length);
+}
+
+/* The JSON-LD of a script, whose text comes next. */
+static void start_json(struct reader *r) {
+    if (!r->json_left || !value_is(r, TYPE, "application/ld+json", sizeof "application/ld+json" - 1, true)) return;
+    r->in_json = begin_fact(r, 'j', SLOTS);
+}
+
+static void end_raw_text(struct reader *r) {
+    r->in_title = false;
+    if (r->in_json) buffer_add(&r->facts, "", 1);
+    r->in_json = false;
+}
+
 static void start_meta(struct reader *r) {
     keep_charset(r);
     if (value_of(r, CONTENT).length == 0) return;
+    static const enum slot NAMES[] = {PROPERTY, NAME, ITEMPROP, HTTP_EQUIV};
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        if (has(r, NAMES[i])) add_fact(r, 'm', NAMES[i], CONTENT);
     if (has(r, NAME)) {
         struct piece name = keep_value(r, NAME);
         struct span given = {span_of(&r->text, 0).at + name.from, name.length};
@@ -282,6 +331,9 @@ static void start_element(struct reader *r, const struct tag *tag) {
         break;
     case ROLE_LINK: start_link(r); break;
     case ROLE_META: start_meta(r); break;
+    case ROLE_HTML: add_fact(r, 'l', SLOTS, has(r, LANG) ? LANG : XML_LANG); break;
+    case ROLE_TIME: add_fact(r, has(r, PUBDATE) ? 'p' : 't', ITEMPROP, DATETIME); break;
+    case ROLE_HEADING: start_heading(r); break;
     case ROLE_BASE:
         if (has(r, HREF) && !r->has[BASE]) say(r, BASE, keep_value(r, HREF));
         break;
@@ -293,6 +345,7 @@ static void start_element(struct reader *r, const struct tag *tag) {
 static void start_block(struct reader *r, const struct tag *tag) {
     if ((tag->flags & CELL) && !r->blocks) close_link(r);
     if (tag->flags & BLOCK) r->blocks++;
+    if (tag->flags & (BLOCK | ENDS_DRAWING)) r->heading.space = r->heading.begun;
 }
 
 static void end_block(struct reader *r, const struct tag *tag) {
@@ -323,6 +376,7 @@ static void on_start(struct reader *r, const struct tag *tag, bool self_closing)
     }
     if (tag->role == ROLE_TEMPLATE) r->templates++;
     if (tag->content != CONTENT_DATA) read_raw(r, tag);
+    if (tag->content == CONTENT_SCRIPT && !r->templates) start_json(r);
     if (tag->role == ROLE_TITLE && !r->foreign.depth && !r->templates && !r->has[TITLE]) {
         r->in_title = true;
         say(r, TITLE, (struct piece){r->text.length, 0});
@@ -338,6 +392,7 @@ static void on_end(struct reader *r, const struct tag *tag) {
     if (!foreign && tag->role == ROLE_TEMPLATE && r->templates) r->templates--;
     if (r->templates) return;
     if (tag->role == ROLE_A) close_link(r);
+    if (tag->role == ROLE_HEADING) r->in_heading = false;
     end_block(r, tag);
 }
 
@@ -348,6 +403,11 @@ static void on_text(struct reader *r, enum token kind, struct span text) {
         r->tokens.steps += text.length;
         words_see(&r->seen_words, text, r->tokens.end);
     }
+    if (r->in_json && text.length <= r->json_left) {
+        r->json_left -= text.length;
+        decode(r, text, how, buffer_sink, &r->facts);
+    }
+    if (r->in_heading && kind != TOKEN_RAW && !r->templates) decode(r, text, how, words_add, &r->heading);
     if (r->in_title) {
         struct words words;
         words_begin(&words, &r->text, MAX_TITLE);
@@ -371,7 +431,7 @@ static void read_page(struct reader *r) {
             on_start(r, tag, closing);
         } else if (kind == TOKEN_END) {
             bool closing;
-            r->in_title = false;
+            end_raw_text(r);
             if (!token_attributes(&r->tokens, NULL, NULL, &closing)) break;
             on_end(r, tag_named(&r->tags, data));
         } else {
@@ -383,6 +443,7 @@ static void read_page(struct reader *r) {
         if (r->in_title) r->has[TITLE] = false;
         r->anchor.length = 0;
     }
+    end_raw_text(r);
     close_link(r);
 }
 
@@ -404,6 +465,8 @@ static void write_page(struct reader *r, struct buffer *out) {
     for (size_t i = 0; i < r->link_count; i++) write_piece(r, link_at(r, i)->href, out);
     for (size_t i = 0; i < r->link_count; i++) write_piece(r, link_at(r, i)->anchor, out);
     for (size_t i = 0; i < r->link_count; i++) write_piece(r, link_at(r, i)->rel, out);
+    buffer_add(out, r->facts.bytes, r->facts.length);
+    if (r->headings.length) buffer_add(out, "h", 2), buffer_add(out, r->headings.bytes, r->headings.length), buffer_add(out, "", 1);
     buffer_add(out, r->charsets.bytes, r->charsets.length);
     buffer_add(out, "", 1);
 }
@@ -423,10 +486,12 @@ int krake_links(const char *html, size_t length, const char *agent, size_t agent
     r.max_links = max_links;
     r.max_anchor_chars = max_anchor_chars;
     r.how = how;
+    r.json_left = MAX_JSON;
     r.tokens.cdata = how & KRAKE_XML;
     tags_index(&r.tags);
     read_page(&r);
-    bool failed = r.text.failed || r.anchor.failed || r.robots.failed || r.charsets.failed || r.links.failed;
+    bool failed = r.text.failed || r.anchor.failed || r.robots.failed || r.charsets.failed || r.links.failed ||
+                  r.facts.failed || r.headings.failed;
     if (!failed) write_page(&r, &out);
     failed = failed || out.failed;
     *page = (struct krake_page){failed ? NULL : out.bytes, out.length, r.cut, r.tokens.steps, words_digest(&r.seen_words)};
@@ -436,6 +501,8 @@ int krake_links(const char *html, size_t length, const char *agent, size_t agent
     buffer_free(&r.robots);
     buffer_free(&r.charsets);
     buffer_free(&r.links);
+    buffer_free(&r.facts);
+    buffer_free(&r.headings);
     return failed ? -1 : 0;
 }
 

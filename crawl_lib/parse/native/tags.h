@@ -6,7 +6,7 @@
 
 enum role {
     ROLE_NONE, ROLE_A, ROLE_AREA, ROLE_SRC, ROLE_IMG, ROLE_INPUT, ROLE_OBJECT, ROLE_LINK, ROLE_META, ROLE_BASE,
-    ROLE_TITLE, ROLE_TEMPLATE, ROLE_SVG, ROLE_MATH, ROLE_FONT,
+    ROLE_TITLE, ROLE_TEMPLATE, ROLE_SVG, ROLE_MATH, ROLE_FONT, ROLE_HTML, ROLE_HEADING, ROLE_TIME,
 };
 
 enum {
@@ -30,7 +30,7 @@ struct tag {
     enum content content;  /* what its start tag makes of the text behind it */
 };
 
-enum { TAG_COUNT = 110, LETTERS = 26 };
+enum { TAG_COUNT = 112, LETTERS = 26 };
 
 /* Sorted by the first letter. */
 extern const struct tag TAGS[TAG_COUNT];

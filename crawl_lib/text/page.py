@@ -1,0 +1,29 @@
+"""What is read out of a page: the answer of the child processes."""
+
+from typing import NamedTuple
+
+from crawl_lib.parse.directives import Directives
+from crawl_lib.parse.mime import HTML_TYPES
+
+KINDS = {**dict.fromkeys(sorted(HTML_TYPES), "h"), "text/plain": "p", "application/pdf": "f"}
+"""The types of content that are read: by MIME type, the letter that tells a child how."""
+
+
+class PageText(NamedTuple):
+    """What a page says. `text`: the main text in NFC; `words`: how often each word of at most 64 bytes is in the text.
+
+    `language`: declared or detected, a code of ISO 639; None if unknown. `signature`: the text profile in hex, None for
+    a page without words. `headings`, `published`: as `parse.Facts` has them. `shown`: all visible text, None if it was
+    not asked for. `long_words`: how many different words are longer. `error`: why there is no text.
+    """
+
+    text: str | None = None
+    language: str | None = None
+    words: dict[str, int] | None = None
+    signature: str | None = None
+    headings: str | None = None
+    robots: Directives | None = Directives()
+    published: float | None = None
+    shown: str | None = None
+    long_words: int = 0
+    error: str | None = None

@@ -1,0 +1,53 @@
+"""The text of a PDF, by pypdfium2. For child processes alone: a small file may describe gigabytes."""
+
+from typing import NamedTuple
+
+from pypdfium2 import PdfDocument, PdfiumError
+
+MAX_PAGES = 20_000
+"""That are looked at: a file may say that it has billions."""
+_HYPHEN = "\x02"
+"""What PDFium writes for the hyphen of a word that goes on in the next line."""
+_NO_TEXT = dict.fromkeys([0, 0xFFFE, 0xFFFF])
+
+
+class PdfText(NamedTuple):
+    """What a PDF says. `title`: of its metadata, "" without one."""
+
+    title: str
+    text: str
+
+
+def pdf_text(data: bytes, max_chars: int) -> PdfText:
+    """Read the text of a PDF up to `max_chars`, a line break between pages; pages that are damaged have none.
+
+    Raises ValueError where the file cannot be read, or needs a password.
+    """
+    try:
+        document = PdfDocument(data)
+    except PdfiumError as error:
+        raise ValueError(str(error)) from None
+    with document:
+        pages: list[str] = []
+        for number in range(min(len(document), MAX_PAGES)):
+            text = _page_text(document, number)
+            pages += [text] if text else []
+            max_chars -= len(text)
+            if max_chars <= 0:
+                break
+        return PdfText(_clean(document.get_metadata_value("Title")).strip(), "\n".join(pages))
+
+
+def _page_text(document: PdfDocument, number: int) -> str:
+    try:
+        page = document[number]
+        try:
+            return _clean(page.get_textpage().get_text_bounded())
+        finally:
+            page.close()
+    except PdfiumError:
+        return ""
+
+
+def _clean(text: str) -> str:
+    return text.replace(_HYPHEN, "").replace("\r\n", "\n").translate(_NO_TEXT)
