@@ -6,15 +6,13 @@ Data flows through this room in this order, once for each fetched answer:
 2. `decode_content` undoes transfer and content codings, up to a limit (`content`).
 3. `detect_mime` says what the content is (`mime`).
 4. `parse_html` finds the charset (`charset`), has the page scanned once (`scan`, which is C: `native/links.c`), and
-   returns a `Page` with its links in document order, by columns (`html`). `parse_sitemap` does so for what lists pages.
-5. `read_facts` reads what a page says of itself (`facts`), `directives_of` what it forbids (`directives`): for the text
-   stage, which reads pages once more.
+   returns a `Page` with its links by columns (`html`). `parse_sitemap` does so for what lists pages.
+5. `read_facts` and `directives_of` read what a page says of itself and what it forbids, for the text stage.
 
 Links leave as text (`Links.hrefs`) with the page's `base`; `crawl_lib.urls.LinkResolver` makes targets of them.
 
 Whatever the bytes are, nothing here raises: strangers wrote them. Damage gives the part that could be read, and a word
-that says so. Nothing is kept on disk, and the same bytes always give the same answer, so a page can be parsed again
-from its WARC record after a crash.
+that says so. Nothing is kept on disk, and the same bytes always give the same answer.
 """
 
 from crawl_lib.parse.charset import PRESCAN_BYTES, charset_of, to_utf8

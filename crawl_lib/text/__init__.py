@@ -1,10 +1,10 @@
 """The text stage: what each page says, its language, its words, and a signature that tells whether it has changed.
 
-How data flows: `extract_text` takes committed segments. Of each it reads the records of pages in order of file and
-offset (`stage`), and gives them one by one to child processes that have limits and nothing to steal (`children`,
-`child`); these undo codings and charset, find the main text (`extract`; `pdf`), put it into NFC (`normal`), count its
-words and make the signature (`profile`), and read what the page says of itself (`parse.facts`). What a segment gives is
-one table, `<text.directory>/<folder>/<node>/text-<id>.parquet`, there at once by a rename. The id is of the segment's
+How data flows: `extract_text` takes committed segments, and reads the records of their pages in order of file and
+offset (`stage`). Child processes that have limits and nothing to steal (`children`, `child`) get the records one by
+one. A child undoes codings and charset, finds the main text (`extract`, `pdf`), puts the text into NFC (`normal`),
+counts the words and makes the signature (`profile`), and reads what the page says of itself (`parse.facts`). Each
+segment gets one table, `<text.directory>/<folder>/<node>/text-<id>.parquet`, by a rename. The id is of the segment's
 digest and of what extracts: a segment that changes, or another version, has another table, and the older one goes.
 
 A page that kills its child is counted, and has no text; its signature is then the digest of its content. All of it is

@@ -81,7 +81,7 @@ def page_text(member: bytes, kind: str, asked: Asked) -> PageText:
 
 
 class _Found(NamedTuple):
-    """What content says, as its kind of reader finds it."""
+    """The findings of a reader. `error`: why there is no text."""
 
     text: str | None = None
     facts: Facts = Facts()
@@ -161,7 +161,7 @@ def declared_language(values: Sequence[str]) -> str | None:
 
 
 def language_of(text: str) -> str | None:
-    """Detect the language of a text; None where it is too short to tell, or like no language that is known."""
+    """Detect the language of a text; None where the text is short, or unlike all known languages."""
     if len(text) < LEAST_CHARS:
         return None
     language, score = detect_fast(text[:LANGUAGE_CHARS])

@@ -1,4 +1,4 @@
-"""What is read out of a page: the answer of the child processes."""
+"""The answer of a child process: one page that was read."""
 
 from typing import NamedTuple
 

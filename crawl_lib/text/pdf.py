@@ -7,7 +7,7 @@ from pypdfium2 import PdfDocument, PdfiumError
 MAX_PAGES = 20_000
 """That are looked at: a file may say that it has billions."""
 _HYPHEN = "\x02"
-"""What PDFium writes for the hyphen of a word that goes on in the next line."""
+"""PDFium writes this character for the hyphen of a word that continues in the next line."""
 _NO_TEXT = dict.fromkeys([0, 0xFFFE, 0xFFFF])
 
 
