@@ -491,7 +491,9 @@ def test_a_page_of_one_word_has_one(page: str, stores: Stores, make: Callable[..
     assert (row["text"], dict(row["terms"]), row["language"]) == ("Octopus", {"octopus": 1}, None)
 
 
-def test_a_page_of_a_megabyte_is_read_whole(stores: Stores, make: Callable[..., SegmentRef]) -> None:
+def test_a_page_of_a_megabyte_is_read_whole(text_config: Config, make: Callable[..., SegmentRef]) -> None:
+    config = replace(text_config, text=TextConfig(processes=1))
+    stores = stores_on(open_storage(config), config)
     page = f"<h1>Octopus</h1>{f'<p>{WORDS}' * 1700}"
     row = only_row(stores, make(Capture("http://a.example/", page.encode())))
     assert dict(row["terms"])["octopus"] == 1701
