@@ -13,7 +13,13 @@ import os
 from collections.abc import Sequence
 from typing import NoReturn
 
+from crawl_lib.exiting import run_program
 from crawl_lib.signals import end_on_signals
+
+
+def krake() -> NoReturn:
+    """Be the program `krake`."""
+    run_program(main)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

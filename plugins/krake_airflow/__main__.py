@@ -6,6 +6,7 @@ import os
 import sys
 from importlib import import_module
 
+from crawl_lib.exiting import run_program
 from crawl_lib.signals import end_on_signals
 from krake_airflow.preload import collect_seldom
 
@@ -27,4 +28,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_program(lambda: main(sys.argv[1:]))

@@ -91,7 +91,7 @@ def test_an_error_is_one_line_and_no_traceback(tmp_path: Path) -> None:
 INTERRUPTED = """
 import os, sys
 
-FIRST = {"crawl_lib", "crawl_lib.lazy", "crawl_lib.version", "crawl_lib.cli", "crawl_lib.signals"}
+FIRST = {"crawl_lib", *(f"crawl_lib.{name}" for name in ("lazy", "version", "cli", "exiting", "signals"))}
 "What is loaded before signals are handled, next to Python's own modules."
 
 class Interrupt:
