@@ -55,10 +55,10 @@ class Spans:
     """The spans of time in which names are ours among all nodes: an address, or a host for one request.
 
     The task reserves them for its processes. `ask(name, count, start_s)` has it ask for a name, for so many requests
-    (those that wait, and as many as there were in the span before), with so much time for the last one to connect; it
-    calls `give` when it has it. `end(name, rest_s)` gives a host back, to which the next request may be sent in so many
-    seconds. `addresses`, `hosts`: which of them nodes share. `given`: called with each name that was given, and from
-    when on it is ours.
+    (those that wait, those that follow without a delay, and as many as there were in the span before), with so much
+    time for the last one to connect; it calls `give` when it has it. `end(name, rest_s)` gives a host back, to which
+    the next request may be sent in so many seconds. `addresses`, `hosts`: which of them nodes share. `given`: called
+    with each name that was given, and from when on it is ours.
     """
 
     def __init__(

@@ -71,8 +71,8 @@ if TYPE_CHECKING:
         write_parquet,
     )
 else:
-    # What loads Arrow, which takes a tenth of a second: not each task of a node has rows to read or to write. No task
-    # looks for damage.
+    # These modules load Arrow, which takes a tenth of a second, and not each task of a node reads or writes rows. No
+    # task looks for damage.
     __getattr__ = loads_later(
         __name__,
         {

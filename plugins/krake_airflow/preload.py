@@ -1,8 +1,9 @@
-"""What the parts of an Airflow load before they fork: a process of its own runs each task, and each parses a DAG file.
+"""Modules that parts of Airflow load before they fork.
 
-Such a process would load the modules again that its parent lacks, and a small task would take longer for that than for
-its work. No module here begins a thread but one, that of Arrow's allocator (jemalloc), which knows of forks
-(`pthread_atfork`): a fork takes along one thread only, with whatever locks the others hold.
+A process of its own runs each task, and another one parses a DAG file. Each would load again what its parent lacks, and
+a small task would spend more time on that than on its work.
+A fork takes along one thread only, with whatever locks the others hold. No module here begins a thread, except that of
+Arrow's allocator, jemalloc, which handles forks (`pthread_atfork`).
 """
 
 from __future__ import annotations

@@ -195,8 +195,8 @@ class AirflowServer:
         return True
 
     def _healthy(self) -> bool:
-        # With the first question to what answers tasks, the API server makes it, which takes 2 s of CPU: here that
-        # happens while the other parts start, else within the first run.
+        # The first request to this path has the API server build the interface for tasks: 2 s of CPU. Here that happens
+        # while the other parts start, else within the first run.
         if self._asked("/execution/health") is None:
             return False
         health = self._asked("/api/v2/monitor/health") or {}
