@@ -89,6 +89,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "invert_links": {},
     "update_score": {"export": "x"},
     "mark_duplicates": {},
+    "retry_now": {"run_id": "run"},
+    "make_output": {"output": "text"},
 }
 OF_CRAWLDB = {"generate", "update_crawldb", "update_score", "mark_duplicates"}
 
