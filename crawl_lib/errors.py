@@ -9,6 +9,7 @@
     |   |-- PathNotFoundError       the operator: a folder or file that should be there is not
     |   |   `-- NoExportError       the operator exports first, or the next run does
     |   |-- NoRoomError             the operator makes room on the named disk or DFS; Airflow retries meanwhile
+    |   |-- ScratchError            the operator makes `scratch.directory` of this machine writable
     |   `-- StorageAccessError      the operator: ticket, rights or certificate on the named server; Airflow retries
     |       `-- StorageRightsError  the operator gives the right on the named path
     |-- KeyStoreError               the operator looks at the named key server
@@ -91,6 +92,13 @@ class NoRoomError(StorageError):
     """
 
 
+class ScratchError(StorageError):
+    """A folder in `scratch.directory` of this machine cannot be used. No file of the crawl is to blame.
+
+    The operator makes the folder writable, or names another one.
+    """
+
+
 class StorageAccessError(StorageError):
     """A file store does not let us in, or is not trusted: no Kerberos ticket, no right, a certificate of a stranger.
 
@@ -100,6 +108,10 @@ class StorageAccessError(StorageError):
 
 class StorageRightsError(StorageAccessError):
     """A file store knows us, and a right is missing. Running again does not help before an administrator gives it."""
+
+
+NOT_ABOUT_FILES = (NoRoomError, ScratchError, StorageAccessError)
+"""Errors of this machine's room or of its rights: a check that meets one of these ends, and reports no damage."""
 
 
 class KeyStoreError(KrakeError):

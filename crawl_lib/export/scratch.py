@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from crawl_lib.config import Config
-from crawl_lib.errors import LockedError, os_errors
+from crawl_lib.errors import LockedError, ScratchError, os_errors
 from crawl_lib.export.folder import ExportFolder
 
 LOCK = "export.lock"
@@ -23,12 +23,12 @@ def scratch_folder(config: Config, name: str) -> Iterator[Path]:
 
     Its process holds a lock on the folder; so one without a lock was left by a killed process, and is deleted by the
     next, whatever its name. Raises LockedError if another process of this machine has a folder of that name,
-    StorageError naming the path if the disk refuses, also for whatever the system refuses below it.
+    ScratchError naming the path if the disk refuses, also for whatever the system refuses below it.
     """
     base = Path(config.scratch.directory)
     folder = base / name
     with ExitStack() as stack:
-        with os_errors(base, "scratch.directory cannot be used"):
+        with os_errors(base, "scratch.directory cannot be used", ScratchError):
             base.mkdir(exist_ok=True)
             with (base / LOCK).open("wb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -40,7 +40,7 @@ def scratch_folder(config: Config, name: str) -> Iterator[Path]:
                 folder.mkdir()
                 stack.enter_context(_locked(folder))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        with os_errors(folder):
+        with os_errors(folder, kind=ScratchError):
             yield folder
 
 
@@ -48,10 +48,10 @@ def scratch_folder(config: Config, name: str) -> Iterator[Path]:
 def scratch_base(config: Config, name: str) -> Iterator[Path]:
     """A folder in `scratch.directory`, with what an earlier attempt left in it, held by one process at a time.
 
-    `name`: with none of `PREFIXES`. Raises LockedError if another one is in it, StorageError as `scratch_folder`.
+    `name`: with none of `PREFIXES`. Raises LockedError if another one is in it, ScratchError as `scratch_folder`.
     """
     folder = Path(config.scratch.directory) / name
-    with os_errors(folder), ExitStack() as stack:
+    with os_errors(folder, "scratch.directory cannot be used", ScratchError), ExitStack() as stack:
         folder.parent.mkdir(exist_ok=True)
         (lock := folder.with_name(f"{name}.lock")).touch()
         try:

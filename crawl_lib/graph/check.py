@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError, StorageError
+from crawl_lib.errors import NOT_ABOUT_FILES, DamagedFileError, InputError, PathNotFoundError, StorageError
 from crawl_lib.export import (
     ARC_SCHEMAS,
     ARCS_IN,
@@ -63,7 +63,10 @@ SCHEMAS: dict[str, pa.Schema] = {PAGES: EXPORT_SCHEMA, **ARC_SCHEMAS, **RANK_SCH
 
 
 def check_export(stores: Stores, name: str, *, full: bool = True) -> list[Finding]:
-    """What is wrong with one export; nothing is changed."""
+    """Check one export and return what is wrong; nothing is changed.
+
+    Raises ScratchError, NoRoomError or StorageAccessError where this machine cannot look.
+    """
     folder = _Compared(stores, name)
     if folder.is_empty():
         return []
@@ -118,6 +121,8 @@ class _Check:
         try:
             with parquet_errors(file):
                 yield
+        except NOT_ABOUT_FILES:
+            raise
         except (DamagedFileError, InputError, StorageError) as error:
             self.add(file, error)
 

@@ -32,7 +32,7 @@ from crawl_lib.config import is_sqlite_server
 from crawl_lib.crawldir import SegmentRef, unfilled, urls_of_lost_queue
 from crawl_lib.derived import Output
 from crawl_lib.durable import delete_durable
-from crawl_lib.errors import DamagedFileError, KrakeError, LockedError, PathNotFoundError, StoppedError
+from crawl_lib.errors import NOT_ABOUT_FILES, DamagedFileError, KrakeError, LockedError, PathNotFoundError, StoppedError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, readable_take
 from crawl_lib.keys import check, repair
@@ -387,7 +387,7 @@ class _Pass:
                     why = f"its keys were not noted, since no task has used it: run `krake settle --node {node}` first"
                     self.report.skipped.append(f"node {node}: {why}")
             found, report = check_keys(self.stores, self.nodes, full=self.report.full)
-        except StoppedError:
+        except (StoppedError, *NOT_ABOUT_FILES):
             raise
         except KrakeError as error:
             findings = Findings("keys", "do what it says, then run `krake fsck` again")

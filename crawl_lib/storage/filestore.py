@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from crawl_lib.errors import StorageError, os_errors
+from crawl_lib.errors import ScratchError, StorageError, os_errors
 
 COPY_BYTES = 1 << 20
 
@@ -140,8 +140,11 @@ class Storage(ABC):
         self.upload(local, path)
 
     def download(self, path: str, local: Path) -> None:
-        """Copy a file to a local path, which is replaced. Raises PathNotFoundError."""
-        with self.open_read(path) as source, os_errors(local, "cannot be written"), local.open("wb") as target:
+        """Copy a file to a local path in a scratch folder, which is replaced. Raises PathNotFoundError.
+
+        Raises ScratchError if this machine's disk refuses.
+        """
+        with self.open_read(path) as source, os_errors(local, "cannot be written", ScratchError), local.open("wb") as target:
             shutil.copyfileobj(source, target, COPY_BYTES)
 
     def open_seekable(self, path: str) -> BinaryIO:

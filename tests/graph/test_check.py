@@ -1,15 +1,18 @@
 """`krake fsck` of exports: a file that its stages would write otherwise is found, also if it is well-formed."""
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from crawl_lib.config import Config
+from crawl_lib.errors import NOT_ABOUT_FILES, ScratchError, StorageError
 from crawl_lib.export import export_pages
 from crawl_lib.graph import check_export, finalize_export, link_export
 from crawl_lib.storage import Storage
 from tests.export.crawls import Capture, CrawlMaker
+from tests.export.test_remote import Elsewhere
 from tests.stores import stores_on
 
 URLS = [f"http://h.example/{number}" for number in range(9)]
@@ -71,3 +74,39 @@ def test_inputs_with_another_byte_in_them_end_no_check(folder: Path, storage: St
     del old["sha1"]
     (folder / "inputs").write_text(json.dumps(old))
     assert check_export(stores_on(storage, config), "x") == []
+
+
+@pytest.mark.parametrize("blocked", ["the directory", "its parent", "its lock"])
+def test_a_scratch_that_cannot_be_used_is_no_damage(
+    blocked: str, folder: Path, storage: Storage, config: Config, tmp_path: Path
+) -> None:
+    """A good export was called damaged on a node whose file system is read-only."""
+    scratch = tmp_path / "blocked" / "scratch"
+    if blocked == "its lock":
+        (scratch / "export.lock").mkdir(parents=True)
+    else:
+        file = scratch if blocked == "the directory" else scratch.parent
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+    there = dataclasses.replace(config, scratch=dataclasses.replace(config.scratch, directory=str(scratch)))
+    with pytest.raises(ScratchError, match=r"scratch\.directory cannot be used"):
+        check_export(stores_on(Elsewhere(storage), there), "x")
+
+
+def test_a_disk_that_refuses_a_copy_is_no_damage_of_what_is_copied(
+    folder: Path, storage: Storage, tmp_path: Path
+) -> None:
+    with pytest.raises(ScratchError, match="cannot be written"):
+        Elsewhere(storage).download("export/x/offsets", tmp_path / "missing" / "offsets")
+
+
+@pytest.mark.parametrize("kind", NOT_ABOUT_FILES)
+def test_what_this_machine_lacks_ends_a_check_of_an_export(
+    kind: type[StorageError], folder: Path, storage: Storage, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> int:
+        raise kind("this machine cannot look")
+
+    monkeypatch.setattr("crawl_lib.graph.check.check_table", refused)
+    with pytest.raises(kind, match="this machine cannot look"):
+        check_export(stores_on(storage, config), "x")

@@ -1,0 +1,1 @@
+"""Tests that start `docker-compose.yml` for real: `make test-compose`."""
