@@ -4,7 +4,10 @@ FROM apache/airflow:3.3.2-python3.11
 
 USER root
 # Volumes that are mounted on these folders take over their owner.
-RUN install -d -o airflow -g 0 -m 0775 /opt/krake /opt/airflow/logs /var/lib/krake/queue /var/lib/krake/scratch
+RUN install -d -o airflow -g 0 -m 0775 /opt/krake /opt/airflow/logs /var/lib/krake/queue /var/lib/krake/scratch \
+        /logs/api-server /logs/scheduler /logs/dag-processor /logs/batch /logs/node-a /logs/node-b /logs/node-c
+# docker-compose.yml puts memory of these modes here. At a restart runc 1.1 gives it the mode of the folder below.
+RUN install -d -m 1777 /run/krake /opt/airflow
 USER airflow
 WORKDIR /opt/krake
 
@@ -15,11 +18,18 @@ ENV VIRTUAL_ENV=/opt/krake/.venv \
     AIRFLOW__CORE__DAGS_FOLDER=/opt/krake/dags \
     AIRFLOW__CORE__PLUGINS_FOLDER=/opt/krake/plugins
 
-COPY --chown=airflow:0 requirements.build.lock requirements.lock requirements.compiler.lock ./
+# The certificate (PEM text) of a proxy that opens TLS on the way to the package index; empty where there is none.
+# Downloads alone trust it: pip by `PIP_CERT`, uv by `SSL_CERT_FILE`, which containers do not have.
+ARG CERTIFICATE=""
+ARG PIP_CERT=/opt/krake/certificates.pem
+ARG SSL_CERT_FILE=/opt/krake/certificates.pem
+RUN { cat /etc/ssl/certs/ca-certificates.crt; printf '%s\n' "${CERTIFICATE}"; } > certificates.pem
+
+COPY --chown=airflow:0 requirements.build.lock requirements.image.lock requirements.compiler.lock ./
 RUN python -m venv --clear .venv \
     && .venv/bin/python -m pip install --quiet --no-cache-dir --require-hashes -r requirements.build.lock \
     && .venv/bin/uv pip sync --quiet --no-cache --python .venv/bin/python --require-hashes --no-build-isolation \
-        requirements.build.lock requirements.lock
+        requirements.build.lock requirements.image.lock
 
 COPY --chown=airflow:0 pyproject.toml README.md LICENSE ./
 COPY --chown=airflow:0 crawl_lib crawl_lib

@@ -144,7 +144,8 @@ class Storage(ABC):
 
         Raises ScratchError if this machine's disk refuses.
         """
-        with self.open_read(path) as source, os_errors(local, "cannot be written", ScratchError), local.open("wb") as target:
+        refused = os_errors(local, "cannot be written", ScratchError)
+        with self.open_read(path) as source, refused, local.open("wb") as target:
             shutil.copyfileobj(source, target, COPY_BYTES)
 
     def open_seekable(self, path: str) -> BinaryIO:

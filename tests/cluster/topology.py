@@ -39,6 +39,8 @@ from tests.dags.api import Api
 BATCH = "batch"
 """The machine of the tasks that belong to no node; they are in Airflow's queue `default`."""
 START_S = 480.0
+DEAD_AFTER_S = "40"
+"""Less than `settings.RECOVERY` gives: tests wait for it, and no API server starts again on a busy machine here."""
 CENTRE = ("api-server", "scheduler", "dag-processor")
 
 
@@ -271,8 +273,12 @@ class Topology:
         home = self.home("centre")
         home.mkdir(exist_ok=True)
         log_port = self.ports.take("task-logs")
-        return _clean_environment() | centre_environment(
-            home, self.config_path("centre"), port=self.port, database=self.postgres.url, log_port=log_port
+        return (
+            _clean_environment()
+            | centre_environment(
+                home, self.config_path("centre"), port=self.port, database=self.postgres.url, log_port=log_port
+            )
+            | {"AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": DEAD_AFTER_S}
         )
 
     def _worker_environment(self, machine: str) -> dict[str, str]:
