@@ -26,6 +26,7 @@ VARIABLES_cluster-crawl := CONFIG SEEDS ITERATIONS
 VARIABLES_torture := N SEED POWER OPERATORS AIRFLOW
 VARIABLES_test := PYTEST_ARGS
 VARIABLES_test-cluster := PYTEST_ARGS
+VARIABLES_test-compose := PYTEST_ARGS
 VARIABLES_bench := PARTS AGAINST REPORT
 ASKED := $(or $(MAKECMDGOALS),setup)
 GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
@@ -39,7 +40,7 @@ DOWNLOAD = download() { "$$@" > $(VENV)/download.log 2>&1 || { \
 	then echo 'make: packages cannot be downloaded, since their index does not answer: see to the network, or to PIP_INDEX_URL, UV_INDEX_URL and HTTPS_PROXY (details: $(VENV)/download.log)'; \
 	else cat $(VENV)/download.log; fi >&2; exit 1; }; }; download
 
-.PHONY: setup setup-spark setup-kerberos setup-browser setup-bench setup-pywb crawl ui wheel cluster cluster-crawl test torture test-cluster check bench compose-env lock clean
+.PHONY: setup setup-spark setup-kerberos setup-browser setup-bench setup-pywb crawl ui wheel cluster cluster-crawl test torture test-cluster test-compose check bench compose-env lock clean
 
 setup: $(STAMP) $(SCANNER)
 
@@ -107,6 +108,11 @@ test: setup setup-pywb
 # since servers take their time; tests/cluster/conftest.py says in which order.
 test-cluster: setup $(EXTRAS:%=setup-%)
 	$(BIN)/python -m pytest -o testpaths=tests/cluster -o addopts="-ra --strict-markers --strict-config --allow-hosts=127.0.0.0/8,::1 --allow-unix-socket" $(or $(PYTEST_ARGS),--numprocesses 4 --dist loadfile --no-loadscope-reorder)
+
+# The services of docker-compose.yml, as containers: root, and Debian's docker.io, debootstrap, golang-go, maven and Java 17.
+# Some minutes the first time, for images and Compose; where something is missing, the closing summary names it.
+test-compose: setup
+	$(BIN)/python -m pytest -o testpaths=tests/compose -o addopts="-ra --strict-markers --strict-config --allow-hosts=127.0.0.0/8,::1 --allow-unix-socket" $(PYTEST_ARGS)
 
 check: setup
 	$(BIN)/ruff check .

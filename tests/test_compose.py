@@ -26,7 +26,7 @@ import yaml
 from krake_airflow import compose_env, settings
 
 from crawl_lib.cli.parser import build_parser
-from crawl_lib.config import load_config
+from crawl_lib.config import load_config, to_mapping
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "docker-compose.yml").read_text()
@@ -635,3 +635,36 @@ def test_make_knows_the_target_and_git_ignores_the_file() -> None:
     makefile = (ROOT / "Makefile").read_text()
     assert "compose-env:\n\t@$(PYTHON) plugins/krake_airflow/compose_env.py .env\n" in makefile
     assert "/.env" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+# -- docker-compose.small.yml
+
+
+class Tagged(yaml.SafeLoader):
+    """Reads the tags by which Compose merges files: `!reset null`, `!override`."""
+
+
+Tagged.add_constructor("!reset", lambda loader, node: "reset")
+Tagged.add_constructor("!override", lambda loader, node: loader.construct_mapping(node, deep=True))
+SMALL_FILE = yaml.load((ROOT / "docker-compose.small.yml").read_text(), Tagged)
+
+
+def test_the_small_file_leaves_the_services_that_its_config_names() -> None:
+    found = load_config(ROOT / "config" / "compose-small.yml")
+    changed = SMALL_FILE["services"]
+    left = {name for name in SERVICES if changed.get(name) != "reset"}
+    assert sorted(found.servers) == sorted(left & set(NODES))
+    assert sorted(found.key_storage.servers) == sorted(left & set(KEY_SERVERS))
+    assert found.key_storage.replication == 1
+    for name in left:
+        waits_for = changed.get(name, {}).get("depends_on", SERVICES[name].get("depends_on", {}))
+        assert set(waits_for) <= left, name
+    assert set(changed["set-up"]["depends_on"]) == set(SERVICES["set-up"]["depends_on"]) & left
+    for name in left & set(OURS):
+        assert changed[name]["environment"] == {"KRAKE_CONFIG_PATH": f"{HOME}/config/compose-small.yml"}
+
+
+def test_the_small_config_differs_in_its_servers_alone() -> None:
+    ours, small = to_mapping(config()), to_mapping(load_config(ROOT / "config" / "compose-small.yml"))
+    different = {name for name in ours if ours[name] != small[name]}
+    assert different == {"servers", "key_storage", "fetch"}

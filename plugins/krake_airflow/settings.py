@@ -119,9 +119,9 @@ def server_environment(home: Path, *, port: int, worker_log_port: int, trigger_l
 RECOVERY = {
     # A worker that died: its task begins again after this, not after 300 s. A task says every 5 s that it lives, but
     # not while the API server starts again: that was seen to take 42 s on a busy machine, and no task may die of it.
-    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "120",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "180",
     # Until then the supervisor of a task asks again, every few seconds: it would end the task after three failures.
-    "AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "24",
+    "AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "36",
     "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX": "5",
     # The same for an edge worker, whose pauses would grow to 90 s.
     "AIRFLOW__EDGE__API_RETRIES": "120",
@@ -134,7 +134,7 @@ RECOVERY = {
     # A scheduler that died.
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "20",
 }
-"""On many machines: what lets a run go on within three minutes after a machine was lost. The same on all of them."""
+"""On many machines: what lets a run go on within four minutes after a machine was lost. The same on all of them."""
 
 
 def worker_environment(home: Path, config: Path, *, url: str, secret: str, node: str | None) -> dict[str, str]:
