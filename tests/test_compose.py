@@ -6,6 +6,7 @@ It says what the code says (commands, options, paths, names), and keeps what it 
 from __future__ import annotations
 
 import errno
+import importlib
 import importlib.util
 import json
 import os
@@ -23,7 +24,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from krake_airflow import compose_env, settings
+from krake_airflow import compose_env, settings, worker_logging
 
 from crawl_lib.cli.parser import build_parser
 from crawl_lib.config import load_config, to_mapping
@@ -305,10 +306,11 @@ def test_old_logs_of_tasks_are_deleted() -> None:
 
 
 def test_workers_do_not_write_a_line_each_second() -> None:
-    levels = {SERVICES[name]["environment"]["AIRFLOW__LOGGING__NAMESPACE_LEVELS"] for name in WORKERS}
-    [(logger, level)] = [text.split("=") for text in levels]
-    assert level == "WARNING"
-    assert importlib.util.find_spec(logger) is not None
+    [named] = {SERVICES[name]["environment"]["AIRFLOW__LOGGING__LOGGING_CONFIG_CLASS"] for name in WORKERS}
+    module, _, name = named.rpartition(".")
+    loggers = getattr(importlib.import_module(module), name)["loggers"]
+    assert loggers[worker_logging.QUIET] == {"level": "WARNING"}
+    assert importlib.util.find_spec(worker_logging.QUIET) is not None
 
 
 def test_a_dead_datanode_is_asked_last_and_its_name_is_not_waited_for() -> None:

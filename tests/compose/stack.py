@@ -21,7 +21,7 @@ from tests.ports import free_port
 PROJECT = "krake-test"
 UP_S = 900.0
 HOSTS = [f"site-{number}.example" for number in range(12)]
-PAGES = 240
+PAGES = 160
 SEEDED = 100
 """Pages of each host that are seeds; at five a second they take a node's hosts half a minute."""
 SECTIONS = {
@@ -30,6 +30,7 @@ SECTIONS = {
         "allow_networks": ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"],
         "processes": 2,
         "host_delay_s": 0.2,
+        "ip_delay_s": 0.0,  # all hosts have one address
     },
 }
 """Options of config/compose.yml that a user sets, or could."""

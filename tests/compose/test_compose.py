@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import yaml
@@ -124,7 +125,7 @@ secret = conf.get("api_auth", "jwt_secret")
 token = JWTGenerator(secret_key=secret, valid_for=600, audience=audience).generate({"sub": "admin", "role": "ADMIN"})
 found = {}
 for method, path in asked:
-    connection = http.client.HTTPConnection(host, 8080, timeout=60)
+    connection = http.client.HTTPConnection(host, 8080, timeout=300)
     body = json.dumps({"is_paused": True}) if method == "PATCH" else None
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     connection.putrequest(method, path, skip_host=True)
@@ -144,7 +145,7 @@ def asked_as_admin(stack: Stack, service: str, host: str, *asked: tuple[str, str
     done = stack.exec(
         service, "bash", "-c", f"cat > /tmp/asked && python -c '{ASK}' < /tmp/asked", stdin=json.dumps([host, *asked])
     )
-    answers: dict[str, int] = json.loads(done.split("RESULT")[1])
+    answers: dict[str, int] = json.loads(done.split("RESULT")[1].splitlines()[0])
     return answers
 
 
@@ -294,3 +295,17 @@ def test_fsck_is_clean(stack: Stack, made_again: int, name: str) -> None:
     report = json.loads(stack.exec(name, "krake", "fsck", "--json").strip().splitlines()[-1])
     assert [finding for finding in report["findings"] if finding["severity"] != "note"] == []
     assert report["checked"]["exports"] >= 2
+
+
+def test_results_can_be_copied_out(stack: Stack, made_again: int, tmp_path: Path) -> None:
+    """As docs/cluster.md says."""
+    stack.exec("namenode", "hdfs", "dfs", "-get", "/export", "/tmp/export")
+    docker.run("docker", "cp", f"{stack.container('namenode')}:/tmp/export", str(tmp_path))
+    assert {path.name for path in tmp_path.glob("export/*/*")} >= {"content", "offsets", "urlmapping", "webgraph"}
+
+
+def test_compose_leaves_one_node_by_the_small_file(stack: Stack) -> None:
+    files = ("--file", str(docker.ROOT / "docker-compose.yml"), "--file", str(docker.ROOT / "docker-compose.small.yml"))
+    environment = ("--env-file", str(stack.directory / ".env"))
+    left = docker.run("docker", "compose", *environment, *files, "config", "--services").split()
+    assert set(left) == set(SERVICES) - {"node-b", "node-c", "mariadb-b", "mariadb-c"}
