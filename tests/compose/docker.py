@@ -115,9 +115,10 @@ def make_compose() -> None:
     program = TARGET / "docker" / "cli-plugins" / "docker-compose"
     if program.exists():
         return
+    program.parent.mkdir(parents=True, exist_ok=True)
     module = json.loads(run("go", "mod", "download", "-json", f"{COMPOSE}@{COMPOSE_VERSION}"))
     assert module["Sum"] == COMPOSE_SUM, f"{COMPOSE} {COMPOSE_VERSION} is not what it was: {module['Sum']}"
-    # A checksum that the module's own go.sum has covers each of its dependencies.
+    # Each dependency has its checksum in the module's own go.sum.
     flags = f"-s -w -X {COMPOSE}/internal.Version={COMPOSE_VERSION}"
     new = program.with_suffix(".new")
     run(
