@@ -16,6 +16,7 @@ from crawl_lib.linkdb import LINKDB_OUTPUT, OUTLINKS_OUTPUT
 from crawl_lib.ranks import LINKRANK_OUTPUT
 from crawl_lib.segment import INDEX_NAME
 from crawl_lib.stores import Stores
+from crawl_lib.terms import TERMS_OUTPUT
 from crawl_lib.text import TEXT_OUTPUT
 from crawl_lib.urls import key_of
 
@@ -63,6 +64,7 @@ OUTPUTS: tuple[Output, ...] = (
     LINKDB_OUTPUT,
     LINKRANK_OUTPUT,
     DUPLICATES_OUTPUT,
+    TERMS_OUTPUT,
     EXPORTS_OUTPUT,
     CDXJ_OUTPUT,
 )

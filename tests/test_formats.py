@@ -27,6 +27,7 @@ from crawl_lib.records import Earlier, Fetched, QueuedUrl
 from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Position, cdxj_line
 from crawl_lib.states import KeyState, Outcome
 from crawl_lib.storage import open_storage
+from crawl_lib.terms import TERMS_SCHEMA
 from crawl_lib.text import TEXT_SCHEMA
 from tests.export.crawls import Capture, CrawlMaker, key
 from tests.stores import stores_on
@@ -117,6 +118,7 @@ TABLES = [
     ("linkrank", LINKRANK_SCHEMA),
     ("text", TEXT_SCHEMA),
     ("duplicates", DUPLICATES_SCHEMA),
+    ("terms", TERMS_SCHEMA),
 ]
 
 

@@ -22,6 +22,7 @@ from crawl_lib.outputs import MADE_BY_TASKS, OUTPUTS
 from crawl_lib.ranks import update_linkrank
 from crawl_lib.repair import sweep
 from crawl_lib.stores import Stores, open_stores
+from crawl_lib.terms import update_terms
 from crawl_lib.versions import TableOutput
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, make_config
@@ -35,7 +36,7 @@ LEFT = {
     "cdxj": "crawl/.index.cdxj." + ID,
 }
 """A path of each output that is left over, but of tables with versions, where it is the same for all."""
-HOLDING = {"text", "outlinks", "linkdb", "exports", "cdxj"}
+HOLDING = {"text", "outlinks", "linkdb", "terms", "exports", "cdxj"}
 """Outputs that repeat content of a page."""
 
 
@@ -56,6 +57,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Config:
     stages.invert_links(stores)
     update_linkrank(stores, now=NOW)
     find_near(stores, now=NOW)
+    update_terms(stores, now=NOW)
     merge_indexes(stores)
     return config
 

@@ -117,6 +117,7 @@ _NODE = _option("node", "the node's name", metavar="NODE")
 _BACKUP = _option("file", "the backup, on this machine", metavar="FILE")
 _PAGE = _option("page", "its URL, its key in hex, or its number in the export", metavar="URL|KEY|NODEID")
 _URL = _option("url", "the URL", metavar="URL")
+_WORD = _option("word", "the word", metavar="WORD")
 _EXPORT = _option("--export", "name of the export; default: the newest", metavar="NAME")
 _SEGMENTS = _option("segment", "<folder>/<node>; default: all", nargs="*", metavar="SEGMENT")
 
@@ -129,6 +130,7 @@ _GROUPS = {
     "crawldb": "the table of all URLs, and the lists of what is due (frontier.order: crawldb)",
     "linkdb": "who links to a page, and with which words",
     "duplicates": "pages that say the same, hosts that mirror others, blocks that repeat",
+    "terms": "which pages have a word, and how much it says about them (tf-idf)",
     "index": "indexes of the crawl: one CDXJ file for pywb",
     "nodes": "the crawl's nodes; take one out, or in again",
     "graph": "the web graph of an export",
@@ -308,6 +310,18 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     ),
     ("duplicates mirrors", "duplicates.mirrors", "hosts that share most of their texts", (_JSON,)),
     ("duplicates templates", "duplicates.templates", "lines of text on half of a host's pages or more", (_JSON,)),
+    ("terms update", "terms.update", "make the table of the words of all pages", (_JSON,)),
+    ("terms get", "terms.get", "the pages of a word, the highest tf-idf first", (_WORD, _JSON)),
+    (
+        "terms search",
+        "terms.search",
+        "the best pages for some words: the sum of tf-idf, times the page's rank",
+        (
+            _option("words", "the words", nargs="+", metavar="WORD"),
+            _option("--count", "how many pages (default 10)", type=_count, default=10, metavar="N"),
+            _JSON,
+        ),
+    ),
     ("segment list", "reading.list_all", "all segments, and what they hold", (_JSON,)),
     (
         "segment get",

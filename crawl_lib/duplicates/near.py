@@ -46,7 +46,7 @@ _NO_HOST = 1 << 31
 PAIR_ROWS = 1_000
 """Pairs that are read at once, with the words of both."""
 WORD_ROWS = 1 << 16
-REVISION = 2
+REVISION = 3
 """Raised where equal inputs may give other rows."""
 DUPLICATES_SCHEMA = columns("key key!, url text!, group_key key!, cosine number!, nearest key!")
 """Pages that have a near duplicate. `group_key`: the smallest key of the group; `nearest`: the page of the group that

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
+    from crawl_lib.text.normal import nfc
     from crawl_lib.text.output import TEXT_OUTPUT
-    from crawl_lib.text.profile import count_words, text_profile
+    from crawl_lib.text.profile import count_words, is_long_word, text_profile
     from crawl_lib.text.stage import (
         AGAIN,
         TEXT_SCHEMA,
@@ -31,7 +32,8 @@ else:
         __name__,
         {
             "output": ("TEXT_OUTPUT",),
-            "profile": ("count_words", "text_profile"),
+            "normal": ("nfc",),
+            "profile": ("count_words", "is_long_word", "text_profile"),
             "stage": (
                 "AGAIN",
                 "TEXT_SCHEMA",

@@ -216,4 +216,5 @@ def _rows_of(table: ParquetTable, key: bytes) -> Iterator[pa.RecordBatch]:
         if keys(group)[0].as_py() > key:
             break
         found = table.group(group)
-        yield from found.filter(pc.equal(found.column("key"), pa.scalar(key, pa.binary(20)))).to_batches()
+        wanted = pa.scalar(key, found.schema.field("key").type)
+        yield from found.filter(pc.equal(found.column("key"), wanted)).to_batches()

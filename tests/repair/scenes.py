@@ -53,7 +53,7 @@ ROUND = r"dfs/crawl/\d+"
 SEGMENT = rf"{ROUND}/node-[ab]"
 HIDDEN = rf"{ROUND}/\.(new-)?node-[ab]-[^/]+"
 SPOOL = rf"{NODE}/spool"
-VERSION = r"dfs/crawl/(crawldb|linkdb|linkrank|outlinks|duplicates)/\d+"
+VERSION = r"dfs/crawl/(crawldb|linkdb|linkrank|outlinks|duplicates|terms)/\d+"
 LIST = r"dfs/crawl/lists/[^/]*"
 
 KINDS = (

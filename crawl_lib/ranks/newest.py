@@ -1,0 +1,36 @@
+"""The newest ranks of pages that a crawl has."""
+
+import pyarrow as pa
+
+from crawl_lib.errors import NoExportError
+from crawl_lib.export import ExportFolder, newest_export
+from crawl_lib.ranks.exported import rank_table
+from crawl_lib.ranks.linkrank import LINKRANK
+from crawl_lib.versions import Versions, Work, columns
+
+_RANKS = columns("key bytes, rank number")
+
+
+def give_ranks(work: Work) -> str:
+    """Make the table `ranks` (key, rank) of an engine, and return what the ranks are of.
+
+    PageRanks of the newest ranked export, else the newest LinkRanks; without either the table has no rows, and "" is
+    returned. Raises DamagedFileError, StorageError, StoppedError.
+    """
+    name = rank_table("pages")
+    try:
+        folder = ExportFolder(work.stores, newest_export(work.stores, having=(name,)))
+    except NoExportError:
+        return _give_link_ranks(work)
+    work.engine.table("ranks", folder.file(name))
+    return f"the PageRanks of export {folder.name}"
+
+
+def _give_link_ranks(work: Work) -> str:
+    versions = Versions(work.stores, LINKRANK)
+    version = versions.newest()
+    if version is None:
+        work.engine.values("ranks", pa.table({name: [] for name in _RANKS.names}, schema=_RANKS))
+        return ""
+    versions.give(version, work.engine, "ranks")
+    return f"LinkRank version {version.number}"
