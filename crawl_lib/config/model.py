@@ -420,7 +420,7 @@ class TextConfig:
 
 @dataclass(frozen=True)
 class CommonCrawlConfig:
-    """What is made for files as Common Crawl has them."""
+    """Files as Common Crawl has them."""
 
     wet_text: str = option("main", choices=("main", "all"))
 

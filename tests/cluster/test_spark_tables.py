@@ -21,6 +21,7 @@ from crawl_lib.linkdb import LINKDB, OUTLINKS, update_linkdb
 from crawl_lib.ranks import LINKRANK, update_linkrank
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores, open_stores
+from crawl_lib.terms import search_terms, update_terms
 from tests.cluster.spark import LIMIT_S, with_spark
 from tests.crawldb import tables
 from tests.crawldb.crawls import Crawl, Visit
@@ -167,7 +168,8 @@ def crawl_of(place: Path, order: str) -> Stores:
 def results(stores: Stores) -> list[object]:
     """Each query once."""
     if not stores.config.frontier.is_crawldb:
-        return [find_mirrors(stores)]
+        words = " ".join(f"word{number}" for number in range(0, 300, 50))
+        return [find_mirrors(stores), update_terms(stores, now=NOW).manifest["parts"], search_terms(stores, [words])]
     near, marked = find_near(stores, now=NOW), mark_duplicates(stores, now=NOW)
     counts = [near.manifest["groups"], marked.manifest["statuses"]["duplicate"]]
     return [near.manifest["parts"], marked.manifest["parts"], *counts, find_templates(stores)]
