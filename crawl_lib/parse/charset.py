@@ -117,9 +117,20 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _prescan(data: bytes) -> str | None:
-    """Return the encoding that a meta or an XML declaration in `data` names."""
-    name = _prescan_metas(data) if b"charset" in data.lower() else None
+    """Return the encoding that a meta or an XML declaration in `data` names.
+
+    The pages of a site begin alike, so a start up to the end of the tag that names a charset is remembered. What such a
+    start says, `data` says too: only the end of a start may be read in another way, and then nothing is found there.
+    """
+    name, at = None, data.lower().find(b"charset")
+    if at >= 0:
+        name = _known_start(data[: data.find(b">", at) + 1]) or _prescan_metas(data)
     return name or _declared_in_xml(data)
+
+
+@lru_cache(maxsize=256)
+def _known_start(start: bytes) -> str | None:
+    return _prescan_metas(start)
 
 
 def _declared_in_xml(data: bytes) -> str | None:

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from sys import getsizeof
 from typing import NamedTuple
 from urllib.parse import quote_from_bytes
 
@@ -63,6 +64,20 @@ class Page(NamedTuple):
 
     The order of the words and the case of ASCII letters do not count. None for a sitemap, whose links are its text.
     """
+    known_size: int | None = None
+    """Bytes of memory that the texts of the links take at most; None: not known. See `text_bytes`."""
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of memory that hrefs, anchors and rels take at most, besides their objects."""
+        if self.known_size is not None:
+            return self.known_size
+        links = self.links
+        return sum(getsizeof("".join(texts)) for texts in (links.hrefs, links.anchors, links.rels))
+
+    def with_links(self, links: Links, links_cut: int) -> "Page":
+        """Return the page with other links."""
+        return self._replace(links=links, links_cut=links_cut, known_size=None)
 
     def to_json(self) -> str:
         """Return the page as text, for a process that gives its answer to another."""
@@ -135,7 +150,7 @@ def parse_html(
     charset = charset_of(data, header_charset, is_xml=is_xml)
     while True:
         limits = config.max_links_per_page, config.max_anchor_chars
-        texts, cut, _, words = scan(decoded(data, charset), agent, *limits, how)
+        texts, cut, _, words, size = scan(decoded(data, charset), agent, *limits, how)
         if charset.is_certain or texts[-2] in ("", f"c{charset.name}\n"):
             break
         said = said_by_metas(texts[-2])
@@ -159,6 +174,7 @@ def parse_html(
         nofollow=robots is not None and says_nofollow(robots),
         links_cut=cut,
         words=words,
+        known_size=size if charset.name == "utf-8" else None,  # escapes in the charset of the page take more
     )
 
 

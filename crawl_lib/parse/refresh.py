@@ -27,7 +27,7 @@ def with_refresh(page: Page, field: str, *, url: str, config: ParseConfig) -> Pa
     most = config.max_links_per_page
     columns = [(getattr(found, one.name) + getattr(page.links, one.name))[:most] for one in fields(Links)]
     cut = len(found) + len(page.links) - len(columns[0])
-    return page._replace(links=Links(*columns), links_cut=page.links_cut + cut)
+    return page.with_links(Links(*columns), page.links_cut + cut)
 
 
 def _absolute(url: str, href: str) -> str:

@@ -12,6 +12,9 @@ from crawl_lib.parse.native.compile import LIBRARY, sources_digest
 from crawl_lib.version import in_checkout
 
 _SMALL_BYTES = 1 << 20
+_MOST_BYTES_OF_CHAR = 4
+_META_BYTES = 4096
+"""How far behind the beginning of a meta the word `charset` is looked for."""
 SKETCH_BYTES = 64
 CUT, XML, FACTS = 1, 2, 4
 """KRAKE_CUT, KRAKE_XML and KRAKE_FACTS of `native/links.h`."""
@@ -31,13 +34,15 @@ class Scanned(NamedTuple):
     """What the scanner found. `fields`: the texts that `struct krake_page` in links.h describes, then an empty text.
 
     `cut`: links beyond the limit. `steps`: bytes that were looked at, each as often as it was: the work, which no clock
-    must measure. `words`: digest of the different words of the page, 0 without words.
+    must measure. `words`: digest of the different words of the page, 0 without words. `size`: bytes of memory that the
+    fields take at most, besides their objects.
     """
 
     fields: list[str]
     cut: int
     steps: int
     words: int
+    size: int
 
 
 _REMEDY = "run `make setup`" if in_checkout() else "run `pip install --force-reinstall --no-deps krake`"
@@ -57,6 +62,7 @@ def load(path: Path = LIBRARY) -> ctypes.CDLL:
     library.krake_links.argtypes = (text, size, text, size, size, size, ctypes.c_int, ctypes.c_void_p)
     library.krake_free.argtypes = (ctypes.c_void_p,)
     library.krake_free.restype = None
+    library.krake_names_charset.argtypes = (text, size, size, size)
     library.krake_sketch.argtypes = (text, size, text)
     library.krake_sketch.restype = None
     array = ctypes.c_void_p
@@ -100,7 +106,17 @@ def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int, how: 
         fields = data.decode("utf-8", "replace").split("\0")
     else:  # each on its own: one emoji makes all of a Python text four bytes wide
         fields = [field.decode("utf-8", "replace") for field in data.split(b"\0")]
-    return Scanned(fields, answer.cut, answer.steps, answer.words)
+    size = len(data) if data.isascii() else _MOST_BYTES_OF_CHAR * len(data)
+    return Scanned(fields, answer.cut, answer.steps, answer.words, size)
+
+
+def may_name_charset(html: bytes, start: int) -> bool:
+    """Tell whether a meta behind byte `start` may name a charset. Texts about charsets have the word, but no meta.
+
+    Raises SetupError where the scanner was not compiled.
+    """
+    require_scanner()
+    return bool(_library.krake_names_charset(html, len(html), start, _META_BYTES))
 
 
 def sketch(html: bytes) -> bytes:

@@ -106,12 +106,12 @@ class LinkTable(_Table):
     def __init__(self, path: Path) -> None:
         super().__init__(path, LINKS_SCHEMA, LINKS_SCHEMA.names, LINK_BLOCK_ROWS)
 
-    def add(self, links: LinkColumns) -> None:
-        """The links of one page."""
+    def add(self, links: LinkColumns, text_bytes: int | None = None) -> None:
+        """Add the links of one page. `text_bytes`: memory of its anchors and rels, at most; None: not known."""
         count = len(links.target)
-        texts = links.target_url, links.anchor, links.rel
-        text_bytes = sum(map(_size_of_texts, texts))
-        self._hold(((links.source,) * count, *links[1:]), count, text_bytes)
+        if text_bytes is None:
+            text_bytes = _size_of_texts(links.anchor) + _size_of_texts(links.rel)
+        self._hold(((links.source,) * count, *links[1:]), count, text_bytes + _size_of_texts(links.target_url))
 
     def _columns(self) -> Iterable[Sequence[Any]]:
         return (list(chain.from_iterable(columns)) for columns in super()._columns())

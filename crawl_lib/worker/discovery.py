@@ -84,7 +84,7 @@ class Discovery:
         self._writer.part.counts.rejections.update(compress(rules, map(not_, followed)))
         if b"" in keys:
             columns = [list(compress(column, keys)) for column in columns]
-        self._writer.part.links.add(LinkColumns(taken.key, *columns))
+        self._writer.part.links.add(LinkColumns(taken.key, *columns), page.text_bytes)
 
     def _bars(self, taken: TakenUrl, links: Links, nofollow: bool) -> tuple[list[str], Collection[str]]:
         """Why each link is not even asked for, "" if nothing is against it; and the hrefs that are hops.

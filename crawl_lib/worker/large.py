@@ -54,32 +54,41 @@ class ReadingNotes:
         """Say whether the page of this name is not to be worked on any more."""
         return bool(self._begun) and self._begun.get(str(name), 0) >= MOST_TRIES
 
-    def over(self, name: int | str) -> AbstractContextManager[None]:
+    def over(self, name: int | str) -> AbstractContextManager["Noted"]:
         """Note a page for the time of a `with` block. An error of the disk, or a stop, is not the page's fault."""
-        return _Noted(self, name)
+        return Noted(self, name)
+
+    def in_turn(self) -> AbstractContextManager["Noted"]:
+        """Note one page after the other (`Noted.go_on`) in a `with` block, the last one until the end of the block."""
+        return Noted(self, None)
 
     def begin(self, name: int | str) -> None:
         """Note that work on this page begins."""
-        self._write(f"+{name}")
+        self._write([f"+{name}"])
 
     def end(self, name: int | str) -> None:
         """Note that the work has ended well: it counts as not begun. Earlier work without an end still counts."""
-        self._write(f"-{name}")
+        self._write([f"-{name}"])
+
+    def go_on(self, before: int | str, name: int | str) -> None:
+        """Note that work on a page has ended well, and that work on another page begins."""
+        self._write([f"-{before}", f"+{name}"])
 
     def close(self) -> None:
         """Close the file. The next note opens it again."""
         self._closer()
         self._descriptor = None
 
-    def _write(self, line: str) -> None:
+    def _write(self, lines: list[str]) -> None:
         try:  # two lines for each page: a context manager would take as long as all else
             if self._descriptor is None:
                 self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
                 self._closer = weakref.finalize(self, os.close, self._descriptor)
-            os.write(self._descriptor, line.encode() + b"\n")
+            os.write(self._descriptor, "\n".join([*lines, ""]).encode())
         except OSError as error:
             raise os_error(error, self._path, "cannot be written") from error
-        self._count(line)
+        for line in lines:
+            self._count(line)
 
     def _count(self, line: str) -> None:
         name, before = line[1:], self._begun.get(line[1:], 0)
@@ -91,20 +100,36 @@ class ReadingNotes:
             self._begun.pop(name, None)
 
 
-class _Noted(AbstractContextManager[None]):
-    """See `ReadingNotes.over`: a generator would take half as long again."""
+class Noted(AbstractContextManager["Noted"]):
+    """The page that is noted in a `with` block: see `ReadingNotes.over`. A generator would take half as long again."""
 
     __slots__ = ("_name", "_notes")
 
-    def __init__(self, notes: ReadingNotes, name: int | str) -> None:
+    def __init__(self, notes: ReadingNotes, name: int | str | None) -> None:
         self._notes, self._name = notes, name
 
-    def __enter__(self) -> None:
-        self._notes.begin(self._name)
+    def __enter__(self) -> "Noted":
+        if self._name is not None:
+            self._notes.begin(self._name)
+        return self
+
+    def go_on(self, name: int | str) -> None:
+        """Note that work on the page so far has ended well, and that work on another page begins."""
+        if self._name is None:
+            self._notes.begin(name)
+        else:
+            self._notes.go_on(self._name, name)
+        self._name = name
+
+    def end(self) -> None:
+        """Note that work on the page has ended well."""
+        if self._name is not None:
+            self._notes.end(self._name)
+            self._name = None
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None or issubclass(kind, (KrakeError, OSError, GeneratorExit)):
-            self._notes.end(self._name)
+            self.end()
 
 
 class LargePages:

@@ -47,8 +47,8 @@ MOST_BYTES = 4 << 20
 MOST_S = 0.1
 """So long fetches that waited may hold the loop; what is left then waits for the next one."""
 _MOST_LINKS = 20_000
-_LINK_CHARS = 400
-"""Links that are longer on average count as more."""
+_LINK_BYTES = 400
+"""Links whose texts are longer on average count as more."""
 
 
 class PageHandler:
@@ -153,7 +153,7 @@ class PageHandler:
             done += 1
             if page is not None:
                 found.append((fetch[0], page, nofollow))
-                links += max(len(page.links), len("".join(page.links.hrefs)) // _LINK_CHARS)
+                links += max(len(page.links), page.text_bytes // _LINK_BYTES)
                 if links > _MOST_LINKS:
                     self._links(found, end_s)
                     links = 0
@@ -168,12 +168,13 @@ class PageHandler:
         """Write the links of pages: of long ones, and of all after `end_s`, by steps."""
         self.texts.count()
         full = [self.texts.is_full(taken) for taken, *_ in found]
-        for (taken, page, nofollow), is_full in zip(found, full, strict=True):
-            hrefs = page.links.hrefs
-            if len(hrefs) > SLICE_LINKS or len("".join(hrefs)) > SLICE_CHARS or time.monotonic() > end_s:
-                self.large.add(self._link_steps(taken, slices(page), nofollow, is_full))
-            else:
-                with self._notes.over(taken.position):
+        with self._notes.in_turn() as noted:
+            for (taken, page, nofollow), is_full in zip(found, full, strict=True):
+                if len(page.links) > SLICE_LINKS or page.text_bytes > SLICE_CHARS or time.monotonic() > end_s:
+                    noted.end()  # steps may run at once, and have notes of their own
+                    self.large.add(self._link_steps(taken, slices(page), nofollow, is_full))
+                else:
+                    noted.go_on(taken.position)
                     self._discovery.links(taken, page, nofollow, is_similar=is_full)
         found.clear()
 

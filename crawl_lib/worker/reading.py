@@ -27,6 +27,7 @@ from crawl_lib.parse import (
     decode_content,
     detect_mime,
     may_be_sitemap,
+    may_name_charset,
     parse_html,
     parse_sitemap,
     robots_sitemaps,
@@ -43,9 +44,8 @@ NOTED_BYTES = 256 << 10
 """Content of more is noted in the spool before it is read as a page: see `large.ReadingNotes`."""
 SLICE_LINKS = 4096
 SLICE_CHARS = 1 << 18
-"""A slice of links has about so many characters of hrefs, however few links that are."""
-_META_BYTES, _MOST_CHARSETS = 4096, 200
-"""How far in front of the word `charset` a meta is looked for, and how many times."""
+"""A slice of links has about so many characters of hrefs, however few links that are. Links with fewer bytes of text
+than that are written at once."""
 _ERRORS = frozenset({Outcome.GONE, Outcome.CLIENT_ERROR, Outcome.SERVER_ERROR, Outcome.UNEXPECTED_STATUS})
 BARRED = "no links were read: the process that read them died, or passed its limits, as often as it was tried"
 
@@ -111,7 +111,7 @@ class Reader:
         if is_gzip or size > IN_PLACE_BYTES or detected not in HTML_TYPES:
             return None
         found = charset_of(content.data, charset, is_xml=detected == XHTML)
-        may_change = not found.is_certain and _may_name_charset(content.data)
+        may_change = not found.is_certain and may_name_charset(content.data, PRESCAN_BYTES)
         return content if found.name == "utf-8" and not may_change else None
 
     def facts(self, headers: Headers, fetched: Fetched, content: Content) -> Reading:
@@ -165,19 +165,6 @@ class Reader:
         return robots_sitemaps(robots_text(fetched.head, fetched.body, is_cut=is_cut, max_bytes=self._max_robots))
 
 
-def _may_name_charset(data: bytes) -> bool:
-    """Tell whether a meta behind the prescan may name a charset. Texts about charsets have the word, but no meta."""
-    text, at = data.lower(), PRESCAN_BYTES
-    for _ in range(_MOST_CHARSETS):
-        at = text.find(b"charset", at)
-        if at < 0:
-            return False
-        if text.rfind(b"<meta", max(0, at - _META_BYTES), at) >= 0:
-            return True
-        at += 1
-    return True
-
-
 def _content(headers: Headers, fetched: Fetched, limit: int) -> Content:
     """Decode the body of an answer, of which a limit or a break may have cut off the end."""
     content = decode_content(headers, fetched.body, max_bytes=limit)
@@ -204,4 +191,4 @@ def slices(page: Page) -> Pieces:
     """Give the page with a part of its links at a time, and the place of the first of them; once if it has none."""
     for part in places(page.links.hrefs):
         columns = [getattr(page.links, field.name)[part] for field in fields(Links)]
-        yield part.start, page._replace(links=Links(*columns), links_cut=0 if part.start else page.links_cut)
+        yield part.start, page.with_links(Links(*columns), 0 if part.start else page.links_cut)

@@ -5,8 +5,8 @@ is handled again after a kill, or visited again, counts once. Once `traps.max_eq
 text is full: links on pages with it are refused, and URLs that were found on such pages end unfetched. A host counts
 with its domain, so one limit holds for both.
 
-Most texts occur once. They wait in memory until the open part closes. A text that occurs twice is written at once, so
-that all processes of the node count together.
+Most texts occur once. They wait in memory until the open part closes. Pages whose text occurs twice are written as soon
+as they are a sixteenth of `traps.max_equal`, so that all processes of the node count together.
 
 The queue says on which page a URL was found. The lists of a CrawlDb do not, so the host store keeps this too. A page
 that was captured before is visited again, whatever page it was found on.
@@ -25,6 +25,7 @@ from crawl_lib.worker.patterns import SIMILAR
 
 _MOST_WAITING = 5_000
 _MOST_FINDERS = 50_000
+_SHARE_WAITING = 16
 
 
 class Texts:
@@ -41,6 +42,7 @@ class Texts:
         self._noted: list[tuple[Text, TextRow]] = []
         self._once: dict[Text, TextRow] = {}
         self._often: set[Text] = set()
+        self._waiting: list[TextRow] = []
         self._full = self._store.full_texts() if self._store is not None else set[Text]()
         self._full_pages: set[int] = set()
         self._refused: set[int] = set()
@@ -94,18 +96,19 @@ class Texts:
     def count(self) -> None:
         """Count what was noted. Raises StorageError."""
         noted, self._noted = self._noted, []
-        often: list[TextRow] = []
+        waiting = self._waiting
         for text, row in noted:
             if text in self._full:
                 continue
             if text in self._often:
-                often.append(row)
+                waiting.append(row)
             elif (first := self._once.pop(text, None)) is None:
                 self._once[text] = row
             else:
                 self._often.add(text)
-                often += (first, row)
-        self._write(often)
+                waiting += (first, row)
+        if _SHARE_WAITING * len(waiting) >= self._most:
+            self._write_waiting()
         if len(self._once) >= _MOST_WAITING:
             self._write_once()
         if noted:
@@ -120,6 +123,10 @@ class Texts:
         self._full.update(full)
         self._full_pages.update(*full.values())
         self._domains.update(row.domain for row in rows)
+
+    def _write_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._write(waiting)
 
     def _write_once(self) -> None:
         once, self._once = self._once, {}
@@ -138,6 +145,7 @@ class Texts:
     def save(self) -> None:
         """Write what was noted, and forget the oldest. Before the part that holds these pages is closed."""
         self.count()
+        self._write_waiting()
         self._write_once()
         self._write_finders()
         if self._store is not None and self._domains:

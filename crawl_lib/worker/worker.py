@@ -61,6 +61,7 @@ class _Worker:
         self.alone = alone
         self.outcomes = kept_outcomes(Path(task.spool), task.prefix)
         self.kept = self.outcomes.total()
+        self.hosts = NodeDirectory(Path(task.node_dir)).hosts
         self.bytes = 0
         self.stopping = False
         self.pausing = False
@@ -87,14 +88,14 @@ class _Worker:
             raise KrakeError(f"{task.node_dir}: the take is gone; run the crawl task again")
         with (
             Aside(self.config, spool, self.own_bytes, lambda: self.stopping) as aside,  # before there are threads
-            HostStore(NodeDirectory(Path(task.node_dir)).hosts) as store,
+            HostStore(self.hosts, robots_ttl_s=max(self.config.fetch.robots_ttl_s, MIN_TTL_S)) as self.store,
             PartWriter(spool, task.prefix, WarcInfo(**task.info), self.config.segment) as self.writer,
         ):
             own, url_filter = task.nodes.index(task.node), UrlFilter(self.config.urls, take.scope(), self.config.traps)
             self.alone()
             self.handler = PageHandler(self.config, task.nodes, own, url_filter, self.writer, aside=aside)
             most, is_crawldb = self.config.traps.max_equal, self.config.frontier.is_crawldb
-            self.handler.count_texts(Texts(store, most, keeps_finders=is_crawldb))
+            self.handler.count_texts(Texts(self.store, most, keeps_finders=is_crawldb))
             self.writer.before_close = self.handler.drain
             self.writer.may_close = self.handler.is_empty
             try:
@@ -109,8 +110,7 @@ class _Worker:
                 raise
 
     def _patterns(self, take: Take) -> Patterns:
-        hosts = NodeDirectory(Path(self.task.node_dir)).hosts
-        return Patterns(take.header.extra.get("patterns", {}), self.config.traps.max_similar, hosts)
+        return Patterns(take.header.extra.get("patterns", {}), self.config.traps.max_similar, self.hosts)
 
     def _visit(self, items: Iterable[TakenUrl], finished: Collection[int]) -> None:
         """Fetch what is not finished, first those whose patterns have room; then it is known what the others are."""
@@ -169,12 +169,9 @@ class _Worker:
 
     async def _fetch(self, items: list[TakenUrl]) -> None:
         self.handler.large.attach(asyncio.get_running_loop())
-        place, fetch, retry = NodeDirectory(Path(self.task.node_dir)).hosts, self.config.fetch, self.config.retry
-        with (
-            HostStore(place, robots_ttl_s=max(fetch.robots_ttl_s, MIN_TTL_S)) as store,
-            Turns.of(place, fetch, shared_spans(self.config)) as turns,
-        ):
-            self.left += await fetch_all(items, config=fetch, retry=retry, store=store, turns=turns, caller=self)
+        fetch, retry = self.config.fetch, self.config.retry
+        with Turns.of(self.hosts, fetch, shared_spans(self.config)) as turns:
+            self.left += await fetch_all(items, config=fetch, retry=retry, store=self.store, turns=turns, caller=self)
         self.handler.large.detach()
 
     def objection(self, taken: TakenUrl) -> str:

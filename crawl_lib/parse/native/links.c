@@ -510,3 +510,24 @@ void krake_free(struct krake_page *page) {
     free(page->text);
     page->text = NULL;
 }
+
+/* Whether `word` begins within `reach` bytes of `at`. `*read`: so far no such word begins; no byte is read twice. */
+static bool begins_within(const unsigned char **read, const unsigned char *at, const unsigned char *end, size_t reach,
+                          struct span word) {
+    const unsigned char *stop = (size_t)(end - at) < reach ? end : at + reach;
+    if (*read < at) *read = at;
+    for (; *read < stop && (size_t)(end - *read) >= word.length; ++*read)
+        if (span_equals((struct span){*read, word.length}, (const char *)word.at, word.length)) return true;
+    return false;
+}
+
+int krake_names_charset(const char *html, size_t length, size_t from, size_t reach) {
+    static const struct span META = {(const unsigned char *)"meta", 4}, WORD = {(const unsigned char *)"charset", 7};
+    const unsigned char *at = (const unsigned char *)html, *end = at + length, *read = at;
+    for (at += from < length ? from : length; (at = memchr(at, '<', (size_t)(end - at))) != NULL;) {
+        at++;
+        if ((size_t)(end - at) < META.length || !span_equals((struct span){at, META.length}, "meta", META.length)) continue;
+        if (begins_within(&read, at, end, reach, WORD)) return 1;
+    }
+    return 0;
+}

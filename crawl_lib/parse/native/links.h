@@ -35,4 +35,7 @@ int krake_links(const char *html, size_t length, const char *agent, size_t agent
 
 void krake_free(struct krake_page *page);
 
+/* Whether a `<meta` behind byte `from` has the word `charset` within the next `reach` bytes, in letters of any case. */
+int krake_names_charset(const char *html, size_t length, size_t from, size_t reach);
+
 #endif
