@@ -119,8 +119,8 @@ def _is_utf8(data: bytes) -> bool:
 def _prescan(data: bytes) -> str | None:
     """Return the encoding that a meta or an XML declaration in `data` names.
 
-    The pages of a site begin alike, so a start up to the end of the tag that names a charset is remembered. What such a
-    start says, `data` says too: only the end of a start may be read in another way, and then nothing is found there.
+    Pages of a site begin alike, so the result of a start up to the end of the tag with a charset is remembered. If a
+    start names an encoding, all of `data` names the same one. A start whose last tag is not whole names none.
     """
     name, at = None, data.lower().find(b"charset")
     if at >= 0:

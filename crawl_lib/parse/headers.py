@@ -30,13 +30,15 @@ class Headers:
 
     def get(self, name: str) -> str | None:
         """Return a field's first value that is not empty (any case); "" or None if there is no such value."""
-        name, found = name.lower(), None
+        return self._first.get(name.lower())
+
+    @cached_property
+    def _first(self) -> dict[str, str]:
+        first: dict[str, str] = {}
         for field, value in self.fields:
-            if field == name:
-                if value:
-                    return value
-                found = value
-        return found
+            if not first.get(field):
+                first[field] = value
+        return first
 
     def all(self, name: str) -> list[str]:
         """Return all values of a field (any case), in order."""

@@ -35,6 +35,10 @@ _FIELDS = "warc-fields"
 _BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _BASE32_PAIRS = [first + second for first in _BASE32 for second in _BASE32]
 _PAIR_STARTS = range(150, -1, -10)
+_UUID_BYTES, _DRAWN_AHEAD = 16, 64
+_drawn: list[str] = []
+"""Random numbers in hexadecimal, drawn ahead: a call to the kernel for each id takes as long as making the id."""
+os.register_at_fork(after_in_child=_drawn.clear)
 _VARIANTS = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 
 
@@ -88,8 +92,13 @@ class WarcInfo:
 
 
 def new_record_id() -> str:
-    """A random record id, `<urn:uuid:...>` (RFC 4122, version 4)."""
-    h = os.urandom(16).hex()
+    """Return a random record id, `<urn:uuid:...>` (RFC 4122, version 4)."""
+    try:
+        h = _drawn.pop()
+    except IndexError:
+        digits = os.urandom(_UUID_BYTES * _DRAWN_AHEAD).hex()
+        h, *rest = (digits[start : start + 2 * _UUID_BYTES] for start in range(0, len(digits), 2 * _UUID_BYTES))
+        _drawn.extend(rest)
     return f"<urn:uuid:{h[:8]}-{h[8:12]}-4{h[13:16]}-{_VARIANTS[h[16]]}{h[17:20]}-{h[20:]}>"
 
 

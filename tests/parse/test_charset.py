@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from crawl_lib.config import ParseConfig
 from crawl_lib.parse import charset, encodings, html_to_utf8, parse_html
 from crawl_lib.parse import html as html_module
-from crawl_lib.parse.charset import to_utf8
+from crawl_lib.parse.charset import _declared_in_xml, _prescan, _prescan_metas, to_utf8
 from crawl_lib.parse.encodings import encoding_of
 from crawl_lib.parse.scan import scan
 
@@ -189,3 +190,13 @@ def test_in_xhtml_the_declaration_comes_before_a_meta() -> None:
     html = "<?xml version='1.0' encoding='koi8-r'?><meta charset='big5'/><title>я</title>".encode("koi8-r")
     page = parse_html(html, url="http://a.b/", header_charset=None, config=ParseConfig(), is_xml=True)
     assert (page.charset, page.title) == ("koi8-r", "я")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_start_that_is_remembered_says_what_the_whole_text_says(seed: int) -> None:
+    rng = Random(seed)
+    pieces = [b"<meta ", b"charset=", b"koi8-r", b"utf-8", b'"', b"'", b">", b"<!--", b"-->", b"<p ", b"<title>", b" "]
+    pieces += [b"http-equiv=content-type ", b'content="x;charset=big5"', b"<?xml encoding='koi8-u'?>", b"</", b"="]
+    for _ in range(1000):
+        text = b"".join(rng.choices(pieces, k=rng.randrange(12)))
+        assert _prescan(text) == (_prescan_metas(text) or _declared_in_xml(text)), text

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 from html.entities import html5
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -52,6 +55,29 @@ def test_memory_that_ran_out_is_an_error_of_python(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(scan, "_library", Full())
     with pytest.raises(MemoryError):
         scan.scan(b"", b"", 1, 1)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_meta_that_may_name_a_charset_is_found(seed: int) -> None:
+    rng, reach = Random(seed), 4096
+    words = [b"<meta ", b"<MeTa", b"<", b"<met", b"charset", b"CharSet", b"charse", b" " * 2000, b"x" * reach]
+    for _ in range(100):
+        page, start = b"".join(rng.choices(words, k=rng.randrange(8))), rng.randrange(20)
+        metas = [found.end() for found in re.finditer(rb"(?i)<(?=meta)", page) if found.start() >= start]
+        places = [found.start() for found in re.finditer(rb"(?i)charset", page)]
+        expected = any(0 <= place - meta < reach for meta in metas for place in places)
+        assert scan.may_name_charset(page, start) is expected
+
+
+def test_looking_for_a_charset_reads_no_byte_twice() -> None:
+    def cost(page: bytes) -> float:
+        began = time.process_time()
+        assert not scan.may_name_charset(page, 0)
+        return time.process_time() - began
+
+    size = 1 << 20
+    hostile = min(cost(b"<meta" * (size // 5)) for _ in range(5))
+    assert hostile < 20 * min(cost(b"<meta" + b" " * 4091 + b"<p> " * (size // 4 - 1024)) for _ in range(5))
 
 
 def test_a_library_of_other_sources_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

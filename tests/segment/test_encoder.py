@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import os
 import re
 import uuid
 from base64 import b32encode
@@ -299,6 +300,19 @@ def test_record_ids_are_uuids_of_version_4():
     assert len(found) == 100
     assert {uuid.UUID(text[10:-1]).version for text in found} == {4}
     assert {uuid.UUID(text[10:-1]).variant for text in found} == {uuid.RFC_4122}
+
+
+def test_a_forked_process_has_record_ids_of_its_own():
+    new_record_id()  # some are drawn ahead
+    receiver, sender = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(sender, new_record_id().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(receiver, 100).decode() not in {new_record_id() for _ in range(200)}
+    os.close(receiver)
+    os.close(sender)
 
 
 @pytest.mark.parametrize(

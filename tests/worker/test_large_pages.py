@@ -32,6 +32,7 @@ from crawl_lib.worker import aside as aside_module
 from crawl_lib.worker import reading
 from crawl_lib.worker.aside import Aside
 from crawl_lib.worker.discovery import Discovery
+from crawl_lib.worker.large import ReadingNotes
 from crawl_lib.worker.page import PageHandler
 from crawl_lib.worker.reading import BARRED, Reader
 from crawl_lib.worker.sandbox import data_bytes
@@ -367,3 +368,24 @@ def test_a_page_at_which_the_fetching_process_died_twice_is_skipped_and_named(tm
     }
     assert {row["outcome"] for row in found} == {"ok"}
     assert max(row["length"] for row in found) == len(heavy)
+
+
+def die_on_the_second_page(path: Path) -> None:
+    with ReadingNotes(path).in_turn() as noted:
+        noted.go_on(4)
+        noted.go_on(5)
+        raise MemoryError
+
+
+def test_pages_are_noted_in_turn(tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    with ReadingNotes(path).in_turn() as noted:
+        noted.go_on(1)
+        noted.go_on(2)
+        noted.end()
+        noted.go_on(3)
+    assert path.read_text() == "+1\n-1\n+2\n-2\n+3\n-3\n"
+    for _ in range(2):
+        with pytest.raises(MemoryError):
+            die_on_the_second_page(path)
+    assert [number for number in range(7) if ReadingNotes(path).is_barred(number)] == [5]
