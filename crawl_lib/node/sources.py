@@ -147,7 +147,7 @@ def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
                 config.frontier.routing,
                 Budgets(config.urls),
                 Traps(config.traps),
-                full_pages=partial(_full_pages, task) if config.traps.max_equal else None,
+                full_pages=partial(_full_pages, task) if config.traps.max_equal and _has_full_texts(task) else None,
             ),
             complete_folders=complete,
             stop=task.stores.stop.is_set,
@@ -156,6 +156,12 @@ def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
     if current is not None:
         rehome(queue, owners_of_hosts)
     return pending_report(queue)
+
+
+def _has_full_texts(task: NodeTask) -> bool:
+    """Tell whether any text is full. No page becomes full during an intake, since the node fetches nothing then."""
+    with HostStore(make_hosts_folder(task.directory)) as hosts:
+        return bool(hosts.full_texts())
 
 
 def _full_pages(task: NodeTask, keys: Collection[bytes]) -> set[bytes]:

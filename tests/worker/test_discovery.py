@@ -31,9 +31,12 @@ class Writer:
         self.sent: list[tuple[int, int, str]] = []
         self.rows: list[tuple[str, bool, str]] = []
         outlinks = SimpleNamespace(add=lambda owner, place, index, found: self.sent.append((place, index, found[0])))
-        links = SimpleNamespace(add=lambda it: self.rows.extend(zip(it.target_url, it.followed, it.rule, strict=True)))
+        links = SimpleNamespace(add=self._add)
         counts = SimpleNamespace(rejections=Counter[str]())
         self.part: Any = SimpleNamespace(outlinks=outlinks, links=links, counts=counts)
+
+    def _add(self, links: Any, _text_bytes: int) -> None:
+        self.rows.extend(zip(links.target_url, links.followed, links.rule, strict=True))
 
 
 def page_of(links: list[tuple[str, bool, bool]]) -> Page:
