@@ -10,8 +10,8 @@ Words as written, in lower case and with positions:
 * `text_cjk`: a word for each letter of the runs (`runs`) of text, title, headings and anchors.
 
 Whole values, one word each:
-* `site`: the host, and each domain above it to the registered one. `language`; `type`: the MIME type.
-* `key`: in hex, also stored.
+* `site`: the host, and each domain above it to the registered one.
+* `language`; `type`: the MIME type; `key`: in hex; `robots`: what the page asks of results. These are stored, too.
 
 Fast numbers: `order` (the first 8 bytes of the key), and in microseconds `published`, `captured` and `date`, which is
 `published` where that is known, else `captured`.
@@ -46,7 +46,7 @@ class IndexedPage:
 
     `key`: 20 bytes. `url`: canonical. `text`: the main text. `anchors`: texts of links to the page, each once for each
     page that has it. `language`: a code of ISO 639, None where unknown. `captured_us`, `published_us`: POSIX
-    microseconds.
+    microseconds. `robots`: those of `noarchive` and `nosnippet` that the page asks for.
     """
 
     key: bytes
@@ -59,6 +59,7 @@ class IndexedPage:
     language: str | None = None
     mime_type: str = "text/html"
     published_us: int | None = None
+    robots: tuple[str, ...] = ()
 
 
 def order_of(key: bytes) -> int:
@@ -122,9 +123,9 @@ class Fields:
         builder.add_text_field("text", tokenizer_name=PLAIN)
         builder.add_text_field("address", tokenizer_name=PLAIN)
         builder.add_text_field("text_cjk", tokenizer_name=LETTERS)
-        for name in ("site", "language", "type"):
-            builder.add_text_field(name, tokenizer_name=RAW, index_option="basic")
-        builder.add_text_field("key", tokenizer_name=RAW, index_option="basic", stored=True)
+        builder.add_text_field("site", tokenizer_name=RAW, index_option="basic")
+        for name in ("language", "type", "key", "robots"):
+            builder.add_text_field(name, tokenizer_name=RAW, index_option="basic", stored=True)
         for name in ("url", "title", "body"):
             builder.add_bytes_field(name, stored=True)
         for name in ("published", "captured", "date"):
@@ -161,6 +162,8 @@ def _add_facts(document: tantivy.Document, page: IndexedPage) -> None:
         document.add_text("site", site)
     if page.language:
         document.add_text("language", page.language)
+    for word in page.robots:
+        document.add_text("robots", word)
     document.add_text("type", page.mime_type)
     document.add_text("address", page.url)
     for name, value in (("url", page.url), ("title", page.title), ("body", page.text)):

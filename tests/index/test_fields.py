@@ -118,7 +118,7 @@ def test_sites_go_up_to_the_registered_domain() -> None:
 
 
 def test_what_a_result_shows_is_stored_as_it_was() -> None:
-    found = searcher(PAGE)
+    found = searcher(replace(PAGE, robots=("nosnippet",)))
     address = found.search(tantivy.Query.all_query()).hits[0][1]
     shown = found.doc(address).to_dict()
     assert {name: value[0] for name, value in shown.items()} == {
@@ -126,6 +126,9 @@ def test_what_a_result_shows_is_stored_as_it_was() -> None:
         "title": "Résumé".encode(),
         "body": "Running cats. 東京".encode(),
         "key": PAGE.key.hex(),
+        "language": "en",
+        "type": "text/html",
+        "robots": "nosnippet",
     }
     assert found.fast_field_values("order", [address]) == [order_of(PAGE.key)]
     assert found.fast_field_values("published", [address]) == [None]
