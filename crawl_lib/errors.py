@@ -24,6 +24,7 @@
     |-- FewAnswersError             the operator looks at the network; nothing is lost, and a new run goes on
     |-- OutputConflictError         the operator: an output of that name, made of other inputs, exists already
     |-- LockedError                 wait, or stop the holder that is named
+    |-- BusyError                   the caller tries again after `retry_after_s`
     |-- StoppedError                 no one: the stage was asked to stop, wrote what it had, and resumes when run again
     `-- UrlError                    the caller counts a rejection; `reason` is its name
 
@@ -160,6 +161,15 @@ class OutputConflictError(KrakeError):
 
 class LockedError(KrakeError):
     """Another process holds a directory's lock; the message names it."""
+
+
+class BusyError(KrakeError):
+    """Too many requests wait, and this one was not begun. The caller may try again after `retry_after_s`."""
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        """Say what is busy. `retry_after_s`: seconds after which trying again makes sense."""
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class StoppedError(KrakeError):

@@ -459,6 +459,19 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "what a page answered: its headers, and its body without codings",
         (_PAGE, _flag("--body", "the body alone"), _EXPORT),
     ),
+    (
+        "search",
+        "searching.search",
+        "pages of the index that answer a query",
+        (
+            _option("query", "words, and the operators of docs/search.md", nargs="+", metavar="QUERY"),
+            _option("--page", "which ten results (default 1)", type=_count, default=1, metavar="N"),
+            _flag("--broader", "add words of the best pages to the query"),
+            _flag("--explain", "say what each score is made of"),
+            _flag("--all", "every page with all words, a line each, unranked"),
+            _JSON,
+        ),
+    ),
     ("why", "asking.why", "why a URL was crawled, waits, or is not crawled", (_URL, _JSON)),
     ("check", "asking.check", "scope, rules and robots.txt of a URL, and a test fetch of it", (_URL, _JSON)),
     (

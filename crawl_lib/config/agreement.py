@@ -34,6 +34,7 @@ MAY_DIFFER = {
     "linkdb": "asked by the machine of the batch stages alone",
     "export": "asked by the machine of the batch stages alone",
     "pagerank": "asked by the machine of the batch stages alone",
+    "search": "how this machine answers queries",
     "scores": "asked by the scheduler's machine alone",
     "outputs": "asked by the scheduler's machine alone",
     "fetch.processes": "cores of this machine",

@@ -426,6 +426,22 @@ class CommonCrawlConfig:
 
 
 @dataclass(frozen=True)
+class SiteConfig:
+    """One entry of `search.sites`: what the scores of a host's pages, or of a domain's, are multiplied by."""
+
+    site: str = option(pattern=r"[^\s/:@]+")
+    factor: float = option(minimum=0)
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """How the index answers queries on this machine."""
+
+    directory: str = option("../data/search", path="directory")
+    sites: tuple[SiteConfig, ...] = option(())
+
+
+@dataclass(frozen=True)
 class SegmentConfig:
     """How a segment's files are cut and made durable."""
 
@@ -474,6 +490,7 @@ class Config:
     parse: ParseConfig = ParseConfig()
     text: TextConfig = TextConfig()
     commoncrawl: CommonCrawlConfig = CommonCrawlConfig()
+    search: SearchConfig = SearchConfig()
     segment: SegmentConfig = SegmentConfig()
     scratch: ScratchConfig = ScratchConfig()
     spark: SparkConfig = SparkConfig()

@@ -37,6 +37,7 @@ class Analysers:
 
     def __init__(self, languages: Sequence[str]) -> None:
         """Make the analysers. `languages`: codes that `LANGUAGES` has."""
+        self.languages = tuple(languages)
         self._by_name = {language: _stems(LANGUAGES[language]) for language in languages}
         self._by_name[OTHER] = _words(tantivy.Filter.ascii_fold())
         self._by_name[PLAIN] = _words()
@@ -50,6 +51,10 @@ class Analysers:
     def words(self, name: str, text: str) -> list[str]:
         """Return the words that an analyser makes of a text."""
         return self._by_name[name].analyze(text)
+
+    def is_stop_word(self, word: str) -> bool:
+        """Say whether one of the languages leaves a word out."""
+        return any(not self.words(language, word) for language in self.languages)
 
     def placed(self, name: str, text: str) -> list[tuple[int, str]]:
         """Return the words of a text with their positions; a word that is left out leaves a gap."""

@@ -1,0 +1,138 @@
+"""`krake search`: pages of the index that answer a query."""
+
+import argparse
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from crawl_lib.cli.common import print_result, say, tool_stores
+from crawl_lib.search import (
+    PAGE_SIZE,
+    Answer,
+    IndexReader,
+    IndexVersions,
+    Result,
+    Sites,
+    Snippet,
+    Wanted,
+    answer,
+    every_page,
+)
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def search(arguments: argparse.Namespace) -> int:
+    """Print the results of a query; 1 where it has none."""
+    query = " ".join(arguments.query)
+    with tool_stores(arguments) as stores:
+        sites = Sites.of(stores.config.search.sites)
+        index = IndexReader(IndexVersions(stores), background=None).current()
+        if arguments.all:
+            return _print_all(every_page(index, query, sites), is_json=arguments.json)
+        wanted = Wanted(arguments.page, is_broader=arguments.broader, is_explained=arguments.explain)
+        found = answer(index, query, sites, wanted)
+    print_result(arguments, as_json(found), partial(_show, found))
+    return 0 if found.results else 1
+
+
+def _print_all(pages: Iterator[tuple[bytes, str]], *, is_json: bool) -> int:
+    """Print pages as they are found."""
+    has_some = False
+    for key, url in pages:
+        say(json.dumps({"key": key.hex(), "url": url}) if is_json else url)
+        has_some = True
+    return 0 if has_some else 1
+
+
+def as_json(found: Answer) -> dict[str, Any]:
+    """Return an answer as programs read it."""
+    return {
+        "query": str(found.reading),
+        "notes": list(found.reading.notes),
+        "total": found.total,
+        "shown": found.shown,
+        "page": found.page,
+        "suggestion": found.suggestion,
+        "version": found.version,
+        "results": [_result(one) for one in found.results],
+    }
+
+
+def _result(one: Result) -> dict[str, Any]:
+    result = {
+        "key": one.key.hex(),
+        "url": one.url,
+        "title": one.title,
+        "language": one.language,
+        "type": one.mime_type,
+        "date": _date(one),
+        "date_is": _date_is(one),
+        "score": one.score,
+        "missing": list(one.missing),
+        "like": list(one.like),
+        "snippet": one.snippet.text if one.snippet else None,
+        "marks": [list(mark) for mark in one.snippet.marks] if one.snippet else [],
+    }
+    if one.explanation is None:
+        return result
+    explained = one.explanation
+    shares = [
+        {"words": share.words, "field": share.field, "bm25": share.bm25, "weight": share.weight, "times": share.times}
+        for share in explained.shares
+    ]
+    factors = {"by_words": explained.by_words, "boost": explained.boost, "boost_factor": explained.boost_factor}
+    return {**result, "explanation": {"shares": shares, **factors, "site_factor": explained.site_factor}}
+
+
+def _show(found: Answer) -> None:
+    for note in found.reading.notes:
+        say(note)
+    for number, one in enumerate(found.results, (found.page - 1) * PAGE_SIZE + 1):
+        say(f"{number}. {one.title or one.url}")
+        for line in _lines(one):
+            say(f"   {line}")
+    if found.suggestion:
+        say(f"did you mean: {found.suggestion}")
+    if not found.results:
+        say("no page was found")
+    elif found.total:
+        say(f"{found.total:,} pages have all words")
+
+
+def _lines(one: Result) -> Iterator[str]:
+    """Give what stands below a result's title."""
+    yield one.url
+    score = "" if one.score is None else f", score {one.score:.4f}"
+    yield f"{_date_is(one)} {_date(one)[:10]}{score}"
+    if one.snippet:
+        yield _marked(one.snippet)
+    if one.missing:
+        yield f"without: {', '.join(one.missing)}"
+    if one.like:
+        yield f"and {len(one.like)} like it: {', '.join(one.like)}"
+    if (explained := one.explanation) is not None:
+        for share in explained.shares:
+            value = f"{share.bm25:.6f} * {share.weight:g} * {share.times:g} = {share.value:.6f}"
+            yield f"{share.words} in {share.field}: {value}"
+        factors = f"{explained.boost_factor:.6f} (boost {explained.boost:g}) * {explained.site_factor:g} (site)"
+        yield f"{explained.by_words:.6f} * {factors} = {explained.score:.6f}"
+
+
+def _marked(snippet: Snippet) -> str:
+    """Return the text of a snippet in one line, words of the query between asterisks."""
+    parts, last = [], 0
+    for start, end in snippet.marks:
+        parts += [snippet.text[last:start], "*", snippet.text[start:end], "*"]
+        last = end
+    return " ".join("".join([*parts, snippet.text[last:]]).split())
+
+
+def _date(one: Result) -> str:
+    return (EPOCH + timedelta(microseconds=one.date_us)).isoformat(timespec="seconds")
+
+
+def _date_is(one: Result) -> str:
+    return "published" if one.is_published else "captured"

@@ -1,0 +1,321 @@
+"""Answers: the pages of a query in their order, and what a person may want to know about them."""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import tantivy
+from tantivy import DocAddress, FieldType, Occur, Order, Query
+
+from crawl_lib.search.broader import BEST, broadened
+from crawl_lib.search.clauses import Clauses, Leaf, all_of, is_filter, some_of
+from crawl_lib.search.opened import OpenIndex
+from crawl_lib.search.query import Kind, Reading, read_query
+from crawl_lib.search.ranking import (
+    CANDIDATES,
+    PAGE_SIZE,
+    Candidate,
+    Weights,
+    boost_factor,
+    by_score,
+    folded,
+    rounded,
+    uncrowded,
+)
+from crawl_lib.search.sites import Sites
+from crawl_lib.search.snippets import Snippet, Snippets
+
+TIES, UNSCORED = 2_000, 10_000
+"""Pages that are looked at where the last candidates have the same score, and where no page has one."""
+STREAMED = 10_000
+"""Pages that `every_page` asks for at once."""
+MOST_LIKE = 10
+"""Near duplicates that a result names."""
+MAX_ORDER = (1 << 64) - 1
+Hit = tuple[float, DocAddress]
+Place = tuple[int, int]
+"""Segment and document."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of a score: `words`, the label of a word or phrase, in a `field`. Its value is
+    `bm25 * weight * times`."""
+
+    words: str
+    field: str
+    bm25: float
+    weight: float
+    times: float
+
+    @property
+    def value(self) -> float:
+        """What it adds to the score by words."""
+        return self.bm25 * self.weight * self.times
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The parts of a score. `shares`: their values sum to `by_words`, which is 1 where a query scores nothing. The
+    score is `by_words * boost_factor * site_factor`."""
+
+    shares: tuple[Share, ...]
+    by_words: float
+    boost: float
+    boost_factor: float
+    site_factor: float
+
+    @property
+    def score(self) -> float:
+        """The score that its parts make."""
+        return self.by_words * self.boost_factor * self.site_factor
+
+
+@dataclass(frozen=True)
+class Result:
+    """A page that answers a query.
+
+    `date_us`: POSIX microseconds; `is_published`: whether the page names that date, else it was captured then. `score`:
+    None where pages are ordered by date. `missing`: words that the page lacks. `like`: URLs of near duplicates that it
+    stands for. `robots`: as `IndexedPage` has it. `snippet`: None where the page asks for none.
+    """
+
+    key: bytes
+    url: str
+    title: str
+    language: str | None
+    mime_type: str
+    date_us: int
+    is_published: bool
+    score: float | None
+    missing: tuple[str, ...] = ()
+    like: tuple[str, ...] = ()
+    robots: tuple[str, ...] = ()
+    snippet: Snippet | None = None
+    explanation: Explanation | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a query brought.
+
+    `reading`: how it was read. `total`: pages with all words, shown or not. `shown`: results on all result pages.
+    `suggestion`: the query with words corrected, None where there is nothing to correct. `version`: of the index.
+    """
+
+    reading: Reading
+    total: int
+    shown: int
+    page: int
+    results: tuple[Result, ...]
+    suggestion: str | None
+    version: int
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is wanted besides the results. `page`: of results, from 1. `is_broader`: add words of the best pages."""
+
+    page: int = 1
+    is_broader: bool = False
+    is_explained: bool = False
+    weights: Weights = field(default_factory=Weights)
+
+
+def answer(
+    index: OpenIndex, query: str, sites: Sites, wanted: Wanted | None = None, now_us: int | None = None
+) -> Answer:
+    """Answer a query. Whatever is typed has an answer, if an empty one.
+
+    `now_us`: POSIX microseconds; pages that ask to be found no longer are left out. None: the clock's.
+    """
+    return _Search(index, _read(index, query), sites, wanted or Wanted(), now_us).answer()
+
+
+def every_page(index: OpenIndex, query: str, sites: Sites, now_us: int | None = None) -> Iterator[tuple[bytes, str]]:
+    """Give key and URL of each page with all words of a query, in the order of keys. `now_us`: as of `answer`."""
+    return _Search(index, _read(index, query), sites, Wanted(), now_us).every_page()
+
+
+def _read(index: OpenIndex, query: str) -> Reading:
+    return read_query(query, index.fields.analysers.is_stop_word)
+
+
+class _Search:
+    """One query on an index."""
+
+    def __init__(self, index: OpenIndex, reading: Reading, sites: Sites, wanted: Wanted, now_us: int | None) -> None:
+        self._index, self._searcher, self._reading = index, index.searcher, reading
+        self._sites, self._wanted = sites, wanted
+        self._now_us = time.time_ns() // 1000 if now_us is None else now_us
+        self._clauses = Clauses(index.fields, index.searcher, wanted.weights.fields)
+        self._asked = self._clauses.asked(reading)
+        filters = self._clauses.filters(reading)
+        self._filters = replace(filters, never=(*filters.never, *sites.never(self._clauses)))
+
+    def answer(self) -> Answer:
+        """Return the answer with the result page that is wanted."""
+        candidates, total = self._candidates()
+        if self._wanted.is_broader and self._asked:
+            self._asked = broadened(self._index, self._clauses, self._asked, candidates[:BEST])
+            candidates = self._ranked(self._top(some_of(self._asked))[0], has_all=True)
+        results = folded(candidates)
+        start = (self._wanted.page - 1) * PAGE_SIZE
+        shown = results[start : start + PAGE_SIZE]
+        if not any(part.kind is Kind.SITE for part in self._reading.parts) and not self._reading.by_date:
+            shown = uncrowded(shown)
+        return Answer(
+            self._reading,
+            total,
+            len(results),
+            self._wanted.page,
+            tuple(self._results(shown)),
+            self._index.vocabulary.suggestion(self._reading),
+            self._index.number,
+        )
+
+    def every_page(self) -> Iterator[tuple[bytes, str]]:
+        """Give key and URL of each page with all words, a window of the order after the other."""
+        query, last = self._filters.around(self._all()), -1
+        while True:
+            rest = Query.range_query(self._index.fields.schema, "order", FieldType.Unsigned, lower_bound=last + 1)
+            window = Query.boolean_query([(Occur.Must, query), (Occur.Must, rest)])
+            found = self._searcher.search(window, STREAMED, count=False, order_by_field="order", order=Order.Asc).hits
+            for one in self._ranked([(0.0, address) for _, address in found], has_all=True, is_sorted=False):
+                page = self._searcher.doc(one.address)
+                yield one.fact.key, _text(page, "url")
+            if len(found) < STREAMED or (last := int(found[-1][0])) == MAX_ORDER:
+                return
+
+    def _all(self) -> Query:
+        """Return the query for pages with all words; for all pages where filters alone are asked."""
+        if self._asked:
+            return all_of(self._asked)
+        has_words = any(not is_filter(group) for group in self._reading.groups)
+        return Query.empty_query() if has_words or not self._reading.groups else Query.all_query()
+
+    def _candidates(self) -> tuple[list[Candidate], int]:
+        """Return the best pages in their order, and how many have all words."""
+        if not self._asked or self._reading.by_date:
+            return self._unscored()
+        if not self._wanted.weights.all_words_first:
+            hits, total = self._top(some_of(self._asked))
+            return self._ranked(hits, has_all=True), total
+        hits, total = self._top(all_of(self._asked))
+        candidates = self._ranked(hits, has_all=True)
+        if len(candidates) < PAGE_SIZE and any(len(one.units) > 1 and one.loose for one in self._asked):
+            there = {_place(address) for _, address in hits}
+            more = [hit for hit in self._top(some_of(self._asked))[0] if _place(hit[1]) not in there]
+            candidates += self._ranked(more, has_all=False)
+        return candidates[:CANDIDATES], total
+
+    def _top(self, query: Query) -> tuple[list[Hit], int]:
+        """Return the best hits of a query, and how many pages match; where the last ones tie, those of least key."""
+        around = self._filters.around(query)
+        found = self._searcher.search(around, CANDIDATES + 1)
+        hits: list[Hit] = found.hits
+        if len(hits) > CANDIDATES and rounded(hits[-1][0]) == rounded(hits[-2][0]):
+            hits = self._searcher.search(around, TIES, count=False).hits
+            orders = self._orders([address for _, address in hits])
+            ordered = sorted(zip(hits, orders, strict=True), key=lambda one: (-rounded(one[0][0]), one[1]))
+            hits = [hit for hit, _ in ordered]
+        return hits[:CANDIDATES], _count(found)
+
+    def _unscored(self) -> tuple[list[Candidate], int]:
+        """Return pages by boost alone, or the newest ones, and how many match."""
+        by_date = self._reading.by_date
+        name, order = ("date", Order.Desc) if by_date else ("order", Order.Asc)
+        found = self._searcher.search(self._filters.around(self._all()), UNSCORED, order_by_field=name, order=order)
+        candidates = self._ranked([(1.0, address) for _, address in found.hits], has_all=True, is_sorted=not by_date)
+        if by_date:
+            dates = {_place(address): int(date) for date, address in found.hits}
+            candidates.sort(key=lambda one: (-dates[_place(one.address)], one.fact.key))
+        return candidates[:CANDIDATES], _count(found)
+
+    def _ranked(self, hits: Sequence[Hit], *, has_all: bool, is_sorted: bool = True) -> list[Candidate]:
+        """Return hits with what is known of their pages, without pages that may be shown no longer."""
+        facts = self._index.facts.of(self._orders([address for _, address in hits]))
+        weight = self._wanted.weights.boost
+        found = [
+            Candidate(
+                address, fact, base, boost_factor(fact.boost, weight), self._sites.factor(fact.host), has_all=has_all
+            )
+            for (base, address), fact in zip(hits, facts, strict=True)
+            if fact.unavailable_after_us > self._now_us
+        ]
+        return by_score(found) if is_sorted else found
+
+    def _orders(self, addresses: list[DocAddress]) -> list[int]:
+        return [int(order or 0) for order in self._searcher.fast_field_values("order", addresses)]
+
+    def _results(self, shown: Sequence[Candidate]) -> Iterator[Result]:
+        pages = [self._searcher.doc(one.address) for one in shown]
+        missing = self._missing([one for one in shown if not one.has_all])
+        snippets = Snippets(self._index, self._asked)
+        dates = self._searcher.fast_field_values("date", [one.address for one in shown])
+        published = self._searcher.fast_field_values("published", [one.address for one in shown])
+        for one, page, date_us, published_us in zip(shown, pages, dates, published, strict=True):
+            language, robots = page.get_first("language"), tuple(page.get_all("robots"))
+            explanation = self._explanation(one) if self._wanted.is_explained else None
+            score = one.score if explanation is None else explanation.score
+            yield Result(
+                one.fact.key,
+                _text(page, "url"),
+                _text(page, "title"),
+                language,
+                str(page.get_first("type")),
+                int(date_us or 0),
+                published_us is not None,
+                None if self._reading.by_date else score,
+                missing.get(_place(one.address), ()),
+                tuple(_text(self._searcher.doc(other.address), "url") for other in one.like[:MOST_LIKE]),
+                robots,
+                None if "nosnippet" in robots else snippets.of(page),
+                explanation,
+            )
+
+    def _missing(self, lacking: Sequence[Candidate]) -> dict[Place, tuple[str, ...]]:
+        """Return the words that pages lack, by place: those of the page's language, and those of all languages."""
+        if not lacking:
+            return {}
+        these = self._clauses.any_of("key", [one.fact.key.hex() for one in lacking])
+        missing: dict[Place, tuple[str, ...]] = {}
+        for asked in self._asked:
+            in_language = self._places(these, [asked.pages] if asked.pages else [unit.match for unit in asked.units])
+            for unit in asked.units:
+                for place in in_language - self._places(these, [unit.match]):
+                    missing[place] = (*missing.get(place, ()), unit.label)
+        return missing
+
+    def _places(self, these: Query, queries: Sequence[Query]) -> set[Place]:
+        one = Query.boolean_query([(Occur.Should, query) for query in queries])
+        both = Query.boolean_query([(Occur.Must, these), (Occur.Must, one)])
+        return {_place(address) for _, address in self._searcher.search(both, CANDIDATES, count=False).hits}
+
+    def _explanation(self, one: Candidate) -> Explanation:
+        leaves = {
+            (leaf.field, leaf.label): leaf for asked in self._asked for unit in asked.units for leaf in unit.leaves
+        }
+        shares = tuple(share for leaf in leaves.values() if (share := self._share(leaf, one.address)))
+        by_words = sum(share.value for share in shares) if self._asked else 1.0
+        return Explanation(shares, by_words, one.fact.boost, one.boost_factor, one.site_factor)
+
+    def _share(self, leaf: Leaf, address: DocAddress) -> Share | None:
+        try:
+            explained = json.loads(leaf.query.explain(self._searcher, address).to_json())
+        except ValueError:  # the page does not match
+            return None
+        return Share(leaf.label, leaf.field, float(explained["value"]), leaf.weight, leaf.times)
+
+
+def _count(found: tantivy.SearchResult) -> int:
+    return int(found.count)  # type: ignore[attr-defined]  # the wheel's stub lacks it
+
+
+def _place(address: DocAddress) -> Place:
+    return address.segment_ord, address.doc
+
+
+def _text(page: tantivy.Document, name: str) -> str:
+    return bytes(page.get_first(name) or b"").decode()

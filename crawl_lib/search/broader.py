@@ -1,0 +1,75 @@
+"""A broader query: words of the best pages are added (pseudo-relevance feedback by RM3).
+
+Abdul-Jaleel et al., UMass at TREC 2004; constants as in Anserini: 10 pages, 10 words, and half of the weight for the
+words of the query. It helps long questions and harms queries for one page, so it is never the default.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from crawl_lib.index import OTHER, without_runs
+from crawl_lib.index.fields import WORDS
+from crawl_lib.search.clauses import Asked, Clauses, Unit
+from crawl_lib.search.opened import OpenIndex
+from crawl_lib.search.ranking import Candidate
+
+BEST, ADDED = 10, 10
+"""Pages that words are taken of, and words that are added."""
+OWN_SHARE = 0.5
+"""The weight of the words of the query, of 1."""
+MOST_PAGES_SHARE = 0.1
+"""A word in more of the pages than this tells too little."""
+WORD_CHARS = range(2, 21)
+READ_CHARS = 100_000
+"""Of a page's text."""
+
+
+def broadened(index: OpenIndex, clauses: Clauses, asked: Sequence[Asked], best: Sequence[Candidate]) -> list[Asked]:
+    """Return what is asked with the most telling words of the best pages added, in each language that these have."""
+    added = {group: _best_words(index, group, weights) for group, weights in _weights(index, best).items()}
+    for_all = [one for one in asked if one.language is None]
+    of_each = [replace(one, language=group, pages=clauses.pages_of(group)) for one in for_all for group in added]
+    return [
+        replace(one, units=_merged(one.units, clauses, one.language or OTHER, added.get(one.language or OTHER, {})))
+        for one in of_each or asked
+    ]
+
+
+def _weights(index: OpenIndex, best: Sequence[Candidate]) -> dict[str, dict[str, float]]:
+    """Return the weights of all words of the best pages, by group of languages."""
+    found: dict[str, dict[str, float]] = {}
+    for one in best:
+        page = index.searcher.doc(one.address)
+        group = index.fields.group(page.get_first("language"))
+        text = " ".join(bytes(page.get_first(name) or b"").decode()[:READ_CHARS] for name in ("title", "body"))
+        counts = Counter(index.fields.analysers.words(group, without_runs(text)))
+        weights = found.setdefault(group, defaultdict(float))
+        for word, count in counts.items():
+            weights[word] += one.base * count / counts.total()
+    return found
+
+
+def _best_words(index: OpenIndex, group: str, weights: Mapping[str, float]) -> dict[str, float]:
+    """Return the weights of the most telling words; they sum to `1 - OWN_SHARE`."""
+    field, most = index.fields.name(WORDS, group), index.searcher.num_docs * MOST_PAGES_SHARE
+    telling = (
+        (word, weight)
+        for word, weight in sorted(weights.items(), key=lambda one: (-one[1], one[0]))
+        if len(word) in WORD_CHARS and word.isalpha() and index.searcher.doc_freq(field, word) <= most
+    )
+    chosen = dict(islice(telling, ADDED))
+    total = sum(chosen.values())
+    return {word: (1 - OWN_SHARE) * weight / total for word, weight in chosen.items()}
+
+
+def _merged(units: Sequence[Unit], clauses: Clauses, language: str, added: Mapping[str, float]) -> tuple[Unit, ...]:
+    """Return the units of a query and the words to add; a word that is among both has both weights."""
+    total = sum(unit.times for unit in units)
+    merged = {unit.words: unit.repeated(OWN_SHARE / total) for unit in units}
+    for word, weight in added.items():
+        unit = clauses.word(word, language).repeated(weight)
+        own = merged.get(unit.words)
+        merged[unit.words] = unit if own is None else own.repeated(1 + weight / own.times)
+    return tuple(merged.values())

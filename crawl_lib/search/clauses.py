@@ -1,0 +1,378 @@
+"""What a query asks of an index: queries of Tantivy, built once for each language.
+
+Each language has stop words, stems and fields of its own, so a query is read once for each (`Asked`). What a page must
+have becomes a `Unit`: a word in the fields of the language, or a phrase, prefix or run in fields that all languages
+share. A unit has `Leaf` queries, of which scores are made and explained.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import tantivy
+from tantivy import FieldType, Occur, Query
+
+from crawl_lib.index import OTHER, Fields, find_runs, spaced, without_runs
+from crawl_lib.index.fields import ANCHORS, TITLE, WORDS
+from crawl_lib.index.languages import LETTERS, PLAIN
+from crawl_lib.search.query import TYPES, Group, Kind, Part, Reading
+from crawl_lib.urls import key_of
+
+PREFIX_WORDS = 50
+"""The words that a prefix stands for: those of most pages."""
+WEIGHTS: Mapping[str, float] = {WORDS: 1.0, TITLE: 0.25, ANCHORS: 0.25}
+"""What a word counts in each kind of field of a language."""
+SIMILAR_CHARS = 100_000
+"""Of a page that others are compared with."""
+Clause = tuple[Occur, Query]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A query whose score is a part of a page's. `label`: the word or words; `weight`: of its field; `times`: how often
+    the query has it."""
+
+    label: str
+    field: str
+    query: Query
+    weight: float = 1.0
+    times: float = 1.0
+
+    @property
+    def scored(self) -> Query:
+        """The query with its weight."""
+        factor = self.weight * self.times
+        return self.query if factor == 1 else Query.boost_query(self.query, factor)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Something that a page must have: the first of `leaves`, or what `found` says where that is no None.
+
+    `may_lack`: a page without it may follow the pages that have all. `varies`: it differs from language to language.
+    `is_of_language`: no page of another language has it.
+    """
+
+    label: str
+    leaves: tuple[Leaf, ...] = ()
+    found: Query | None = None
+    may_lack: bool = False
+    varies: bool = False
+    is_of_language: bool = False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What tells it from other units of a query: its words as the index has them."""
+        return tuple(f"{leaf.field} {leaf.label}" for leaf in self.leaves) or (self.label,)
+
+    @property
+    def times(self) -> float:
+        """How often the query has it."""
+        return self.leaves[0].times if self.leaves else 1.0
+
+    def repeated(self, times: float) -> "Unit":
+        """Return the unit as a query has it that repeats it."""
+        return replace(self, leaves=tuple(replace(leaf, times=leaf.times * times) for leaf in self.leaves))
+
+    @property
+    def match(self) -> Query:
+        """The query for pages that have it."""
+        return self.leaves[0].query if self.found is None else self.found
+
+    def required(self) -> list[Clause]:
+        """Return the clauses of a query whose pages must have it."""
+        if self.found is None:
+            return [(Occur.Must, self.leaves[0].scored), *_should(self.leaves[1:])]
+        return [(Occur.Must, unscored(self.found)), *_should(self.leaves)]
+
+    def wished(self) -> list[Clause]:
+        """Return the clauses of a query whose pages may have it."""
+        return _should(self.leaves) if self.leaves or self.found is None else [(Occur.Should, unscored(self.found))]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a query asks of the pages of a language; None: of all pages. `pages`: a query for the pages of the language,
+    None where the units find no others."""
+
+    units: tuple[Unit, ...]
+    language: str | None = None
+    pages: Query | None = None
+
+    def all(self) -> Query:
+        """Return the query for pages that have all units."""
+        return _joined([clause for unit in self.units for clause in unit.required()], self.pages)
+
+    @property
+    def loose(self) -> list[Clause]:
+        """The clauses of units that a page may lack."""
+        return [clause for unit in self.units if unit.may_lack for clause in unit.wished()]
+
+    @property
+    def strict(self) -> list[Clause]:
+        """The clauses of units that every page must have."""
+        return [clause for unit in self.units if not unit.may_lack for clause in unit.required()]
+
+    def some(self) -> Query:
+        """Return the query for pages that have the units that no page may lack, or else one of the others."""
+        if self.strict:
+            return _joined([*self.strict, *self.loose], self.pages)
+        return _joined([(Occur.Must, Query.boolean_query(self.loose))], self.pages)
+
+
+def all_of(asked: Sequence[Asked]) -> Query:
+    """Return the query for pages that have all that is asked of their language."""
+    return _either([one.all() for one in asked])
+
+
+def some_of(asked: Sequence[Asked]) -> Query:
+    """Return the query for pages that have some of what is asked of their language.
+
+    Where nothing else is asked, words of all languages are clauses of one query: Tantivy then leaves out pages that
+    cannot win.
+    """
+    if all(one.pages is None and not one.strict for one in asked):
+        return Query.boolean_query([clause for one in asked for clause in one.loose])
+    return _either([one.some() for one in asked])
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What all pages of an answer have (`must`), and what none of them has (`never`)."""
+
+    must: tuple[Query, ...] = ()
+    never: tuple[Query, ...] = ()
+
+    def around(self, query: Query) -> Query:
+        """Return the query for those of a query's pages that pass."""
+        if not self.must and not self.never:
+            return query
+        must = [(Occur.Must, unscored(one)) for one in self.must]
+        return Query.boolean_query([(Occur.Must, query), *must, *((Occur.MustNot, one) for one in self.never)])
+
+
+class Clauses:
+    """Builds what a query asks of an index that is open."""
+
+    def __init__(self, fields: Fields, searcher: tantivy.Searcher, weights: Mapping[str, float] = WEIGHTS) -> None:
+        """Take what is open. `fields`: those that the index was made with; `weights`: of the kinds of fields."""
+        self._fields, self._searcher, self._weights = fields, searcher, weights
+        self._schema = fields.schema
+        self._languages = (*fields.languages, OTHER)
+        self._alike = lru_cache(None)(self._pages_like)
+
+    def asked(self, reading: Reading) -> list[Asked]:
+        """Return what a reading asks of each language, or once of all where languages make no difference.
+
+        The list is empty where the query has filters alone, or no word that an index could have.
+        """
+        groups = [group for group in reading.groups if not is_filter(group)]
+        found = {language: self._of_language(groups, language) for language in self._languages}
+        if not any(unit.varies for unit in found[OTHER]):
+            return [Asked(tuple(found[OTHER]))] if found[OTHER] else []
+        return [
+            Asked(
+                tuple(units), language, None if all(unit.is_of_language for unit in units) else self.pages_of(language)
+            )
+            for language, units in found.items()
+            if units
+        ]
+
+    def filters(self, reading: Reading) -> Filters:
+        """Return what a reading asks without scoring it, and what it takes away."""
+        groups = [group for group in reading.groups if is_filter(group)]
+        must = [_either(list(map(self._filter, group))) for group in groups if not _is_taken_away(group)]
+        never = [self._taken_away(part) for group in groups if _is_taken_away(group) for part in group]
+        return Filters(tuple(must), tuple(never))
+
+    def term(self, field: str, word: str) -> Query:
+        """Return the query for a word of a field."""
+        return Query.term_query(self._schema, field, word)
+
+    def any_of(self, field: str, words: Sequence[str]) -> Query:
+        """Return the query for pages with one of some words in a field."""
+        return Query.term_set_query(self._schema, field, list(words))
+
+    def word(self, word: str, language: str, typed: str = "") -> Unit:
+        """Return a word, as the analyser of a language made it, in the fields of that language.
+
+        `typed`: as it stands in the query.
+        """
+        names = [(self._fields.name(kind, language), weight) for kind, weight in self._weights.items() if weight]
+        leaves = tuple(Leaf(word, name, self.term(name, word), weight) for name, weight in names)
+        return Unit(typed or word, leaves, may_lack=True, varies=True, is_of_language=True)
+
+    def pages_of(self, language: str) -> Query:
+        """Return the query for all pages of a language, or of all languages that have no fields of their own."""
+        if language == OTHER:
+            return _without([self.any_of("language", self._fields.languages)])
+        return self.term("language", language)
+
+    def _of_language(self, groups: Sequence[Group], language: str) -> list[Unit]:
+        units = [unit for group in groups for unit in self._units(group, language)]
+        if not units:
+            units = [unit for group in groups for part in group for unit in self._unremoved(part)]
+        times = Counter(unit.words for unit in units)
+        return [unit.repeated(times[unit.words]) for unit in {unit.words: unit for unit in units}.values()]
+
+    def _units(self, group: Group, language: str) -> list[Unit]:
+        """Return what a group asks of a language: the units of its part, or one for parts with OR between them."""
+        if len(group) == 1:
+            return list(self._of_part(group[0], language))
+        choices = [choice for part in group if (choice := self._choice(part, language))]
+        return [_one_of(" OR ".join(map(str, group)), choices)] if choices else []
+
+    def _choice(self, part: Part, language: str) -> list[Unit]:
+        if part.kind not in _WITH_UNITS:
+            return [Unit(str(part), found=self._filter(part))]
+        units = list(self._of_part(part, language))
+        if units and part.is_excluded:
+            is_varied = any(unit.varies for unit in units)
+            return [Unit(str(part), found=_without([unit.match for unit in units]), varies=is_varied)]
+        return units
+
+    def _of_part(self, part: Part, language: str) -> Iterator[Unit]:
+        if part.kind is Kind.WORD:
+            for run in find_runs(part.text):
+                yield replace(self._sequence(run, "text_cjk", LETTERS), may_lack=True)
+            for typed in self._fields.analysers.words(PLAIN, without_runs(part.text)):
+                for word in self._fields.analysers.words(language, typed):
+                    yield self.word(word, language, typed=typed)
+        elif part.kind is Kind.TITLE:
+            yield from self._title(part, language)
+        elif part.kind is Kind.PREFIX:
+            yield from self._prefix(part)
+        elif part.kind is Kind.SIMILAR:
+            yield self._alike(part.text)
+        else:
+            yield from self._phrase(part, "address" if part.kind is Kind.URL else "text")
+
+    def _unremoved(self, part: Part) -> Iterator[Unit]:
+        """Give the words of a part that has stop words alone, as texts have them."""
+        for word in self._fields.analysers.words(PLAIN, part.text):
+            yield Unit(word, (Leaf(word, "text", self.term("text", word)),), may_lack=True)
+
+    def _title(self, part: Part, language: str) -> Iterator[Unit]:
+        name = self._fields.name(TITLE, language)
+        for word in self._fields.analysers.words(language, spaced(part.text)):
+            yield Unit(
+                f"title:{word}", (Leaf(f"title:{word}", name, self.term(name, word)),), varies=True, is_of_language=True
+            )
+
+    def _phrase(self, part: Part, field: str) -> Iterator[Unit]:
+        text = part.text
+        if field == "text":
+            yield from (self._sequence(run, "text_cjk", LETTERS) for run in find_runs(text))
+            text = without_runs(text)
+        if self._fields.analysers.words(PLAIN, text):
+            yield self._sequence(text, field, PLAIN)
+
+    def _sequence(self, text: str, field: str, analyser: str) -> Unit:
+        """Return words that follow one another."""
+        label, placed = text.strip(), self._fields.analysers.placed(analyser, text)
+        if not placed:
+            return Unit(label, found=Query.empty_query())
+        first = placed[0][0]
+        words: list[str | tuple[int, str]] = [(position - first, word) for position, word in placed]
+        query = Query.phrase_query(self._schema, field, words) if len(words) > 1 else self.term(field, placed[0][1])
+        return Unit(label, (Leaf(label, field, query),))
+
+    def _prefix(self, part: Part) -> Iterator[Unit]:
+        *before, start = self._fields.analysers.words(PLAIN, part.text) or [""]
+        if before:
+            yield self._sequence(" ".join(before), "text", PLAIN)
+        label = f"{start}*"
+        words = self._searcher.terms_with_prefix("text", start, limit=PREFIX_WORDS) if start else []
+        if not words:
+            yield Unit(label, found=Query.empty_query(), may_lack=True)
+            return
+        query = Query.disjunction_max_query([self.term("text", word) for word, _ in words])
+        yield Unit(label, (Leaf(label, "text", query),), may_lack=True)
+
+    def _pages_like(self, url: str) -> Unit:
+        """Return pages with the most telling words of a page of the index, without that page."""
+        label, itself = f"similar:{url}", self.term("key", key_of(url).hex())
+        hits = self._searcher.search(itself, 1).hits
+        if not hits:
+            return Unit(label, found=Query.empty_query())
+        page = self._searcher.doc(hits[0][1])
+        field = self._fields.name(WORDS, self._fields.group(page.get_first("language")))
+        texts = [page.get_first(name).decode()[:SIMILAR_CHARS] for name in ("title", "body")]  # type: ignore[union-attr]
+        query = Query.more_like_this_document_fields_query(
+            self._schema, {field: texts}, min_doc_frequency=2, min_term_frequency=1
+        )
+        found = Query.boolean_query([(Occur.Must, query), (Occur.MustNot, itself)])
+        return Unit(label, (Leaf(label, field, query),), found)
+
+    def _taken_away(self, part: Part) -> Query:
+        """Return the query for pages that a part takes away, in whichever language they are."""
+        if part.kind not in _WITH_UNITS:
+            return self._plain_filter(part)
+        found = [[unit.match for unit in self._of_part(part, language)] for language in self._languages]
+        return _either([_all(queries) for queries in found if queries])
+
+    def _filter(self, part: Part) -> Query:
+        query = self._plain_filter(part)
+        return _without([query]) if part.is_excluded else query
+
+    def _plain_filter(self, part: Part) -> Query:
+        if part.kind is Kind.TYPE:
+            return self.any_of("type", TYPES.get(part.text, (part.text,)))
+        if part.kind is Kind.BEFORE:
+            return Query.range_query(self._schema, "date", FieldType.Integer, upper_bound=part.time_us - 1)
+        if part.kind is Kind.AFTER:
+            return Query.range_query(self._schema, "date", FieldType.Integer, lower_bound=part.time_us)
+        return self.term(str(part.kind), part.text)
+
+
+_WITH_UNITS = {Kind.WORD, Kind.PHRASE, Kind.PREFIX, Kind.TITLE, Kind.URL, Kind.SIMILAR}
+
+
+def unscored(query: Query) -> Query:
+    """Return a query that finds the same, and adds nothing to scores."""
+    return Query.const_score_query(query, 0.0)
+
+
+def is_filter(group: Group) -> bool:
+    """Say whether a group adds nothing to scores."""
+    return _is_taken_away(group) or all(part.kind not in _WITH_UNITS for part in group)
+
+
+def _is_taken_away(group: Group) -> bool:
+    return len(group) == 1 and group[0].is_excluded
+
+
+def _one_of(label: str, choices: Sequence[Sequence[Unit]]) -> Unit:
+    """Return a unit that a page has if it has all units of one of some choices."""
+    units = [unit for choice in choices for unit in choice]
+    leaves = {(leaf.field, leaf.label): leaf for unit in units for leaf in unit.leaves}
+    return Unit(
+        label,
+        tuple(leaves.values()),
+        _either([_all([unit.match for unit in choice]) for choice in choices]),
+        may_lack=all(unit.may_lack for unit in units),
+        varies=any(unit.varies for unit in units),
+        is_of_language=all(any(unit.is_of_language for unit in choice) for choice in choices),
+    )
+
+
+def _should(leaves: Iterable[Leaf]) -> list[Clause]:
+    return [(Occur.Should, leaf.scored) for leaf in leaves]
+
+
+def _joined(clauses: Sequence[Clause], pages: Query | None) -> Query:
+    return Query.boolean_query([*clauses, *([] if pages is None else [(Occur.Must, unscored(pages))])])
+
+
+def _either(queries: Sequence[Query]) -> Query:
+    return queries[0] if len(queries) == 1 else Query.boolean_query([(Occur.Should, query) for query in queries])
+
+
+def _all(queries: Sequence[Query]) -> Query:
+    return queries[0] if len(queries) == 1 else Query.boolean_query([(Occur.Must, query) for query in queries])
+
+
+def _without(queries: Sequence[Query]) -> Query:
+    """Return the query for all pages that do not match all of some queries."""
+    return Query.boolean_query([(Occur.Must, Query.all_query()), (Occur.MustNot, _all(queries))])

@@ -1,0 +1,67 @@
+"""What lies next to an index, in memory: 50 bytes a page, found by the first 8 bytes of its key."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+COLUMNS = ("key", "boost", "host", "near", "unavailable_after")
+"""Of `pages.parquet`."""
+_NEVER_US = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class PageFact:
+    """What a search knows of a page besides its document.
+
+    `key`: 20 bytes. `near`: a number that the page shares with its near duplicates alone, None where it has none.
+    `unavailable_after_us`: POSIX microseconds after which the page is not shown.
+    """
+
+    key: bytes
+    boost: float = 1.0
+    host: str = ""
+    near: int | None = None
+    unavailable_after_us: int = int(_NEVER_US)
+
+
+class PageFacts:
+    """The facts of all pages of an index."""
+
+    def __init__(self, table: pa.Table) -> None:
+        """Take rows with `COLUMNS`, in order of keys. `near` may be of any type; boosts are about 1 in the mean."""
+        keys: Any = table.column("key").to_pylist()
+        self._keys = b"".join(keys)
+        self._orders: NDArray[Any] = np.ndarray((len(keys),), ">u8", self._keys, strides=(20,)).astype("u8")
+        self._boosts = table.column("boost").to_numpy().astype("f4")
+        self._hosts, self._host_names = _encoded(table.column("host"))
+        self._near, _ = _encoded(table.column("near"))
+        times: Any = table.column("unavailable_after").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        self._until = times.fill_null(int(_NEVER_US)).to_numpy()
+
+    def of(self, orders: Sequence[int]) -> Iterator[PageFact]:
+        """Give the facts of pages by `order_of` their keys; a page without a row has a key of these 8 bytes alone."""
+        places = np.searchsorted(self._orders, np.array(orders, "u8"))
+        for order, place in zip(orders, places.tolist(), strict=True):
+            is_there = place < len(self._orders) and int(self._orders[place]) == order
+            yield self._fact(place) if is_there else PageFact(order.to_bytes(8, "big"))
+
+    def _fact(self, place: int) -> PageFact:
+        near = int(self._near[place])
+        return PageFact(
+            self._keys[place * 20 : place * 20 + 20],
+            float(self._boosts[place]),
+            self._host_names[int(self._hosts[place])],
+            near if near >= 0 else None,
+            int(self._until[place]),
+        )
+
+
+def _encoded(column: "pa.ChunkedArray[Any]") -> tuple[NDArray[Any], list[str]]:
+    """Return a number for each value of a column, -1 for null, and the different values."""
+    encoded: Any = column.combine_chunks().dictionary_encode()
+    indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype("i4")
+    return indices, encoded.dictionary.to_pylist()

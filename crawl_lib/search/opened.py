@@ -1,0 +1,53 @@
+"""An index that is open for searching."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tantivy
+
+from crawl_lib.errors import DamagedFileError
+from crawl_lib.index import Fields
+from crawl_lib.search.facts import COLUMNS, PageFacts
+from crawl_lib.search.suggest import Vocabulary
+
+PAGES_FILE = "pages.parquet"
+
+
+@dataclass(frozen=True)
+class OpenIndex:
+    """A version of the index: searching it changes nothing, and any number of threads may do so.
+
+    Its files stay readable for as long as it is open, also when the version is deleted meanwhile.
+    """
+
+    number: int
+    fields: Fields
+    searcher: tantivy.Searcher
+    facts: PageFacts
+    vocabulary: Vocabulary
+
+    @classmethod
+    def of(cls, number: int, fields: Fields, index: tantivy.Index, pages: pa.Table) -> "OpenIndex":
+        """Return the index as it is now. `pages`: the columns `COLUMNS` of its pages, in order of keys."""
+        index.config_reader("manual")
+        index.reload()
+        searcher = index.searcher()
+        return cls(number, fields, searcher, PageFacts(pages), Vocabulary(fields, searcher))
+
+
+def open_index(folder: Path, number: int, languages: Sequence[str]) -> OpenIndex:
+    """Open a version of the index. `languages`: those that it was made for.
+
+    Raises DamagedFileError naming the folder where it has no index that this version of Tantivy reads.
+    """
+    fields = Fields(languages)
+    try:
+        index = tantivy.Index.open(str(folder))
+        fields.analysers.register(index)
+        return OpenIndex.of(number, fields, index, pq.read_table(folder / PAGES_FILE, columns=list(COLUMNS)))
+    except (ValueError, OSError, pa.ArrowException) as error:
+        problem = f"{folder}: has no index that can be searched: {error}"
+        raise DamagedFileError(f"{problem}; `krake index update` makes a new one") from error

@@ -1,0 +1,247 @@
+"""The query language: whatever a person types is read somehow, and notes say how.
+
+Parts stand next to each other, and a page must have all of them; parts with `OR` between them are one group, of which a
+page must have one. Operators stand in `Kind`. Nothing is an error: an operator without a sensible value is a word.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from enum import StrEnum
+from unicodedata import normalize
+
+from crawl_lib.errors import UrlError
+from crawl_lib.index import find_runs
+from crawl_lib.urls import canonicalize, host_of
+
+MAX_CHARS, MAX_WORDS = 500, 32
+"""Of a query. A word that is repeated counts once, and a stop word of a language does not count."""
+TYPES = {
+    "html": ("text/html", "application/xhtml+xml"),
+    "pdf": ("application/pdf",),
+    "text": ("text/plain",),
+}
+"""Short names of `type:`, and the MIME types that each stands for."""
+_QUOTES = str.maketrans(dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb\uff02", '"'))
+_WORD = re.compile(r"[^\W_]+")
+_DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
+_LEXEME = re.compile(
+    r"""(?P<minus>-*)                                # taken from the pages
+        (?:(?P<name>[A-Za-z]+):(?=\S))?              # an operator, with its value
+        (?: "(?P<quoted>[^"]*)(?P<end>"?) | (?P<plain>[^\s"]+) )""",
+    re.VERBOSE,
+)
+
+
+class Kind(StrEnum):
+    """What a part of a query asks for; each name but the first three is an operator, as in `site:`."""
+
+    WORD = "word"
+    PHRASE = "phrase"
+    PREFIX = "prefix"
+    SITE = "site"
+    TITLE = "title"
+    URL = "url"
+    LANGUAGE = "language"
+    TYPE = "type"
+    BEFORE = "before"
+    AFTER = "after"
+    SIMILAR = "similar"
+    SORT = "sort"
+
+
+_WITH_WORDS = {Kind.WORD, Kind.PHRASE, Kind.PREFIX, Kind.TITLE, Kind.URL}
+_OPERATORS = {str(kind): kind for kind in Kind if kind not in {Kind.WORD, Kind.PHRASE, Kind.PREFIX}}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a query. `text`: of `SITE` a canonical host, of dates `YYYY-MM-DD`, else as typed, in Unicode's NFC."""
+
+    kind: Kind
+    text: str
+    is_excluded: bool = False
+
+    def __str__(self) -> str:
+        """Return the part as a query has it."""
+        shape = {Kind.WORD: "{}", Kind.PHRASE: '"{}"', Kind.PREFIX: "{}*"}.get(self.kind, f"{self.kind}:{{}}")
+        text = f'"{self.text}"' if self.kind in {Kind.TITLE, Kind.URL} and " " in self.text else self.text
+        return "-" * self.is_excluded + shape.format(text)
+
+    @property
+    def time_us(self) -> int:
+        """The first moment of the day of `BEFORE` and `AFTER`, in POSIX microseconds."""
+        return int(datetime.fromisoformat(self.text).replace(tzinfo=UTC).timestamp()) * 1_000_000
+
+
+Group = tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a query was read. `groups`: a page must have a part of each. `by_date`: newest pages first. `notes`: what was
+    not read as it was typed, in sentences."""
+
+    groups: tuple[Group, ...]
+    by_date: bool = False
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the query that is read in the same way, without notes."""
+        groups = (" OR ".join(map(str, group)) for group in self.groups)
+        return " ".join([*groups, *["sort:date"] * self.by_date])
+
+    @property
+    def parts(self) -> Iterator[Part]:
+        """All parts in their order."""
+        return (part for group in self.groups for part in group)
+
+
+def read_query(text: str, is_stop_word: Callable[[str], bool] = lambda word: False) -> Reading:
+    """Read a query. Never raises: what is no query is read as words, and `notes` says so.
+
+    `is_stop_word`: whether a word, in lower case, is too frequent in its language to be looked for.
+    """
+    return _Reader(text, is_stop_word).read()
+
+
+class _Reader:
+    """The parts of one query, and the notes on how each is read."""
+
+    def __init__(self, text: str, is_stop_word: Callable[[str], bool]) -> None:
+        self._is_stop_word = is_stop_word
+        self._seen: set[str] = set()
+        self._notes: list[str] = []
+        self._by_date = False
+        self._count = 0
+        clean = normalize("NFC", text.encode("utf-8", "replace").decode()).translate(_QUOTES)
+        self._text = "".join(char if char.isprintable() else " " for char in clean)
+
+    def read(self) -> Reading:
+        if len(self._text) > MAX_CHARS:
+            self._note(f"The query is cut to its first {MAX_CHARS} characters.")
+        groups: list[Group] = []
+        is_open, lexemes = False, list(_LEXEME.finditer(self._text[:MAX_CHARS]))
+        for number, lexeme in enumerate(lexemes):
+            if lexeme[0] == "OR" and groups and not is_open and number + 1 < len(lexemes):
+                is_open = True
+                continue
+            for part in self._limited(self._part(lexeme)):
+                groups[-1:] = [(*groups[-1], part)] if is_open else [*groups[-1:], (part,)]
+            is_open = False
+        return Reading(tuple(groups), self._by_date, tuple(dict.fromkeys(self._notes)))
+
+    def _note(self, text: str) -> None:
+        self._notes.append(text)
+
+    def _part(self, lexeme: re.Match[str]) -> Part | None:
+        """Return what a lexeme asks for; None where it has nothing to look for."""
+        if lexeme[0] == "OR":
+            self._note("OR needs a word on both sides; here it is a word itself.")
+        if lexeme["quoted"] is not None and not lexeme["end"]:
+            self._note("A quotation mark is missing; the phrase ends where the query ends.")
+        value = (lexeme["plain"] if lexeme["quoted"] is None else lexeme["quoted"]).strip()
+        is_excluded = bool(lexeme["minus"])
+        kind = _OPERATORS.get((lexeme["name"] or "").lower())
+        if kind is not None and (part := self._operator(kind, value, is_excluded)):
+            return None if part.kind is Kind.SORT else part
+        if lexeme["name"] and lexeme["quoted"] is None:
+            value = f"{lexeme['name']}:{value}"
+        if not _WORD.search(value):
+            if value:
+                self._note(f"{value} has no letter and no digit, and was left out.")
+            return None
+        if lexeme["quoted"] is not None:
+            return Part(Kind.PHRASE, value, is_excluded)
+        is_prefix = value.endswith("*") and not find_runs(value[-2:])
+        return Part(Kind.PREFIX, value.rstrip("*"), is_excluded) if is_prefix else Part(Kind.WORD, value, is_excluded)
+
+    def _operator(self, kind: Kind, value: str, is_excluded: bool) -> Part | None:
+        """Return the part of an operator; None, with a note, where its value makes no sense."""
+        text = _VALUES[kind](value) if kind in _VALUES else value if _WORD.search(value) else None
+        if text is None:
+            self._note(f"{kind}:{value} has no value that {kind}: knows, and was read as words.")
+            return None
+        self._by_date |= kind is Kind.SORT
+        return Part(kind, text, is_excluded)
+
+    def _limited(self, part: Part | None) -> Iterator[Part]:
+        """Give a part, cut where the query has more words than are allowed; nothing where there is no part."""
+        if part is None:
+            return
+        if part.kind not in _WITH_WORDS:
+            yield part
+            return
+        end = 0
+        for word in _words_of(part.text):
+            if not self._is_allowed(word[0].lower(), part):
+                self._note(f"The query is cut to its first {MAX_WORDS} words.")
+                break
+            end = word.end()
+        else:
+            end = len(part.text)
+        if end:
+            yield replace(part, text=part.text[:end])
+
+    def _is_allowed(self, word: str, part: Part) -> bool:
+        """Count a word of a part, and say whether the query may have it."""
+        is_free = part.kind is Kind.WORD and not find_runs(word)
+        if is_free and (word in self._seen or self._is_stop_word(word)):
+            return True
+        self._seen.add(word)
+        self._count += 1
+        return self._count <= MAX_WORDS
+
+
+def _words_of(text: str) -> Iterator[re.Match[str]]:
+    """Give the places of a text's words; each letter of a run is one."""
+    for word in _WORD.finditer(text):
+        if find_runs(word[0]):
+            yield from re.compile(r"\w").finditer(text, word.start(), word.end())
+        else:
+            yield word
+
+
+def _host(value: str) -> str | None:
+    address = value if "://" in value else f"http://{value.removeprefix('*.').lstrip('.')}"
+    try:
+        return host_of(canonicalize(address))
+    except UrlError:
+        return None
+
+
+def _day(value: str) -> str | None:
+    found = _DATE.fullmatch(value)
+    try:
+        return date(*(int(one or 1) for one in found.groups())).isoformat() if found else None
+    except ValueError:
+        return None
+
+
+def _type(value: str) -> str | None:
+    name = value.lower()
+    return name if name in TYPES or re.fullmatch(r"[!-~]+/[!-~]+", name) else None
+
+
+def _language(value: str) -> str | None:
+    found = re.fullmatch(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9_-]+)?", value)
+    return found[1].lower() if found else None
+
+
+def _url(value: str) -> str | None:
+    try:
+        return canonicalize(value if "://" in value else f"http://{value}")
+    except UrlError:
+        return None
+
+
+_VALUES: Mapping[Kind, Callable[[str], str | None]] = {
+    Kind.SITE: _host,
+    Kind.LANGUAGE: _language,
+    Kind.TYPE: _type,
+    Kind.BEFORE: _day,
+    Kind.AFTER: _day,
+    Kind.SIMILAR: _url,
+    Kind.SORT: lambda value: value if value == "date" else None,
+}

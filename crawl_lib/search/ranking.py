@@ -1,0 +1,82 @@
+"""The order of results: scores with boosts, near duplicates folded, hosts that do not crowd a result page."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from math import log2
+
+from tantivy import DocAddress
+
+from crawl_lib.search.clauses import WEIGHTS
+from crawl_lib.search.facts import PageFact
+
+CANDIDATES = 200
+"""Pages that are ranked: the best by words. No answer has more results."""
+PAGE_SIZE = 10
+MOST_OF_A_HOST = 2
+"""Results of a host on a result page before those of other hosts."""
+DIGITS = 5
+"""Of a score that order pages. Tantivy adds 32-bit numbers, in an order that differs from one index to the next."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What ranks pages. `fields`: what a word counts in each kind of field of a language. `boost`: how much a page's
+    boost counts. `all_words_first`: whether pages with some of the words follow those with all."""
+
+    fields: dict[str, float] = field(default_factory=lambda: dict(WEIGHTS))
+    boost: float = 0.2
+    all_words_first: bool = True
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A page that may be shown. `base`: its score by words; `boost_factor`, `site_factor`: what that is multiplied by;
+    `has_all`: whether it has all words; `like`: near duplicates that it stands for."""
+
+    address: DocAddress
+    fact: PageFact
+    base: float
+    boost_factor: float
+    site_factor: float
+    has_all: bool
+    like: tuple["Candidate", ...] = ()
+
+    @property
+    def score(self) -> float:
+        """The score that orders pages."""
+        return self.base * self.boost_factor * self.site_factor
+
+
+def boost_factor(boost: float, weight: float) -> float:
+    """Return what a score is multiplied by: `1 + weight * log2(1 + boost)`, so that a mean page gets `1 + weight`."""
+    return 1 + weight * log2(1 + max(boost, 0))
+
+
+def rounded(score: float) -> float:
+    """Return a score with as many digits as may order pages."""
+    return float(f"{score:.{DIGITS}g}")
+
+
+def by_score(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return candidates by falling score; those with equal scores by key."""
+    return sorted(candidates, key=lambda one: (-rounded(one.score), one.fact.key))
+
+
+def folded(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return candidates with the best of each group of near duplicates, which has the others as `like`."""
+    groups: dict[object, list[Candidate]] = {}
+    for one in candidates:
+        groups.setdefault(one.fact.key if one.fact.near is None else one.fact.near, []).append(one)
+    return [replace(first, like=tuple(others)) for first, *others in groups.values()]
+
+
+def uncrowded(results: Sequence[Candidate]) -> list[Candidate]:
+    """Return the results of a result page, the third and later ones of a host behind those of other hosts."""
+    seen: dict[str, int] = {}
+    front: list[Candidate] = []
+    behind: list[Candidate] = []
+    for one in results:
+        seen[one.fact.host] = seen.get(one.fact.host, 0) + 1
+        (behind if seen[one.fact.host] > MOST_OF_A_HOST else front).append(one)
+    return list(chain(front, behind))

@@ -1,0 +1,97 @@
+"""The index that answers: the newest version, looked for every two seconds while searches go on."""
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from threading import Lock, Thread
+from typing import Protocol
+
+from crawl_lib.errors import DamagedFileError, InputError, KrakeError
+from crawl_lib.search.opened import OpenIndex
+
+INTERVAL_S = 2.0
+log = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    """Where versions of the index come from."""
+
+    def newest(self, bad: frozenset[int]) -> int | None:
+        """Return the number of the newest whole version that is not among `bad`; None where there is none.
+
+        Raises KrakeError.
+        """
+
+    def open(self, number: int) -> OpenIndex:
+        """Open a version. Raises KrakeError."""
+
+    def verify(self, number: int) -> None:
+        """Compare the digests of a version's files. Raises DamagedFileError where one differs, StorageError."""
+
+
+def in_background(work: Callable[[], None]) -> None:
+    """Have a thread do some work that must not keep the process alive."""
+    Thread(target=work, daemon=True, name="verify-index").start()
+
+
+class IndexReader:
+    """Gives the index to search in. Any number of threads may ask.
+
+    Files of a version are compared with their digests while it answers; where one differs, an older version answers.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        clock: Callable[[], float] = time.monotonic,
+        background: Callable[[Callable[[], None]], None] | None = in_background,
+    ) -> None:
+        """Open nothing yet. `clock`: seconds that only grow; `background`: runs what may take minutes, None never."""
+        self._source, self._clock, self._background = source, clock, background
+        self._looking = Lock()
+        self._looked_s = -INTERVAL_S
+        self._open: OpenIndex | None = None
+        self._bad: frozenset[int] = frozenset()
+
+    def current(self) -> OpenIndex:
+        """Return the newest version that opens; an older one answers until a newer one is open.
+
+        Raises InputError before the first version, and DamagedFileError or StorageError where none can be opened.
+        """
+        opened = self._open
+        if opened is None:
+            with self._looking:
+                return self._open or self._look()
+        if self._clock() - self._looked_s >= INTERVAL_S and self._looking.acquire(blocking=False):
+            try:
+                return self._look()
+            except KrakeError as error:
+                log.warning("version %d of the index goes on answering: %s", opened.number, error)
+            finally:
+                self._looking.release()
+        return opened
+
+    def _look(self) -> OpenIndex:
+        self._looked_s = self._clock()
+        number = self._source.newest(self._bad)
+        if number is None and self._open is None:
+            raise InputError("there is no index yet; `krake index update` makes it")
+        if number is not None and (self._open is None or self._open.number != number):
+            self._open = self._source.open(number)
+            if self._background is not None:
+                self._background(partial(self._verify, number))
+        assert self._open is not None
+        return self._open
+
+    def _verify(self, number: int) -> None:
+        try:
+            self._source.verify(number)
+        except DamagedFileError as error:
+            log.error("version %d of the index answers no longer: %s", number, error)
+            with self._looking:
+                self._bad |= {number}
+                if self._open is not None and self._open.number == number:
+                    self._open = None
+        except KrakeError as error:
+            log.warning("the digests of version %d of the index were not compared: %s", number, error)

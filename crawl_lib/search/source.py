@@ -1,0 +1,56 @@
+"""The versions of a crawl's index, as a reader asks for them."""
+
+import logging
+from pathlib import Path
+
+from crawl_lib.errors import DamagedFileError, SetupError
+from crawl_lib.index import PAGES_SCHEMA
+from crawl_lib.search.opened import OpenIndex, open_index
+from crawl_lib.segment import stored_digest
+from crawl_lib.stores import Stores
+from crawl_lib.versions import Family, Version, Versions
+
+log = logging.getLogger(__name__)
+INDEX = Family("index", "the index", PAGES_SCHEMA, "`krake index update` makes a new version")
+
+
+class IndexVersions:
+    """The index versions of a crawl directory."""
+
+    def __init__(self, stores: Stores) -> None:
+        """Open nothing yet."""
+        self._stores, self._versions = stores, Versions(stores, INDEX)
+
+    def newest(self, bad: frozenset[int]) -> int | None:
+        """Return the number of the newest whole version that is not among `bad`; None where there is none."""
+        for number in self._versions.numbers():
+            if number not in bad and self._is_whole(number):
+                return number
+        return None
+
+    def open(self, number: int) -> OpenIndex:
+        """Open a version. Raises DamagedFileError, StorageError."""
+        version = self._versions.read(number)
+        return open_index(self._folder(version), number, version.manifest["settings"]["languages"])
+
+    def verify(self, number: int) -> None:
+        """Compare the digest of each file of a version. Raises DamagedFileError, StorageError."""
+        version = self._versions.read(number)
+        for part, path in zip(version.manifest["parts"], version.paths, strict=True):
+            if stored_digest(self._stores.storage, path, self._stores) != part["sha256"]:
+                raise DamagedFileError(f"{path}: is not what was written (SHA-256); {INDEX.remedy}")
+
+    def _is_whole(self, number: int) -> bool:
+        try:
+            self._versions.read(number)
+        except DamagedFileError as error:
+            log.warning("%s", error)
+            return False
+        return True
+
+    def _folder(self, version: Version) -> Path:
+        """Return the folder of a version on this machine."""
+        local = self._stores.storage.local_path(version.path)
+        if local is None:
+            raise SetupError(f"{version.path}: is not on this machine")
+        return local

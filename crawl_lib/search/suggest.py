@@ -1,0 +1,83 @@
+"""Did you mean: words that almost no page has, corrected by words of the index."""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import tantivy
+from rapidfuzz.distance import OSA
+from rapidfuzz.process import extract
+
+from crawl_lib.index import OTHER, Fields, without_runs
+from crawl_lib.index.fields import WORDS
+from crawl_lib.index.languages import PLAIN
+from crawl_lib.search.query import Kind, Part, Reading
+
+LEAST_PAGES, LEAST_PAGES_OF_FEW, FEW_PAGES = 3, 1, 300
+"""Pages that have a word that needs no correction: of an index, and of one with fewer than `FEW_PAGES`."""
+MORE_PAGES = 10
+"""A correction is in so many times the pages of what it corrects."""
+LONG_CHARS, LONG_EDITS, SHORT_EDITS = 5, 2, 1
+"""Letters that differ, in a word of `LONG_CHARS` or more, and in shorter ones."""
+LEAST_CHARS = 3
+LETTER_WORDS = 20_000
+"""Words with the same first letter that are looked at: those of most pages."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Words with the same first letter, and how many pages have each."""
+
+    words: list[str]
+    pages: list[int]
+
+
+class Vocabulary:
+    """The words of an index as texts have them; those of a first letter are read when a word needs them."""
+
+    def __init__(self, fields: Fields, searcher: tantivy.Searcher) -> None:
+        """Take what is open. `fields`: those that the index was made with."""
+        self._fields, self._searcher = fields, searcher
+        self._least = LEAST_PAGES if searcher.num_docs >= FEW_PAGES else LEAST_PAGES_OF_FEW
+        self._of_letter = lru_cache(256)(self._read)
+
+    def suggestion(self, reading: Reading) -> str | None:
+        """Return a query with its words corrected; None where no word has a correction."""
+        groups = tuple(tuple(self._part(part) for part in group) for group in reading.groups)
+        return None if groups == reading.groups else str(replace(reading, groups=groups))
+
+    def correction(self, word: str) -> str | None:
+        """Return the nearest word with the same first letter, of equally near ones that of most pages.
+
+        `word`: in lower case. None where enough pages have the word, or no word is near.
+        """
+        pages = self._pages(word)
+        if len(word) < LEAST_CHARS or pages >= self._least:
+            return None
+        known = self._of_letter(word[0])
+        most = LONG_EDITS if len(word) >= LONG_CHARS else SHORT_EDITS
+        near = extract(word, known.words, scorer=OSA.distance, score_cutoff=most, limit=None)
+        found = [(edits, -known.pages[place], one) for one, edits, place in near if one != word]
+        better = [one for one in found if -one[1] >= MORE_PAGES * pages]
+        return min(better)[2] if better else None
+
+    def _part(self, part: Part) -> Part:
+        if part.kind is not Kind.WORD or part.is_excluded:
+            return part
+        text = part.text
+        for word in self._fields.analysers.words(PLAIN, without_runs(text)):
+            if correction := self.correction(word):
+                text = text.lower().replace(word, correction)
+        return replace(part, text=text)
+
+    def _pages(self, word: str) -> int:
+        """Return how many pages have a word, in the form of any language."""
+        analysers, name = self._fields.analysers, self._fields.name
+        stems = [
+            (name(WORDS, one), stem) for one in (*self._fields.languages, OTHER) for stem in analysers.words(one, word)
+        ]
+        return max(self._searcher.doc_freq(field, stem) for field, stem in [("text", word), *stems])
+
+    def _read(self, letter: str) -> _Known:
+        found = self._searcher.terms_with_prefix("text", letter, limit=LETTER_WORDS)
+        known = [(word, pages) for word, pages in found if pages >= self._least and word.isalpha()]
+        return _Known([word for word, _ in known], [pages for _, pages in known])

@@ -1,0 +1,1 @@
+"""Judged collections, and what an answer is worth."""
