@@ -14,6 +14,7 @@ from crawl_lib.search.opened import OpenIndex
 from crawl_lib.search.query import Kind, Reading, read_query
 from crawl_lib.search.ranking import (
     CANDIDATES,
+    FEW,
     PAGE_SIZE,
     Candidate,
     Weights,
@@ -204,7 +205,7 @@ class _Search:
             return self._ranked(hits, has_all=True), total
         hits, total = self._top(all_of(self._asked))
         candidates = self._ranked(hits, has_all=True)
-        if len(candidates) < PAGE_SIZE and any(len(one.units) > 1 and one.loose for one in self._asked):
+        if len(candidates) < FEW and any(len(one.units) > 1 and one.loose for one in self._asked):
             there = {_place(address) for _, address in hits}
             more = [hit for hit in self._top(some_of(self._asked))[0] if _place(hit[1]) not in there]
             candidates += self._ranked(more, has_all=False)

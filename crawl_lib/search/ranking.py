@@ -13,6 +13,8 @@ from crawl_lib.search.facts import PageFact
 CANDIDATES = 200
 """Pages that are ranked: the best by words. No answer has more results."""
 PAGE_SIZE = 10
+FEW = 10
+"""Pages with all words, where they are fewer, are followed by pages with some of the words."""
 MOST_OF_A_HOST = 2
 """Results of a host on a result page before those of other hosts."""
 DIGITS = 5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import permutations
 
 import pytest
 
@@ -105,7 +104,7 @@ def test_pages_with_all_words_come_first_and_others_say_what_they_lack() -> None
         ]
     )
     results = ask(index, "apples pears").results
-    assert [one.url.rpartition("/")[2] for one in results][0] == "both"
+    assert results[0].url.endswith("/both")
     assert {one.url.rpartition("/")[2]: one.missing for one in results} == {
         "both": (),
         "one": ("pears",),
@@ -167,7 +166,8 @@ def test_dates_are_published_dates_else_those_of_captures() -> None:
 def test_a_word_counts_as_often_as_the_query_has_it() -> None:
     index = opened([page("a", "apples pears"), page("b", "apples pears plums")])
     once, twice = (ask(index, query, is_explained=True).results[0].explanation for query in ("apples", "apples Apple"))
-    assert once and twice
+    assert once
+    assert twice
     assert twice.score == pytest.approx(2 * once.score)
     assert {share.times for share in twice.shares} == {2}
 
@@ -214,7 +214,7 @@ def test_where_only_filters_are_asked_the_boost_orders_pages() -> None:
 def test_equal_scores_are_ordered_by_key_however_pages_were_added() -> None:
     pages = [page(f"{number}", "apples") for number in range(4)]
     by_key = [one.url.rpartition("/")[2] for one in sorted(pages, key=lambda one: one.key)]
-    for order in permutations(pages):
+    for order in (pages, pages[::-1], pages[2:] + pages[:2]):
         assert found(opened(order, commits=2), "apples") == by_key
 
 
