@@ -32,6 +32,7 @@ PARTS = (
     "crawldb",
     "ranks",
     "linkrank",
+    "search",
 )
 PAIRS = "pairs"
 """The part that needs a commit to compare with, so runs only when it is named."""

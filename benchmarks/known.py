@@ -48,7 +48,7 @@ class Docs:
 
 
 POSTGRESQL = Docs(ROOT / "postgresql-doc-15" / "html", "bookindex.html", r"bookindex\.html")
-PYTHON = Docs(ROOT / "python3.11" / "html", "genindex-all.html", r"(genindex.*|py-modindex|search)\.html")
+PYTHON = Docs(ROOT / "python3.11" / "html", "genindex-all.html", r"(genindex.*|py-modindex|search|contents)\.html")
 ERLANG = Docs(ROOT / "erlang-doc", "doc/index.html", r"(.*index.*)\.html")
 
 
@@ -122,14 +122,17 @@ def _read(url: str, data: bytes) -> tuple[IndexedPage, list[tuple[str, str]]]:
 
 
 def read_entries(docs: Docs) -> list[Entry]:
-    """Return the entries of an index that name pages; the words of the entry above one are its words, too."""
+    """Return the entries of an index that name pages; the words of the entry above one are its words, too.
+
+    Entries without a letter are left out, and those that begin with `-`, which is no word but an operator.
+    """
     html = (docs.folder / docs.index).read_text()
     base = f"http://{docs.host}/{docs.index}"
     entries = (
         _entries(html, "dl", "dt", r",?\s*<a |, <em") if docs is POSTGRESQL else _entries(html, "ul", "li", "</a>")
     )
     named = ((text, {_target(base, href) for href in hrefs}) for text, hrefs in entries)
-    return [Entry(text, frozenset(urls)) for text, urls in named if text and urls]
+    return [Entry(text, frozenset(urls)) for text, urls in named if urls and re.match(r"(?!-).*[A-Za-z]", text)]
 
 
 def _entries(html: str, nest: str, item: str, end: str) -> Iterator[tuple[str, list[str]]]:
@@ -140,7 +143,10 @@ def _entries(html: str, nest: str, item: str, end: str) -> Iterator[tuple[str, l
     for found in re.finditer(items, html[html.index("<h2 id=") if nest == "ul" else 0 :], re.DOTALL):
         if found[1] is not None:
             text = _plain(re.split(end, found[1], maxsplit=1)[0])
-            yield " ".join([*filter(None, above), text]), re.findall(r'href="([^#":]+)', found[1])
+            yield (
+                " ".join([*(re.sub(r" ?\(.*\)$", "", one) for one in above if one), text]),
+                re.findall(r'href="([^#":]+)', found[1]),
+            )
         elif found[0].startswith("</"):
             text = above.pop() if above else ""
         else:

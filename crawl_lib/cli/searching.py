@@ -99,7 +99,7 @@ def _show(found: Answer) -> None:
     if not found.results:
         say("no page was found")
     elif found.total:
-        say(f"{found.total:,} pages have all words")
+        say(f"pages with all words: {found.total:,}")
 
 
 def _lines(one: Result) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
-    from crawl_lib.search.answers import Answer, Explanation, Result, Share, Wanted, answer, every_page
+    from crawl_lib.search.answers import Answer, Explanation, Result, Share, Wanted, answer, every_page, ranked
     from crawl_lib.search.opened import OpenIndex, open_index
     from crawl_lib.search.pool import SearchPool
     from crawl_lib.search.query import Kind, Part, Reading, read_query
@@ -25,7 +25,7 @@ else:
     __getattr__ = loads_later(
         __name__,
         {
-            "answers": ("Answer", "Explanation", "Result", "Share", "Wanted", "answer", "every_page"),
+            "answers": ("Answer", "Explanation", "Result", "Share", "Wanted", "answer", "every_page", "ranked"),
             "opened": ("OpenIndex", "open_index"),
             "pool": ("SearchPool",),
             "query": ("Kind", "Part", "Reading", "read_query"),

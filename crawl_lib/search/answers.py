@@ -143,6 +143,13 @@ def _read(index: OpenIndex, query: str) -> Reading:
     return read_query(query, index.fields.analysers.is_stop_word)
 
 
+def ranked(
+    index: OpenIndex, query: str, sites: Sites, wanted: Wanted | None = None, now_us: int | None = None
+) -> list[Candidate]:
+    """Return the pages of an answer in their order, before near duplicates are folded. Arguments as of `answer`."""
+    return _Search(index, _read(index, query), sites, wanted or Wanted(), now_us).candidates()[0]
+
+
 class _Search:
     """One query on an index."""
 
@@ -157,10 +164,7 @@ class _Search:
 
     def answer(self) -> Answer:
         """Return the answer with the result page that is wanted."""
-        candidates, total = self._candidates()
-        if self._wanted.is_broader and self._asked:
-            self._asked = broadened(self._index, self._clauses, self._asked, candidates[:BEST])
-            candidates = self._ranked(self._top(some_of(self._asked))[0], has_all=True)
+        candidates, total = self.candidates()
         results = folded(candidates)
         start = (self._wanted.page - 1) * PAGE_SIZE
         shown = results[start : start + PAGE_SIZE]
@@ -196,8 +200,15 @@ class _Search:
         has_words = any(not is_filter(group) for group in self._reading.groups)
         return Query.empty_query() if has_words or not self._reading.groups else Query.all_query()
 
-    def _candidates(self) -> tuple[list[Candidate], int]:
+    def candidates(self) -> tuple[list[Candidate], int]:
         """Return the best pages in their order, and how many have all words."""
+        candidates, total = self._candidates()
+        if self._wanted.is_broader and self._asked:
+            self._asked = broadened(self._index, self._clauses, self._asked, candidates[:BEST])
+            candidates = self._ranked(self._top(some_of(self._asked))[0], has_all=True)
+        return candidates, total
+
+    def _candidates(self) -> tuple[list[Candidate], int]:
         if not self._asked or self._reading.by_date:
             return self._unscored()
         if not self._wanted.weights.all_words_first:
