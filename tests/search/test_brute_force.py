@@ -12,7 +12,7 @@ from crawl_lib.search import OpenIndex, answers
 from tests.search.brute import Brute
 from tests.search.made import LANGUAGES, ask, opened, page
 
-PAGES, QUERIES = 80, 1_000
+PAGES, QUERIES = 50, 1_000
 WORDS = [
     "volcano",
     "volcanoes",
