@@ -78,7 +78,7 @@ class Fields:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the documents of an index follow from, besides its pages: where it changes, all are made anew."""
+        """The revision and languages of an index; where they change, all documents are made anew."""
         return {"revision": REVISION, "languages": list(self.languages), "tantivy": version("tantivy")}
 
     def index(self, path: str) -> tantivy.Index:

@@ -52,7 +52,7 @@ class Share:
 
     @property
     def value(self) -> float:
-        """What it adds to the score by words."""
+        """Its part of the score by words."""
         return self.bm25 * self.weight * self.times
 
 

@@ -63,7 +63,7 @@ class Unit:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What tells it from other units of a query: its words as the index has them."""
+        """Its words as the index has them, which differ from those of other units."""
         return tuple(f"{leaf.field} {leaf.label}" for leaf in self.leaves) or (self.label,)
 
     @property
@@ -139,7 +139,7 @@ def some_of(asked: Sequence[Asked]) -> Query:
 
 @dataclass(frozen=True)
 class Filters:
-    """What all pages of an answer have (`must`), and what none of them has (`never`)."""
+    """Queries around an answer: all its pages match those of `must`, and none matches one of `never`."""
 
     must: tuple[Query, ...] = ()
     never: tuple[Query, ...] = ()

@@ -15,7 +15,7 @@ _NEVER_US = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class PageFact:
-    """What a search knows of a page besides its document.
+    """Facts of a page that are not in its document.
 
     `key`: 20 bytes. `near`: a number that the page shares with its near duplicates alone, None where it has none.
     `unavailable_after_us`: POSIX microseconds after which the page is not shown.

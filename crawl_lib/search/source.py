@@ -11,7 +11,7 @@ from crawl_lib.stores import Stores
 from crawl_lib.versions import Family, Version, Versions
 
 log = logging.getLogger(__name__)
-INDEX = Family("index", "the index", PAGES_SCHEMA, "`krake index update` makes a new version")
+INDEX = Family("index", "the index", PAGES_SCHEMA, "the next update of the index makes a new version")
 
 
 class IndexVersions:
