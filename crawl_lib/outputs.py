@@ -12,6 +12,7 @@ from crawl_lib.derived import SEGMENTS, Output, Pages, Place, existing
 from crawl_lib.duplicates import DUPLICATES_OUTPUT
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.graph import EXPORTS_OUTPUT
+from crawl_lib.index import INDEX_OUTPUT
 from crawl_lib.linkdb import LINKDB_OUTPUT, OUTLINKS_OUTPUT
 from crawl_lib.ranks import LINKRANK_OUTPUT
 from crawl_lib.segment import INDEX_NAME
@@ -67,6 +68,7 @@ OUTPUTS: tuple[Output, ...] = (
     TERMS_OUTPUT,
     EXPORTS_OUTPUT,
     CDXJ_OUTPUT,
+    INDEX_OUTPUT,
 )
 """Each after those that it is made of."""
 MADE_BY_TASKS = {output.name: output for output in OUTPUTS if type(output).make is not Output.make}

@@ -6,6 +6,7 @@ committed (the asset of segments); with `run` these tasks are the end of each ru
 runs by hand. Where `scores.when` is `segments` too, the tasks of `scores.tasks` are the beginning of this DAG.
 
 * **text** reads what each page says: its main text, its language and its words.
+* **index** makes the version of the index that has the pages which are there now, for `krake search`.
 
 #### When it failed
 Every task may be run again at any time: it goes on where it stopped, or finds its work done. Correct what the log's

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from krake_airflow.outputs import TASKS
 
@@ -18,12 +19,13 @@ from crawl_lib.config import OUTPUT_TASKS, Config
 from crawl_lib.curate import drop_pages, merge_indexes
 from crawl_lib.derived import SEGMENTS, Output, Pages
 from crawl_lib.duplicates import find_near
+from crawl_lib.index import INDEX, newest_index
 from crawl_lib.outputs import MADE_BY_TASKS, OUTPUTS
 from crawl_lib.ranks import update_linkrank
 from crawl_lib.repair import sweep
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.terms import update_terms
-from crawl_lib.versions import TableOutput
+from crawl_lib.versions import TableOutput, Versions
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, make_config
 
@@ -36,7 +38,8 @@ LEFT = {
     "cdxj": "crawl/.index.cdxj." + ID,
 }
 """A path of each output that is left over, but of tables with versions, where it is the same for all."""
-HOLDING = {"text", "outlinks", "linkdb", "terms", "exports", "cdxj"}
+OPTIONS: dict[str, dict[str, Any]] = {"linkdb": {"within_host": True}, "scoring": {"plugins": ["opic"]}}
+HOLDING = {"text", "outlinks", "linkdb", "terms", "exports", "cdxj", "index"}
 """Outputs that repeat content of a page."""
 
 
@@ -44,7 +47,7 @@ HOLDING = {"text", "outlinks", "linkdb", "terms", "exports", "cdxj"}
 def made(tmp_path_factory: pytest.TempPathFactory) -> Config:
     """A crawl with every output."""
     directory = tmp_path_factory.mktemp("made")
-    config = make_config(directory, nodes=1, frontier={"order": "crawldb"}, linkdb={"within_host": True})
+    config = make_config(directory, nodes=1, frontier={"order": "crawldb"}, **OPTIONS)
     with Serving(SynthWeb(seed=3, sites=2, pages_per_site=4, specials=False)) as web:
         stages.inject(open_stores(config), run_id=RUN, seeds="\n".join(web.seeds))
         for iteration in (1, 2):
@@ -59,6 +62,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Config:
     find_near(stores, now=NOW)
     update_terms(stores, now=NOW)
     merge_indexes(stores)
+    stages.make_output(stores, output="index")
     return config
 
 
@@ -137,10 +141,20 @@ def test_a_drop_names_all_places_until_they_are_made_again(stores: Stores) -> No
     stages.update_crawldb(stores)
     stages.invert_links(stores)
     merge_indexes(stores)
+    stages.make_output(stores, output="index")
     again = [one.path for one in drop_pages(stores, [url]).places]
     newest = [f"crawl/{kind}/2" for kind in ("outlinks", "linkdb")]
     assert not [path for path in again if path.startswith("text/") or path == "crawl/index.cdxj" or path in newest]
     assert {"crawl/outlinks/1", "crawl/linkdb/1", "export/out"} <= set(again)
+
+
+def test_plug_ins_say_what_the_index_boosts(stores: Stores) -> None:
+    version = newest_index(Versions(stores, INDEX))
+    assert version is not None
+    assert version.manifest["boosts"].startswith("opic of CrawlDb ")
+    boosts = [row["boost"] for row in pq.read_table(place(stores, f"{version.path}/pages.parquet")).to_pylist()]
+    assert sum(boosts) / len(boosts) == pytest.approx(1)
+    assert len(set(boosts)) > 1
 
 
 @pytest.mark.parametrize("output", OUTPUTS, ids=lambda output: str(output.name))

@@ -188,17 +188,18 @@ def test_the_map_names_every_package_by_the_first_line_of_its_docstring() -> Non
 
 
 def options() -> list[tuple[str, str]]:
-    """What is between backticks and begins with a section of the config, and is no durable step's name."""
+    """What is between backticks and begins with a section of the config, and is the name of no durable step or file."""
     steps = {
         name
         for file in (ROOT / "crawl_lib").rglob("*.py")
         for name in re.findall(r"reached\(\"([\w.]+)\"", file.read_text())
     }
+    files = {"index.cdxj", "index.json"}
     sections = "|".join(item.name for item in dataclasses.fields(Config) if dataclasses.is_dataclass(item.default))
     return sorted(
         (file.name, text)
         for file in TEXTS
-        for text in set(re.findall(rf"`((?:{sections})\.[a-z_]+(?:: [^`\n]*)?)`", file.read_text())) - steps
+        for text in set(re.findall(rf"`((?:{sections})\.[a-z_]+(?:: [^`\n]*)?)`", file.read_text())) - steps - files
     )
 
 

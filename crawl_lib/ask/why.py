@@ -33,6 +33,7 @@ from crawl_lib.frontier import (
     split_line,
     url_of_line,
 )
+from crawl_lib.index import WHY, why_indexed
 from crawl_lib.keys import KEY_BYTES
 from crawl_lib.node import waiting_sources
 from crawl_lib.segment import SegmentReader
@@ -57,8 +58,8 @@ def explain(stores: Stores, text: str) -> Facts:
     it. `robots`: what its host's robots.txt said last, and its line that decides; `back_off`: until when the host is
     left alone, and `asked` until when it asked for that (Retry-After). `at_once`: the command that fetches a URL that
     waits. `capture`: its newest row of `pages`, with the place of its record. `link`: one that leads to it, where
-    nothing else has it. `crawldb`: where there is one, what it says (`look_up_listing`). `notes`: what could not be
-    asked. What is not known is None.
+    nothing else has it. `crawldb`: where there is one, what it says (`look_up_listing`). `index`: where there is one,
+    whether it has the page, or why not. `notes`: what could not be asked. What is not known is None.
 
     Raises InputError for what is no URL that Krake crawls, DamagedFileError or StorageError naming a segment.
     """
@@ -82,7 +83,23 @@ def explain(stores: Stores, text: str) -> Facts:
         found["crawldb"] = None
         with _noted(notes):
             found["crawldb"] = {name: value for name, value in look_up_listing(stores, url).items() if name != "url"}
+    found["index"] = None
+    with _noted(notes):
+        found["index"] = _in_index(stores, key)
     return {"answer": _answer(found), **found, "notes": notes}
+
+
+def _in_index(stores: Stores, key: bytes) -> str | None:
+    """Say whether the newest index has a page, or why not; None where there is no index."""
+    found = why_indexed(stores, key)
+    if found is None:
+        return None
+    if found["indexed"]:
+        return f"version {found['version']} has it"
+    why = WHY.get(found["reason"], "it was no page when that was made (krake index update makes a newer one)")
+    owner = newest_rows(stores, [bytes.fromhex(found["owner"])]) if found["owner"] else {}
+    in_place = "".join(f": {row['url']}" for row in owner.values())
+    return f"version {found['version']} does not have it: {why}{in_place}"
 
 
 def verdict(stores: Stores, url: str, depth: int, *, as_seed: bool = False) -> Facts:

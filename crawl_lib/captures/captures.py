@@ -31,9 +31,11 @@ class Captures:
     query: str
 
     @classmethod
-    def of(cls, work: Work) -> "Captures":
+    def of(cls, work: Work, *, standing: bool = False) -> "Captures":
         """Take the newest version of the CrawlDb with the segments that it has taken in, or all segments.
 
+        `standing`: of pages that are still there alone, by their newest answer (the engine's view `answered`) or by the
+        CrawlDb, whose orphans are there with `crawldb.orphans: keep`.
         Raises InputError before the first of them, DamagedFileError, StorageError, StoppedError.
         """
         stores, engine = work.stores, work.engine
@@ -47,10 +49,17 @@ class Captures:
         inputs = replace(there, segments=tuple(sorted(known, key=lambda one: str(one[0]))))
         inputs.give(engine, links=None)
         engine.view("visits", "export/visits")
+        query = "captures/newest" if version is None else "captures/known"
         if version is not None:
             Versions(stores, CRAWLDB).give(version, engine, "crawldb")
-        query = "captures/newest" if version is None else "captures/known"
+        if standing and version is None:
+            engine.view("newest", query)
+            engine.view("answered", "captures/answered")
+            query = "captures/standing"
+        elif standing and stores.config.crawldb.orphans == "keep":
+            query = "captures/known_or_orphan"
         engine.view("captured", query)
+        engine.view("described", "captures/described")
         return cls(work, inputs.segments, query)
 
     def digest(self) -> str:
@@ -63,17 +72,17 @@ class Captures:
             digest.update(repr([batch.column(name).to_pylist() for name in ("key", "time", "segment")]).encode())
         return digest.hexdigest()
 
-    def read(self, *wanted: str, described: bool = False) -> Iterator[list[Row]]:
+    def read(self, *wanted: str, query: str = "") -> Iterator[list[Row]]:
         """Yield the pages that have a text in batches: `key`, `url`, `host`, and columns `wanted` of their texts.
 
-        `described`: also title, MIME type, canonical URL, meta robots, and the record's place, of the page's row.
+        `query`: another one for the captures, segment by segment, whose columns the pages have; `captures/described`
+        has title, MIME type, canonical URL and meta robots of the pages, and the places of their records.
         Texts that no task has made yet are made first. Raises ConfigError if those that are there are of another crawl,
         DamagedFileError, and what `extract_text` does.
         """
         note_texts(self.work.stores)
         extract_text(self.work.stores, [segment for segment, _ in self.segments])
-        query = "captures/described" if described else self.query
-        batches = self.work.engine.stream(query, GROUP_ROWS, "captures.pages")
+        batches = self.work.engine.stream(query or self.query, GROUP_ROWS, "captures.pages")
         rows = (row for batch in batches for row in batch.to_pylist())
         for number, found in groupby(rows, lambda row: int(row["segment"])):
             yield from self._texts(self.segments[number][0], {row["key"]: row for row in found}, wanted)

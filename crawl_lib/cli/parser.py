@@ -131,7 +131,7 @@ _GROUPS = {
     "linkdb": "who links to a page, and with which words",
     "duplicates": "pages that say the same, hosts that mirror others, blocks that repeat",
     "terms": "which pages have a word, and how much it says about them (tf-idf)",
-    "index": "indexes of the crawl: one CDXJ file for pywb",
+    "index": "the index of pages for `krake search`; one CDXJ file for pywb",
     "nodes": "the crawl's nodes; take one out, or in again",
     "graph": "the web graph of an export",
     "score": "scores of the CrawlDb",
@@ -371,6 +371,14 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             _JSON,
         ),
     ),
+    (
+        "index update",
+        "indexing.update",
+        "make the version of the index that has the pages which are there now",
+        (_flag("--purge", "make all anew, and delete older versions: no words of deleted pages are left"), _JSON),
+    ),
+    ("index check", "indexing.check", "compare all files of the index with their digests; 1 if one differs", (_JSON,)),
+    ("index stats", "indexing.stats", "what the newest index has, and what it leaves out", (_JSON,)),
     (
         "index cdxj",
         "segments.index_cdxj",

@@ -25,6 +25,7 @@ from crawl_lib.config.model import (
     FrontierConfig,
     GenerateConfig,
     HostConfig,
+    IndexConfig,
     InjectConfig,
     KeyStorageConfig,
     LinkDbConfig,

@@ -33,8 +33,10 @@ STATUSES = (
     "orphan",
 )
 """What the CrawlDb says of a URL (`crawldb.Status`)."""
-OUTPUT_TASKS = ("text",)
+OUTPUT_TASKS = ("text", "index")
 """What `outputs.tasks` may name, in the order in which the tasks run."""
+INDEX_LANGUAGES = ("da", "de", "en", "es", "fi", "fr", "hu", "it", "nl", "no", "pt", "ru", "sv")
+"""Languages that an index can have stems of (`crawl_lib.index.LANGUAGES`)."""
 
 
 @dataclass(frozen=True)
@@ -419,6 +421,17 @@ class TextConfig:
 
 
 @dataclass(frozen=True)
+class IndexConfig:
+    """Which pages are in the index, and which languages have fields of their own."""
+
+    languages: tuple[str, ...] = option(
+        ("en", "de", "fr", "es", "it", "pt", "ru"), unique=True, choices=INDEX_LANGUAGES
+    )
+    robots: str = option("obey", choices=("obey", "ignore"))
+    canonical: str = option("fold", choices=("fold", "keep"))
+
+
+@dataclass(frozen=True)
 class CommonCrawlConfig:
     """Files as Common Crawl has them."""
 
@@ -489,6 +502,7 @@ class Config:
     scoring: ScoringConfig = ScoringConfig()
     parse: ParseConfig = ParseConfig()
     text: TextConfig = TextConfig()
+    index: IndexConfig = IndexConfig()
     commoncrawl: CommonCrawlConfig = CommonCrawlConfig()
     search: SearchConfig = SearchConfig()
     segment: SegmentConfig = SegmentConfig()

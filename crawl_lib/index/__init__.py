@@ -4,6 +4,10 @@ How data flows: an `IndexedPage` says what the index knows of a page. `Fields` (
 Tantivy: a set of fields of words for each language (`languages`), words with positions, runs of scripts that leave no
 spaces between words (`runs`), numbers, and what a result shows. `pages` is the table next to an index: what changes
 often, a row a page.
+
+`update_index` makes a version of the one before: `wanted` says which pages are in it, what stands for each of the
+others, and with which boosts (`boosts`); `files` changes Tantivy's files, of which no version shares one that changes;
+`copies` has versions on this machine where the store is elsewhere. `look` says why a page is not in the index.
 """
 
 from typing import TYPE_CHECKING
@@ -11,18 +15,28 @@ from typing import TYPE_CHECKING
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
+    from crawl_lib.index.copies import delete_other_copies, local_folder
     from crawl_lib.index.fields import Fields, IndexedPage
     from crawl_lib.index.languages import LANGUAGES, OTHER, Analysers
+    from crawl_lib.index.look import WHY, index_counts, index_stats, why_indexed
+    from crawl_lib.index.output import INDEX_OUTPUT
     from crawl_lib.index.pages import PAGES_SCHEMA
     from crawl_lib.index.runs import find_runs, spaced, without_runs
+    from crawl_lib.index.update import newest_index, update_index
+    from crawl_lib.index.versions import INDEX, PAGES_FILE
 else:
     # Tantivy is 17 MB; most commands need no index.
     __getattr__ = loads_later(
         __name__,
         {
+            "copies": ("delete_other_copies", "local_folder"),
             "fields": ("Fields", "IndexedPage"),
             "languages": ("LANGUAGES", "OTHER", "Analysers"),
+            "look": ("WHY", "index_counts", "index_stats", "why_indexed"),
+            "output": ("INDEX_OUTPUT",),
             "pages": ("PAGES_SCHEMA",),
             "runs": ("find_runs", "spaced", "without_runs"),
+            "update": ("newest_index", "update_index"),
+            "versions": ("INDEX", "PAGES_FILE"),
         },
     )

@@ -5,7 +5,7 @@ domains, and writes a table next to it, which goes with the export. `linkrank` r
 have now (`crawl_lib.linkdb`), crawled or not. `score` writes ranks into the CrawlDb; `newest` finds ranks for answers.
 """
 
-from crawl_lib.ranks.exported import GRAPHS, RankReport, rank_export
+from crawl_lib.ranks.exported import GRAPHS, RankReport, rank_export, rank_table
 from crawl_lib.ranks.kernel import Inlinks, Ranked, mapped, page_rank, starts_of
 from crawl_lib.ranks.linkrank import LINKRANK, LINKRANK_OUTPUT, LINKRANK_SCHEMA, update_linkrank
 from crawl_lib.ranks.newest import give_ranks

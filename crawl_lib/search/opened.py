@@ -50,4 +50,4 @@ def open_index(folder: Path, number: int, languages: Sequence[str]) -> OpenIndex
         return OpenIndex.of(number, fields, index, pq.read_table(folder / PAGES_FILE, columns=list(COLUMNS)))
     except (ValueError, OSError, pa.ArrowException) as error:
         problem = f"{folder}: has no index that can be searched: {error}"
-        raise DamagedFileError(f"{problem}; the next update of the index makes a new version") from error
+        raise DamagedFileError(f"{problem}; `krake index update` makes a new version") from error

@@ -76,7 +76,7 @@ class IndexReader:
         self._looked_s = self._clock()
         number = self._source.newest(self._bad)
         if number is None and self._open is None:
-            raise InputError("there is no index of pages yet; its first update makes one")
+            raise InputError("there is no index yet; `krake index update` makes it")
         if number is not None and (self._open is None or self._open.number != number):
             self._open = self._source.open(number)
             if self._background is not None:

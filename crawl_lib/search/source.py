@@ -1,17 +1,15 @@
 """The versions of a crawl's index, as a reader asks for them."""
 
 import logging
-from pathlib import Path
 
-from crawl_lib.errors import DamagedFileError, SetupError
-from crawl_lib.index import PAGES_SCHEMA
+from crawl_lib.errors import DamagedFileError
+from crawl_lib.index import INDEX, delete_other_copies, local_folder
 from crawl_lib.search.opened import OpenIndex, open_index
 from crawl_lib.segment import stored_digest
 from crawl_lib.stores import Stores
-from crawl_lib.versions import Family, Version, Versions
+from crawl_lib.versions import Versions
 
 log = logging.getLogger(__name__)
-INDEX = Family("index", "the index", PAGES_SCHEMA, "the next update of the index makes a new version")
 
 
 class IndexVersions:
@@ -31,7 +29,10 @@ class IndexVersions:
     def open(self, number: int) -> OpenIndex:
         """Open a version. Raises DamagedFileError, StorageError."""
         version = self._versions.read(number)
-        return open_index(self._folder(version), number, version.manifest["settings"]["languages"])
+        folder = local_folder(self._stores, version)
+        opened = open_index(folder, number, version.manifest["settings"]["languages"])
+        delete_other_copies(self._stores, number)  # what is open stays readable
+        return opened
 
     def verify(self, number: int) -> None:
         """Compare the digest of each file of a version. Raises DamagedFileError, StorageError."""
@@ -47,10 +48,3 @@ class IndexVersions:
             log.warning("%s", error)
             return False
         return True
-
-    def _folder(self, version: Version) -> Path:
-        """Return the folder of a version on this machine."""
-        local = self._stores.storage.local_path(version.path)
-        if local is None:
-            raise SetupError(f"{version.path}: is not on this machine")
-        return local

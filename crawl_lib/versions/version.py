@@ -169,7 +169,7 @@ class Versions:
                 with open_parquet(storage, path, schema, remedy) as table:
                     if (rows := table.rows) != part["rows"]:
                         raise DamagedFileError(f"{path}: has {rows} rows, and {part['rows']} were written{remedy}")
-                    yield from self.stores.until_stopped(_rows_of(table, key))
+                    yield from self.stores.until_stopped(find_rows(table, key))
 
     def check(self, *, full: bool = True) -> list[Finding]:
         """Versions that are not whole. `full`: every byte is read. Raises StorageError, StoppedError."""
@@ -205,8 +205,11 @@ class Versions:
             raise DamagedFileError(f"{path}: is not what was written (SHA-256); {self.family.remedy}")
 
 
-def _rows_of(table: ParquetTable, key: bytes) -> Iterator[pa.RecordBatch]:
-    """The rows of a key in a table in order of keys. The first row group that may have some is found by bisection."""
+def find_rows(table: ParquetTable, key: bytes) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a key in a table in order of keys.
+
+    The first row group that may have some is found by bisection. Raises DamagedFileError, StorageError.
+    """
 
     def keys(group: int) -> "pa.ChunkedArray[Any]":
         return table.group(group, ["key"]).column(0)

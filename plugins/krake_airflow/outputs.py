@@ -30,7 +30,13 @@ class TextOperator(OutputOperator):
     stage_name = "text"
 
 
-TASKS: dict[str, type[OutputOperator]] = {kind.stage_name: kind for kind in (TextOperator,)}
+class IndexOperator(OutputOperator):
+    """`index`: a version of the index with the pages that are there now."""
+
+    stage_name = "index"
+
+
+TASKS: dict[str, type[OutputOperator]] = {kind.stage_name: kind for kind in (TextOperator, IndexOperator)}
 
 
 def add_outputs(config: Config, before: BaseOperator | None = None) -> None:

@@ -87,7 +87,7 @@ def test_every_page_has_a_line(krake: Krake) -> None:
 
 def test_before_the_first_index_a_search_says_what_to_do(krake: Krake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert "no index of pages yet" in krake("search", "lava").error()
+    assert "there is no index yet" in krake("search", "lava").error()
 
 
 def test_a_site_in_the_config_must_be_a_host(krake: Krake) -> None:

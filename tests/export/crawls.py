@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha1
@@ -29,7 +29,10 @@ def key(url: str) -> bytes:
 
 @dataclass
 class Capture:
-    """A page to put into a segment. `time`: POSIX seconds. `refers_to`: the segment of the capture it revisits."""
+    """A page to put into a segment. `time`: POSIX seconds. `refers_to`: the segment of the capture it revisits.
+
+    `anchors`: texts of links by URL. `more`: other columns of its row.
+    """
 
     url: str
     body: bytes = b""
@@ -42,6 +45,8 @@ class Capture:
     outcome: str = "ok"
     refers_to: str = ""
     retry_at: float | None = None
+    anchors: Mapping[str, str] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
 
 
 def member(url: str, block: bytes, kind: str = "response") -> bytes:
@@ -99,6 +104,7 @@ class CrawlMaker:
                     "outcome": capture.outcome,
                     "refers_to": {"segment": capture.refers_to, "file": "", "offset": 0} if capture.refers_to else None,
                     "retry_at": capture.retry_at and datetime.fromtimestamp(capture.retry_at, UTC),
+                    **capture.more,
                 }
             )
             links += [
@@ -106,6 +112,7 @@ class CrawlMaker:
                     "source": key(capture.url),
                     "target": key(link),
                     "target_url": link,
+                    "anchor": capture.anchors.get(link),
                     "followed": number % 2 == 0,
                 }
                 for number, link in enumerate(capture.links)

@@ -78,7 +78,7 @@ def test_a_newer_version_is_found_after_two_seconds(clock: Clock) -> None:
 def test_before_the_first_version_a_reader_says_what_to_do(clock: Clock) -> None:
     versions = Versions()
     reader = IndexReader(versions, clock, at_once)
-    with pytest.raises(InputError, match="no index of pages yet"):
+    with pytest.raises(InputError, match="there is no index yet"):
         reader.current()
     versions.numbers.append(1)
     assert reader.current().number == 1

@@ -26,6 +26,7 @@ from crawl_lib.errors import KrakeError
 from crawl_lib.fetch import costs_a_retry
 from crawl_lib.frontier import Queue, Take, open_take
 from crawl_lib.frontier.fairness import positions_of
+from crawl_lib.index import INDEX
 from crawl_lib.keys import open_key_store
 from crawl_lib.linkdb import LINKDB
 from crawl_lib.ranks import LINKRANK
@@ -241,6 +242,8 @@ def derived(result: Result) -> dict[str, str]:
     if (version := newest_version(stores)) is not None:
         names = ["url", "score", "status"]
         found["crawldb"] = _digest([row for path in version.paths for row in _read(result, path, names)])
+    if (index := Versions(stores, INDEX).newest()) is not None:  # which of equal texts is found goes by times of visits
+        found["index"] = _digest([index.manifest[name] for name in ("pages", "left_out")])
     return found
 
 

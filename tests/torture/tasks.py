@@ -18,7 +18,7 @@ from crawl_lib.stores import Stores, open_stores
 
 OF_LINKS = ("invert_links", "link_rank", "rank")
 """What follows from links, with `frontier.order: fifo` too."""
-OF_SCORES = (*OF_LINKS, "score", "near", "duplicates")
+OF_SCORES = (*OF_LINKS, "score", "near", "duplicates", "text", "index")
 KINDS = (
     *("inject", "generate", "crawl", "commit", "update", "settle"),
     *("maintain_keys", "export", "linker", "finalizer"),
@@ -59,5 +59,7 @@ class Task:
             "score": lambda stores: stages.update_score(stores, export="out"),
             "near": lambda stores: asdict(find_near(stores, now=now)),
             "duplicates": stages.mark_duplicates,
+            "text": lambda stores: stages.make_output(stores, output="text"),
+            "index": lambda stores: stages.make_output(stores, output="index"),
         }
         return calls[self.kind](open_stores(config))

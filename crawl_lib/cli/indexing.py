@@ -1,0 +1,34 @@
+"""`krake index update|check|stats`: the index of pages that `krake search` asks."""
+
+import argparse
+from datetime import UTC, datetime
+from functools import partial
+
+from crawl_lib.cli.common import print_counts, print_result, say, stage_stores, tool_stores
+from crawl_lib.index import INDEX_OUTPUT, index_counts, index_stats, update_index
+
+
+def update(arguments: argparse.Namespace) -> int:
+    """Make the version that has what is there now."""
+    with stage_stores(arguments) as stores:
+        version = update_index(stores, now=datetime.now(UTC), purge=arguments.purge)
+    found = index_counts(version)
+    print_result(arguments, found, partial(print_counts, "index", found))
+    return 0
+
+
+def check(arguments: argparse.Namespace) -> int:
+    """Compare all files with their digests; 1 if one differs."""
+    with tool_stores(arguments) as stores:
+        found = INDEX_OUTPUT.check(stores, full=True)
+    text = "\n".join(one.to_text() for one in found) or "clean"
+    print_result(arguments, [vars(one) for one in found], partial(say, text))
+    return 1 if found else 0
+
+
+def stats(arguments: argparse.Namespace) -> int:
+    """Show what the newest version has, and what it leaves out."""
+    with tool_stores(arguments) as stores:
+        found = index_stats(stores)
+    print_result(arguments, found, partial(print_counts, "index", found))
+    return 0

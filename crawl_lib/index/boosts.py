@@ -1,0 +1,77 @@
+"""How much each page matters to the index: by plug-ins of the config, by the newest ranks, or not at all."""
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+import pyarrow as pa
+
+from crawl_lib.crawldb import CRAWLDB, newest_version
+from crawl_lib.errors import DamagedFileError, NoExportError
+from crawl_lib.export import ExportFolder, newest_export
+from crawl_lib.ranks import LINKRANK, rank_table
+from crawl_lib.scoring import Scoring
+from crawl_lib.versions import Versions, Work, columns
+
+BOOSTS = columns("key bytes, boost number")
+_RANKED = rank_table("pages")
+NONE = "none"
+
+
+def give_boosts(work: Work) -> str:
+    """Make the table `boosts` of an engine: the chain's `index_boost`, else PageRank, else LinkRank, else no rows.
+
+    Returns the source with its version, for the index's manifest. Raises ConfigError where a plug-in cannot judge a
+    URL, DamagedFileError, StorageError, StoppedError.
+    """
+    return _by_plugins(work) or _by_page_rank(work) or _by_link_rank(work) or _without(work)
+
+
+def _by_plugins(work: Work) -> str:
+    stores = work.stores
+    version = newest_version(stores) if stores.config.frontier.is_crawldb else None
+    if version is None:
+        return ""
+    scoring = Scoring.of(stores.config, now=version.manifest["now"], version=version.number)
+    plugins = scoring.wanting("index_boost")
+    if not plugins:
+        return ""
+
+    def tables() -> Iterator[pa.Table]:
+        for batch in Versions(stores, CRAWLDB).batches(version, CRAWLDB.schema.names):
+            boosts = scoring.values("index_boost", batch)
+            yield pa.table({"key": batch.column("key").cast(pa.binary()), "boost": boosts.cast(pa.float64())})
+
+    work.keep("boosts", BOOSTS, tables())
+    return f"{' '.join(plugin.name for plugin in plugins)} of CrawlDb {version.digest}"
+
+
+def _by_page_rank(work: Work) -> str:
+    with suppress(NoExportError):
+        folder = ExportFolder(work.stores, newest_export(work.stores, having=(_RANKED,)))
+        work.engine.table("ranked", folder.file(_RANKED))
+        work.engine.define("boosts", "select key, rank as boost from ranked")
+        return f"PageRank of export {folder.name}"
+    return ""
+
+
+def _by_link_rank(work: Work) -> str:
+    versions = Versions(work.stores, LINKRANK)
+    with suppress(DamagedFileError):
+        if (version := versions.newest()) is not None:
+            versions.give(version, work.engine, "ranked")
+            work.engine.define("boosts", "select key, rank as boost from ranked")
+            return f"LinkRank {version.digest}"
+    return ""
+
+
+def _without(work: Work) -> str:
+    work.engine.values("boosts", BOOSTS.empty_table())
+    return NONE
+
+
+def mean_of(batches: Iterable[pa.RecordBatch]) -> float:
+    """Return the mean of the column `boost`, without rows that have none; 1 where that is no use as a divisor."""
+    values = [float(value) for batch in batches for value in batch.column("boost").to_pylist() if value is not None]
+    mean = math.fsum(values) / len(values) if values else 1.0
+    return mean if mean > 0 else 1.0

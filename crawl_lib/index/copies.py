@@ -1,0 +1,81 @@
+"""Copies of versions on this machine: Tantivy maps local files, so a store elsewhere is copied to `search.directory`.
+
+A copy is there at once by a rename, after each of its files was compared with its digest. On a local store the version
+itself is used.
+"""
+
+import hashlib
+import shutil
+import uuid
+from pathlib import Path
+
+from crawl_lib.durable import fsync_dir, reached
+from crawl_lib.errors import DamagedFileError, os_errors
+from crawl_lib.index.versions import INDEX
+from crawl_lib.stores import Stores
+from crawl_lib.versions import Version
+
+
+def copies_folder(stores: Stores) -> Path:
+    """Return the folder of a crawl's copies on this machine, whether it exists or not."""
+    return Path(stores.config.search.directory) / stores.config.crawl.name
+
+
+def local_folder(stores: Stores, version: Version) -> Path:
+    """Return the folder of a version on this machine; a copy is made if there is none.
+
+    Raises DamagedFileError where a file is not what was written, StorageError, StoppedError.
+    """
+    local = stores.storage.local_path(version.path)
+    if local is not None:
+        return local
+    folder = copies_folder(stores) / str(version.number)
+    if not folder.exists():
+        _copy(stores, version, folder)
+    return folder
+
+
+def _copy(stores: Stores, version: Version, folder: Path) -> None:
+    hidden = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
+    with os_errors(folder, "search.directory cannot be used"):
+        hidden.mkdir(parents=True)
+        try:
+            for part, path in zip(version.manifest["parts"], version.paths, strict=True):
+                stores.go_on()
+                stores.storage.download(path, hidden / part["name"])
+                if file_sha256(hidden / part["name"]) != part["sha256"]:
+                    raise DamagedFileError(f"{path}: is not what was written (SHA-256); {INDEX.remedy}")
+            publish_copy(hidden, folder)
+        finally:
+            shutil.rmtree(hidden, ignore_errors=True)
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hex. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def publish_copy(hidden: Path, folder: Path) -> None:
+    """Give a whole copy its name, unless another process was faster. Raises OSError."""
+    if not folder.exists():
+        try:
+            hidden.rename(folder)
+        except OSError:
+            if not folder.exists():
+                raise
+        fsync_dir(folder.parent)
+    reached("index.copied")
+
+
+def delete_other_copies(stores: Stores, number: int) -> None:
+    """Delete this machine's copies of older versions, and what killed processes left of them. Raises StorageError.
+
+    `number`: the version that is used from now on. Of its own number another process may make a copy.
+    """
+    base = copies_folder(stores)
+    with os_errors(base, "search.directory cannot be used"):
+        for folder in base.iterdir() if base.is_dir() else ():
+            own = folder.name.removeprefix(".").partition("-")[0]
+            if own.isdecimal() and int(own) < number:
+                shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,60 @@
+"""What people ask of the index by hand: its figures, damage, and whether it has a page, or why not."""
+
+from typing import Any
+
+from crawl_lib.errors import InputError
+from crawl_lib.index.pages import PAGES_SCHEMA
+from crawl_lib.index.update import newest_index
+from crawl_lib.index.versions import INDEX, LEFT_OUT_FILE, PAGES_FILE, file_of
+from crawl_lib.index.wanted import LEFT_OUT_SCHEMA
+from crawl_lib.segment import open_parquet
+from crawl_lib.stores import Stores
+from crawl_lib.versions import Version, Versions, find_rows
+
+_FIGURES = ("now", "pages", "deleted", "added", "removed", "is_anew", "left_out", "boosts", "settings")
+WHY = {
+    "no_text": "its answer has no text that can be read",
+    "noindex": "it asks not to be indexed (index.robots)",
+    "rules": "a rule of the scope `index` rejects it (urls.filters, urls.normalizers)",
+    "canonical": "another page is found in its place, which its canonical links name (index.canonical)",
+    "same_text": "another page is found in its place, which has the same text",
+}
+"""Why a page that is still there is not in the index, by the reason that a version notes."""
+
+
+def index_counts(version: Version) -> dict[str, Any]:
+    """Return the figures of a version, with its `version`, `path` and `size_bytes`."""
+    size_bytes = sum(part["size_bytes"] for part in version.manifest["parts"])
+    figures = {name: version.manifest[name] for name in _FIGURES}
+    return {"version": version.number, "path": version.path, "size_bytes": size_bytes, **figures}
+
+
+def index_stats(stores: Stores) -> dict[str, Any]:
+    """Return the figures of the newest version. Raises InputError before the first one, StorageError."""
+    version = newest_index(Versions(stores, INDEX))
+    if version is None:
+        raise InputError(f"{stores.crawl.at(INDEX.folder)}: there is no index yet; `krake index update` makes it")
+    return index_counts(version)
+
+
+def why_indexed(stores: Stores, key: bytes) -> dict[str, Any] | None:
+    """Return whether the newest version has a page, None where there is no version.
+
+    `version`; `indexed`; `reason`: one of `WHY`, None for a page that was not there when the version was made; `owner`:
+    the key in hex of the page that is found in its place. Raises DamagedFileError, StorageError.
+    """
+    version = newest_index(Versions(stores, INDEX))
+    if version is None:
+        return None
+    found: dict[str, Any] = {"version": version.number, "indexed": False, "reason": None, "owner": None}
+    if _rows(stores, version, PAGES_FILE, key):
+        return {**found, "indexed": True}
+    for row in _rows(stores, version, LEFT_OUT_FILE, key):
+        found |= {"reason": row["reason"], "owner": row["owner"].hex() if row["owner"] else None}
+    return found
+
+
+def _rows(stores: Stores, version: Version, name: str, key: bytes) -> list[dict[str, Any]]:
+    schema = PAGES_SCHEMA if name == PAGES_FILE else LEFT_OUT_SCHEMA
+    with open_parquet(stores.storage, file_of(version, name), schema, f"; {INDEX.remedy}") as table:
+        return [row for batch in find_rows(table, key) for row in batch.to_pylist()]

@@ -1,0 +1,44 @@
+"""The index as an output: how it is made, and which versions hold a page."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from crawl_lib.derived import Pages, Place
+from crawl_lib.errors import DamagedFileError
+from crawl_lib.index.look import index_counts
+from crawl_lib.index.update import update_index
+from crawl_lib.index.versions import INDEX, PAGES_FILE, deleted_keys, file_of
+from crawl_lib.stores import Stores
+from crawl_lib.versions import TableOutput, Version, Versions, has_key
+
+
+@dataclass(frozen=True)
+class IndexOutput(TableOutput):
+    """The index as an output."""
+
+    def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
+        """Make the version that has what is there now, or find it; return its figures."""
+        return index_counts(update_index(stores, now=now))
+
+    def holds(self, versions: Versions, version: Version, pages: Pages) -> bool:
+        """Say whether a version finds one of these pages, or has the words of one that was deleted."""
+        stores = versions.stores
+        if not deleted_keys(stores, version).isdisjoint(pages):
+            return True
+        return has_key(stores, file_of(version, PAGES_FILE), pages)
+
+    def places_of(self, stores: Stores, pages: Pages) -> Iterator[Place]:
+        """Find the versions that hold a page. One that cannot be read is named, to be safe."""
+        versions = self.versions(stores)
+        for number in versions.numbers():
+            holds = True
+            with suppress(DamagedFileError):
+                holds = self.holds(versions, versions.read(number), pages)
+            if holds:
+                yield Place(versions.path(number), "`krake index update --purge` makes the index anew without them")
+
+
+INDEX_OUTPUT = IndexOutput("index", ("text", "crawldb", "outlinks", "linkrank", "duplicates", "exports"), INDEX, "key")

@@ -1,0 +1,249 @@
+"""A version of the index from the one before: files are linked, what changed is deleted and added, all else stays.
+
+The wanted rows are compared with the table of pages of the newest version, by key and digest. All is made anew where
+there is no version, the fields of documents changed, a file of the version is damaged, a fifth of the documents would
+be deleted ones, or the words of deleted pages have to go (`purge`).
+
+Steps, each of which may be the last one of a killed process: files are linked (`index.linked`), changed
+(`index.committed`), with a store elsewhere uploaded (`index.uploaded`), sealed and renamed (`versions.*`); with `purge`
+older versions are deleted then (`index.purged`). The next run deletes what was left.
+"""
+
+import json
+import logging
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crawl_lib.durable import fsync_file, reached, write_durable
+from crawl_lib.errors import DamagedFileError, os_errors
+from crawl_lib.index.copies import copies_folder, delete_other_copies, file_sha256, local_folder, publish_copy
+from crawl_lib.index.fields import Fields
+from crawl_lib.index.files import change_files, count_files, link_files
+from crawl_lib.index.pages import PAGES_SCHEMA
+from crawl_lib.index.versions import DELETED_FILE, INDEX, LEFT_OUT_FILE, PAGES_FILE, deleted_keys, file_of
+from crawl_lib.index.wanted import LEFT_OUT_SCHEMA, Wanted
+from crawl_lib.linkdb import update_outlinks
+from crawl_lib.segment import parquet_batches, stored_digest
+from crawl_lib.stores import Stores
+from crawl_lib.text import text_table
+from crawl_lib.versions import GROUP_ROWS, Filled, Version, Versions, Work, seal_version
+
+MOST_DELETED = 0.2
+"""Of the documents in Tantivy's files; with more all is made anew."""
+log = logging.getLogger(__name__)
+
+
+def update_index(stores: Stores, *, now: datetime, purge: bool = False) -> Version:
+    """Make the version of the index that has what is there now, or find it. `now`: for manifests.
+
+    `purge`: all is made anew, and older versions are deleted, whatever `crawldb.keep_versions` says. Two updates at
+    once both end well: of versions with one number the first counts, and the other task looks at that one.
+
+    Raises InputError before the first segment, ConfigError, DamagedFileError, StorageError, NoRoomError, StoppedError.
+    """
+    versions, fields = Versions(stores, INDEX), Fields(stores.config.index.languages)
+    links = update_outlinks(stores, now=now)
+    while True:
+        before, number = newest_index(versions), versions.next_number()
+        with Work.of(versions, number) as work:
+            wanted = Wanted.of(work, links)
+            facts = {
+                "now": int(now.timestamp()),
+                "config_digest": stores.config_digest,
+                "of": _digest_of(wanted, fields, links),
+                "settings": fields.settings,
+            }
+            if (
+                before is not None
+                and not purge
+                and all(before.manifest[name] == facts[name] for name in ("of", "settings"))
+            ):
+                return before
+            with _making(wanted, fields, versions, number, None if purge else before) as making:
+                version = seal_version(versions, number, making.fill, facts)
+                if version is not None:
+                    making.keep_copy()
+        if version is not None:
+            if purge:
+                _delete_all_but(versions, number)
+            return version
+
+
+def newest_index(versions: Versions) -> Version | None:
+    """Return the newest whole version; None where there is none, since all of it can be made again."""
+    try:
+        return versions.newest()
+    except DamagedFileError as error:
+        log.warning("%s; it is made anew", error)
+        return None
+
+
+def _digest_of(wanted: Wanted, fields: Fields, links: Version) -> str:
+    """Return a digest of all that the pages of a version follow from, as SHA-256 in hex."""
+    stores, captures = wanted.work.stores, wanted.captures
+    texts = [text_table(stores, segment) for segment, _ in captures.segments]
+    options = [stores.config_digest, asdict(stores.config.index), fields.settings]
+    seed = [captures.digest(), texts, links.digest, wanted.made_of, wanted.boosted_by, options]
+    return sha256(json.dumps(seed, sort_keys=True).encode()).hexdigest()
+
+
+def _delete_all_but(versions: Versions, number: int) -> None:
+    """Delete all other versions, those too that were set aside. Raises StorageError."""
+    storage = versions.stores.storage
+    for entry in storage.list(versions.folder):
+        if entry.name != str(number):
+            storage.delete(f"{versions.folder}/{entry.name}")
+            reached("index.purged")
+    delete_other_copies(versions.stores, number)
+
+
+@contextmanager
+def _making(
+    wanted: Wanted, fields: Fields, versions: Versions, number: int, before: Version | None
+) -> "Iterator[_Making]":
+    """The making of a version; what it needed on this machine goes with the block."""
+    making = _Making(wanted, fields, versions, number, before)
+    try:
+        yield making
+    finally:
+        if making.staging is not None:
+            shutil.rmtree(making.staging, ignore_errors=True)
+
+
+@dataclass
+class _Making:
+    """The making of a version.
+
+    `before`: the version that it grows from, if it does. `staging`: with a store elsewhere, where its files are first.
+    """
+
+    wanted: Wanted
+    fields: Fields
+    versions: Versions
+    number: int
+    before: Version | None
+    staging: Path | None = None
+    listed: str | None = None
+
+    @property
+    def stores(self) -> Stores:
+        """The stores of the work."""
+        return self.versions.stores
+
+    def fill(self, hidden: str) -> Filled:
+        """Make all files of the version in a hidden folder of the store."""
+        self.wanted.choose()
+        self._give_tables()
+        gone: list[bytes] = [key.as_py() for batch in self._stream("gone") for key in batch.column(0)]
+        if self.before is not None and not self._may_grow(len(gone)):
+            self.before, gone = None, []
+            self.wanted.work.engine.values("indexed", PAGES_SCHEMA.empty_table())
+        folder = self._folder(hidden)
+        hashed = self._link(folder)
+        added = change_files(self.stores, self.fields, folder, gone, self.wanted.documents())
+        self._write_own_files(folder, gone)
+        self._upload(hidden)
+        return self._filled(folder, hashed, added, len(gone))
+
+    def _give_tables(self) -> None:
+        """Make the tables `listed` and `indexed`: the rows of this version, and those of the one before."""
+        work, engine = self.wanted.work, self.wanted.work.engine
+        self.listed = work.keep("listed", PAGES_SCHEMA, self.wanted.pages())
+        if self.before is None:
+            engine.values("indexed", PAGES_SCHEMA.empty_table())
+        else:
+            engine.table("indexed", file_of(self.before, PAGES_FILE))
+
+    def _stream(self, query: str) -> Iterator[pa.RecordBatch]:
+        return self.wanted.work.engine.stream(f"index/{query}", GROUP_ROWS, f"index.{query}")
+
+    def _may_grow(self, gone: int) -> bool:
+        """Say whether the version can grow from the one before."""
+        assert self.before is not None
+        manifest = self.before.manifest
+        if manifest["settings"] != self.fields.settings:
+            return False
+        every = manifest["pages"] + manifest["deleted"]
+        if manifest["deleted"] + gone >= MOST_DELETED * max(1, every):
+            return False
+        for part, path in zip(manifest["parts"], self.before.paths, strict=True):
+            if stored_digest(self.stores.storage, path, self.stores) != part["sha256"]:
+                log.warning("%s: is not what was written (SHA-256); the index is made anew", path)
+                return False
+        return True
+
+    def _folder(self, hidden: str) -> Path:
+        """Make the folder for the version's files: the hidden one itself, or `staging`. Raises StorageError."""
+        storage = self.stores.storage
+        storage.make_dirs(hidden)
+        if (local := storage.local_path(hidden)) is not None:
+            return local
+        self.staging = copies_folder(self.stores) / f".{self.number}-{uuid.uuid4().hex}"
+        with os_errors(self.staging, "search.directory cannot be used"):
+            self.staging.mkdir(parents=True)
+        return self.staging
+
+    def _link(self, folder: Path) -> dict[str, Any]:
+        """Take over the files of the version before; return the manifest's entries of those that never change."""
+        if self.before is None:
+            return {}
+        linked = set(link_files(local_folder(self.stores, self.before), folder))
+        return {part["name"]: part for part in self.before.manifest["parts"] if part["name"] in linked}
+
+    def _write_own_files(self, folder: Path, gone: list[bytes]) -> None:
+        """Write what lies next to Tantivy's files. Raises StorageError."""
+        stores, names = self.stores, PAGES_SCHEMA.names
+        batches = parquet_batches(stores.storage, self.listed, PAGES_SCHEMA, names) if self.listed else ()
+        rows = (pa.Table.from_batches([batch]) for batch in batches)
+        deleted = set(gone) if self.before is None else set(gone) | deleted_keys(stores, self.before)
+        _write_table(folder / PAGES_FILE, PAGES_SCHEMA, rows)
+        _write_table(folder / LEFT_OUT_FILE, LEFT_OUT_SCHEMA, self.wanted.left_out())
+        write_durable(folder / DELETED_FILE, b"".join(sorted(deleted)))
+
+    def _upload(self, hidden: str) -> None:
+        if self.staging is not None:
+            for file in sorted(self.staging.iterdir()):
+                self.stores.go_on()
+                self.stores.storage.upload(file, f"{hidden}/{file.name}")
+            reached("index.uploaded")
+
+    def _filled(self, folder: Path, hashed: dict[str, Any], added: int, removed: int) -> Filled:
+        counts, settings = count_files(folder), json.dumps(self.fields.settings, sort_keys=True)
+        pages = file_sha256(folder / PAGES_FILE)
+        facts = {
+            **asdict(counts),
+            "added": added,
+            "removed": removed,
+            "is_anew": self.before is None,
+            "left_out": dict(sorted(self.wanted.counts.items())),
+            "boosts": self.wanted.boosted_by,
+            "digest": sha256(f"{pages} {settings}".encode()).hexdigest(),
+        }
+        there = {file.name for file in folder.iterdir()}
+        return Filled(facts, [entry for name, entry in hashed.items() if name in there])
+
+    def keep_copy(self) -> None:
+        """Make what was uploaded this machine's copy of the version, and delete older copies. Raises StorageError."""
+        if self.staging is not None:
+            with os_errors(self.staging, "search.directory cannot be used"):
+                publish_copy(self.staging, copies_folder(self.stores) / str(self.number))
+            delete_other_copies(self.stores, self.number)
+
+
+def _write_table(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    """Write a table of this machine, durably. Raises StorageError."""
+    with os_errors(path, "cannot be written"), path.open("xb") as file:
+        with pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer:
+            for table in tables:
+                writer.write_table(table.cast(schema))
+        fsync_file(file)

@@ -1,0 +1,34 @@
+"""The versions of the index: their files, what their manifests say, and which places of a page they are.
+
+A version is a folder with Tantivy's files and three of ours: the table of pages, the table of pages that were left out,
+and the keys of pages that were deleted since all was made anew. Their words are still in Tantivy's files.
+"""
+
+from crawl_lib.index.pages import PAGES_SCHEMA
+from crawl_lib.keys import KEY_BYTES
+from crawl_lib.stores import Stores
+from crawl_lib.versions import Family, Version
+
+PAGES_FILE = "pages.parquet"
+LEFT_OUT_FILE = "left-out.parquet"
+DELETED_FILE = "deleted"
+OWN_FILES = (PAGES_FILE, LEFT_OUT_FILE, DELETED_FILE)
+INDEX = Family(
+    folder="index",
+    name="the index",
+    schema=PAGES_SCHEMA,
+    made_again="`krake index update` makes a new version",
+)
+"""A manifest has `now`, `config_digest`, `of` (a digest of all that the version follows from), `settings` (of its
+fields), `pages`, `deleted` (of Tantivy's files), `left_out` (pages by reason), `boosts` (their source) and `digest`."""
+
+
+def file_of(version: Version, name: str) -> str:
+    """Return the path of a file of a version, relative to the storage's root."""
+    return f"{version.path}/{name}"
+
+
+def deleted_keys(stores: Stores, version: Version) -> set[bytes]:
+    """Return the keys of pages whose words are still in a version's files. Raises StorageError."""
+    data = stores.storage.read_bytes(file_of(version, DELETED_FILE))
+    return {data[start : start + KEY_BYTES] for start in range(0, len(data), KEY_BYTES)}

@@ -1,0 +1,192 @@
+"""A version of the index grows from the one before, through kills, damage and a second update; a purge is complete."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from crawl_lib import stages
+from crawl_lib.curate import drop_pages
+from crawl_lib.durable import KILL_VARIABLE
+from crawl_lib.index import INDEX, INDEX_OUTPUT, local_folder, update_index
+from crawl_lib.linkdb import update_outlinks
+from crawl_lib.repair import fsck, sweep
+from crawl_lib.storage import Storage
+from crawl_lib.stores import Stores
+from crawl_lib.versions import Version, Versions
+from tests.export.test_remote import Elsewhere
+from tests.forked import run_forked
+from tests.index.made import NOW, Made, a, answer, linking, page
+from tests.stores import stores_on
+
+WORDS = [f"word{number}" for number in range(20)]
+"""One for each page."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A crawl of 20 pages with an index, and a segment that changes, deletes and adds one page each."""
+    made = Made.below(tmp_path_factory.mktemp("index") / "crawl")
+    made.crawl(*(page(a(word), f"{word} text") for word in WORDS))
+    made.update()
+    made.crawl(
+        page(a(WORDS[0]), "changed text", time=2000.0),
+        answer(a(WORDS[1]), "gone", 404, time=2000.0),
+        linking(a("new"), "added text", {a(WORDS[2]): "anchor"}),
+    )
+    stages.make_output(made.stores, output="text")
+    return made
+
+
+@pytest.fixture
+def made(whole: Made, tmp_path: Path) -> Made:
+    """A copy of it, with texts."""
+    return whole.copied(tmp_path / "crawl")
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file by name."""
+    return {file.name: sha256(file.read_bytes()).hexdigest() for file in folder.iterdir()}
+
+
+def versions_of(made: Made) -> Versions:
+    return Versions(made.stores, INDEX)
+
+
+def require_grown(made: Made, version: Version) -> None:
+    """The pages are those that are there now, and each is found by its words of today."""
+    assert made.urls(version) == {a(word) for word in WORDS if word != WORDS[1]} | {a("new")}
+    assert made.find(version, "changed") == {a(WORDS[0])}
+    assert made.find(version, WORDS[0]) == made.find(version, WORDS[1]) == set()
+    assert made.find(version, "anchor", "anchors_en") == {a(WORDS[2])}
+    assert made.find(version, WORDS[3]) == {a(WORDS[3])}
+
+
+def test_only_what_changed_is_written_and_the_version_before_stays_as_it_was(made: Made) -> None:
+    before = hashes(made.folder(versions_of(made).read(1)))
+    version = made.update()
+    manifest = version.manifest
+    assert [manifest[name] for name in ("pages", "added", "removed", "deleted", "is_anew")] == [20, 3, 3, 3, False]
+    require_grown(made, version)
+    assert hashes(made.folder(versions_of(made).read(1))) == before
+    assert made.update() == version, "nothing is new"
+    shared = [file for file in made.folder(version).iterdir() if file.stat().st_nlink == 2]
+    assert {file.suffix for file in shared} >= {".term", ".store", ".idx", ".pos"}
+
+
+def test_all_is_made_anew_where_a_fifth_would_be_deleted_or_settings_changed(made: Made) -> None:
+    made.crawl(*(answer(a(word), "gone", 404, time=3000.0) for word in WORDS[2:4]))
+    version = made.update()
+    assert (version.manifest["is_anew"], version.manifest["deleted"]) == (True, 0)
+    made.configure(languages=("en", "de"))
+    again = made.update()
+    assert (again.number, again.manifest["is_anew"]) == (version.number + 1, True)
+    assert made.urls(again) == made.urls(version)
+
+
+def test_new_ranks_rewrite_the_table_of_pages_only(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = made.update()
+    monkeypatch.setattr("crawl_lib.index.boosts.NONE", "other ranks")
+    after = made.update()
+    assert (after.number, after.manifest["added"], after.manifest["removed"]) == (before.number + 1, 0, 0)
+    require_grown(made, after)
+
+
+STEPS = ("index.linked", "index.committed", "versions.written", "versions.renamed")
+
+
+def killed_update(made: Made, step: str, *options: str) -> None:
+    os.environ[KILL_VARIABLE] = step
+    made.update(**dict.fromkeys(options, True))
+
+
+@pytest.mark.parametrize(
+    ("step", "options"),
+    [*((step, ()) for step in STEPS), *((step, ("purge",)) for step in (*STEPS[1:], "index.purged"))],
+)
+def test_a_killed_update_changes_no_version_and_the_next_one_ends_well(
+    made: Made, step: str, options: tuple[str, ...]
+) -> None:
+    before = hashes(made.folder(versions_of(made).read(1)))
+    update_outlinks(made.stores, now=NOW)  # which has versions of its own
+    assert run_forked(killed_update, made, step, *options) == -9
+    if step != "index.purged":
+        assert hashes(made.folder(versions_of(made).read(1))) == before
+    version = made.update(**dict.fromkeys(options, True))
+    require_grown(made, version)
+    sweep(made.stores)
+    left = {entry.name for entry in made.stores.storage.list(versions_of(made).folder)}
+    assert left == {str(version.number)} if options else left == {"1", "2"}
+    assert not list((made.root / "scratch").glob("work-*"))
+
+
+def test_two_updates_at_once_both_end_well(made: Made) -> None:
+    found: list[Version] = []
+    threads = [Thread(target=lambda: found.append(made.update())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [version.number for version in found] == [2, 2]
+    require_grown(made, found[0])
+
+
+def test_a_damaged_file_is_found_and_never_taken_over(made: Made) -> None:
+    [file] = made.folder(versions_of(made).read(1)).glob("*.store")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    assert [one.name for one in INDEX_OUTPUT.check(made.stores, full=True)] == ["index_damaged"]
+    assert "index_damaged" in {one.name for one in fsck(made.stores).findings}
+    version = made.update()
+    assert version.manifest["is_anew"]
+    require_grown(made, version)
+    file.write_bytes(data[:-1])
+    assert versions_of(made).newest() == version
+
+
+def test_a_purge_leaves_no_word_of_a_dropped_page_in_any_file(made: Made) -> None:
+    """Words in files are compressed, so Tantivy's own reader looks: term dictionaries and stored documents."""
+    made.update()
+    drop_pages(made.stores, [a(WORDS[5])])
+    places = {place.path for place in drop_pages(made.stores, [a(WORDS[5])]).places}
+    assert {"crawl/index/1", "crawl/index/2"} <= places
+    version = made.update()
+    assert made.index(version).searcher().doc_freq("text", WORDS[5]) == 1, "a deleted document keeps its words"
+    assert "crawl/index/3" in {place.path for place in drop_pages(made.stores, [a(WORDS[5])]).places}
+    version = made.update(purge=True)
+    searcher = made.index(version).searcher()
+    for word in (WORDS[5], WORDS[1]):
+        assert searcher.doc_freq("text", word) == searcher.doc_freq("words_en", word) == 0
+    assert not [place for place in drop_pages(made.stores, [a(WORDS[5])]).places if "index" in place.path]
+    assert versions_of(made).numbers() == [version.number]
+
+
+def test_why_says_whether_a_page_is_in_it(made: Made) -> None:
+    made.update()
+    assert made.why(a(WORDS[0])) == {"version": 2, "indexed": True, "reason": None, "owner": None}
+    found = made.why(a(WORDS[1]))
+    assert found is not None
+    assert (found["indexed"], found["reason"]) == (False, None)
+
+
+def elsewhere(made: Made) -> tuple[Stores, Storage]:
+    storage = Elsewhere(made.stores.storage)
+    search = replace(made.config.search, directory=str(made.root / "search"))
+    return stores_on(storage, replace(made.config, search=search)), storage
+
+
+def test_with_a_store_elsewhere_updates_use_and_keep_verified_copies(made: Made) -> None:
+    stores, _ = elsewhere(made)
+    version = update_index(stores, now=NOW)
+    require_grown(made, version)
+    copies = made.root / "search" / "krake"
+    assert [file.name for file in copies.iterdir()] == ["2"], "the copy of the version before went"
+    names = {part["name"]: part["sha256"] for part in version.manifest["parts"]}
+    assert hashes(copies / "2") == names
+    assert local_folder(stores, version) == copies / "2"
