@@ -34,11 +34,17 @@ def row_of(url: str, **fields: Any) -> dict[str, Any]:
     return row | times
 
 
-def leave_version(stores: Stores, number: int, rows: Iterable[dict[str, Any]], parent: int | None = None) -> Version:
-    """Write a version of such rows."""
+def leave_version(
+    stores: Stores,
+    number: int,
+    rows: Iterable[dict[str, Any]],
+    parent: int | None = None,
+    segments: Iterable[str] = (),
+) -> Version:
+    """Write a version of such rows. `segments`: names of those that it has taken in."""
     ordered: Sequence[dict[str, Any]] = sorted(rows, key=lambda row: row["key"])
     batches = pa.Table.from_pylist(list(ordered), schema=CRAWLDB_SCHEMA).to_batches()
-    facts = {"parent": parent, "now": NOW, "config_digest": "", "segments": {}, "seeds": []}
+    facts = {"parent": parent, "now": NOW, "config_digest": "", "segments": dict.fromkeys(segments, ""), "seeds": []}
     version = write_version(Versions(stores, CRAWLDB), number, batches, facts)
     assert version is not None
     return version

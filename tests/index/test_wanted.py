@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from crawl_lib import stages
 from crawl_lib.ranks import update_linkrank
 from crawl_lib.stores import Stores
+from tests.crawldb.tables import leave_version, row_of
 from tests.export.crawls import Capture, key
 from tests.index.made import NOW, Made, a, answer, canonical, linking, page
 
@@ -42,30 +46,30 @@ def test_what_has_a_text_and_is_there_is_in_it_and_each_other_page_has_a_reason(
     assert made.urls(made.update()) == {a("page"), a("meta"), a("header")}
 
 
-@pytest.mark.parametrize(
-    ("outcome", "status", "stays"),
-    [
-        ("not_modified", 304, True),
-        ("gone", 404, False),
-        ("gone", 410, False),
-        ("redirect", 301, False),
-        ("client_error", 403, False),
-        ("server_error", 503, True),
-        ("timeout", None, True),
-        ("robots_denied", None, True),
-    ],
-)
-def test_the_newest_answer_decides(made: Made, outcome: str, status: int | None, stays: bool) -> None:
-    made.crawl(page(a("page"), "apples"), page(a("other"), "pears"))
-    target = a("other") if outcome == "redirect" else ""
-    made.crawl(answer(a("page"), outcome, status, time=LATER, target=target))
-    assert (a("page") in made.urls(made.update())) is stays
-
-
-def test_a_failure_that_is_tried_again_takes_nothing_out(made: Made) -> None:
-    made.crawl(page(a("page"), "apples"))
-    made.crawl(answer(a("page"), "client_error", 429, time=LATER, retry_at=LATER + 1))
-    assert made.urls(made.update()) == {a("page")}
+def test_the_newest_answer_decides(made: Made) -> None:
+    """Failures that pass, and what was not asked for, leave a page where it was."""
+    answers = (
+        *(("not_modified", 304, True), ("gone", 404, False), ("gone", 410, False), ("redirect", 301, False)),
+        *(("client_error", 403, False), ("server_error", 503, True), ("timeout", None, True)),
+        *(("robots_denied", None, True), ("client_error", 429, True)),
+    )
+    names = [a(f"{outcome}-{status}") for outcome, status, _ in answers]
+    made.crawl(*(page(url, f"text of {url}") for url in names), page(a("other"), "other"))
+    made.crawl(
+        *(
+            answer(
+                url,
+                outcome,
+                status,
+                time=LATER,
+                target=a("other") if outcome == "redirect" else "",
+                retry_at=LATER + 1 if status == 429 else None,
+            )
+            for url, (outcome, status, _) in zip(names, answers, strict=True)
+        )
+    )
+    stay = {url for url, (_, _, stays) in zip(names, answers, strict=True) if stays}
+    assert made.urls(made.update()) == stay | {a("other")}
 
 
 def test_a_page_that_came_back_and_a_visit_that_found_it_unchanged_count(made: Made) -> None:
@@ -90,15 +94,19 @@ def test_canonical_chains_are_followed_to_their_end_in_five_steps(made: Made) ->
     assert len(made.urls(made.update())) == 8
 
 
-@pytest.mark.parametrize("length", [2, 3, 5])
-def test_of_a_loop_of_canonical_links_the_best_stays(made: Made, length: int) -> None:
+def test_of_a_loop_of_canonical_links_the_best_stays(made: Made) -> None:
     """https before http; then the shortest URL. A page that leads into the loop is found as that page too."""
-    urls = [a(f"loop/{n}") for n in range(length - 1)] + ["https://a.example/loop/the/longest"]
-    loop = [canonical(url, urls[(n + 1) % length], f"text{n}") for n, url in enumerate(urls)]
-    made.crawl(*loop, canonical(a("tail"), urls[0], "tail"))
+    tails = set()
+    for length in (2, 3, 5):
+        urls = [a(f"{length}/{n}") for n in range(length - 1)] + [f"https://a.example/{length}/the/longest"]
+        loop = [canonical(url, urls[(n + 1) % length], f"text {url}") for n, url in enumerate(urls)]
+        tail = a(f"{length}/tail")
+        made.crawl(*loop, canonical(tail, urls[0], f"tail {length}"))
+        tails.add((tail, urls[-1]))
     version = made.update()
-    assert made.urls(version) == {urls[-1]}
-    assert made.left_out(version, [a("tail"), urls[-1]]) == {a("tail"): ("canonical", urls[-1])}
+    assert made.urls(version) == {best for _, best in tails}
+    left_out = made.left_out(version, [url for pair in tails for url in pair])
+    assert left_out == {tail: ("canonical", best) for tail, best in tails}
 
 
 def test_canonical_links_to_what_cannot_be_indexed_count_nothing_and_redirects_lead_on(made: Made) -> None:
@@ -215,3 +223,29 @@ def rank(stores: Stores, *, now: datetime) -> None:
     stages.export_pages(stores, label="ranked")
     stages.link_export(stores, export="ranked")
     stages.rank_export(stores, export="ranked")
+
+
+def test_with_a_crawldb_its_status_score_and_redirects_decide(tmp_path: Path) -> None:
+    made = Made.below(tmp_path / "crawl", frontier={"order": "crawldb"})
+    there = ("fetched", "not_modified", "duplicate", "orphan")
+    states = (*there, "gone", "redirected_permanent", "parse_failed")
+    made.crawl(
+        *(page(a(name), f"text of {name}") for name in states),
+        *(page(a(name), "the same text") for name in ("low", "high")),
+        linking(a("links"), "a page with a link", {a("redirected_permanent"): "anchor"}),
+    )
+
+    def row(name: str, status: str = "fetched", score: int = 0, target: str | None = None) -> dict[str, Any]:
+        fetched = status if status in {"gone", "redirected_permanent", "parse_failed"} else "fetched"
+        capture = {"capture_segment": "1/node-0", "capture_time": 1000.0, "redirect_url": target}
+        return row_of(a(name), status=status, fetch_status=fetched, score=Decimal(score), **capture)
+
+    rows = [row(name, name, target=a("fetched") if "redirect" in name else None) for name in states]
+    rows += [row("low", score=1), row("high", score=2), row("links")]
+    leave_version(made.stores, 1, rows, segments=["1/node-0"])
+    version = made.update()
+    assert made.urls(version) == {a(name) for name in (*there, "high", "links")}
+    assert made.left_out(version, [a("low"), a("high")]) == {a("low"): ("same_text", a("high"))}
+    assert made.find(version, "anchor", "anchors_en") == {a("fetched")}
+    made.config = replace(made.config, crawldb=replace(made.config.crawldb, orphans="gone"))
+    assert a("orphan") not in made.urls(made.update())
