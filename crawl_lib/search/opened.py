@@ -9,11 +9,9 @@ import pyarrow.parquet as pq
 import tantivy
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.index import Fields
+from crawl_lib.index import PAGES_FILE, Fields
 from crawl_lib.search.facts import COLUMNS, PageFacts
 from crawl_lib.search.suggest import Vocabulary
-
-PAGES_FILE = "pages.parquet"
 
 
 @dataclass(frozen=True)
