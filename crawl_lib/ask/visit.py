@@ -78,4 +78,4 @@ def _judged(stores: Stores, url: str, page: Page, headers: Headers) -> tuple[lis
     nofollow = page.nofollow or x_robots_nofollow(headers.all("x-robots-tag"), config.fetch.user_agent)
     discovery = Discovery(config, config.servers, 0, judge, writer, seeds_widen_scope=False)
     discovery.links(TakenUrl(0, key_of(url), QueuedUrl(url)), page, nofollow)
-    return [Link(*link) for (found,) in columns for link in zip(*found[2:], strict=True)], dict(rejections)
+    return [Link(*link) for found, _ in columns for link in zip(*found[2:], strict=True)], dict(rejections)

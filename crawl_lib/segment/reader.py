@@ -56,8 +56,14 @@ class SegmentReader:
         return self.manifest.has_rows
 
     def lacks(self, name: str) -> bool:
-        """Tell whether a table or the index was not written, since its node took no URL."""
-        return self.manifest.lacks(name)
+        """Tell whether a table or the index was not written, since its node took no URL.
+
+        A manifest that cannot be read says nothing of it: repairs read the tables without one.
+        """
+        try:
+            return self.manifest.lacks(name)
+        except (PathNotFoundError, DamagedFileError):
+            return False
 
     @property
     def digest(self) -> str:

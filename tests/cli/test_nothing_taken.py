@@ -69,10 +69,10 @@ def test_every_command_bears_segments_of_nodes_that_took_nothing(krake: Krake, s
     assert "clean" in krake.ok("fsck").out
     assert "clean" in krake.ok("fsck", "--repair").out
     assert krake.status()["iterations"][-1]["complete"]
-    for words in (("why", page), ("cat", page), ("segment", "list"), ("segment", "get", page), ("index",), ("sweep",)):
+    for words in (("why", page), ("cat", page), ("segment", "list"), ("segment", "get", page), ("index", "cdxj"), ("sweep",)):
         krake.ok(*words)
     krake.ok("segment", "drop", page, "--yes")
-    for words in (("segment", "compact", "--yes"), ("index",), ("export", "--label", "after"), ("settle",)):
+    for words in (("segment", "compact", "--yes"), ("index", "cdxj"), ("export", "--label", "after"), ("settle",)):
         krake.ok(*words)
     krake.ok("crawl", "--run-id", "three", "--iterations", "1")
     assert "clean" in krake.ok("fsck").out
@@ -82,7 +82,7 @@ def test_an_iteration_of_an_older_version_with_empty_tables_is_read(krake: Krake
     folder = crawl_and_nothing(krake, serving)
     for node in NODES:
         as_before(folder / node)
-    for words in (*EXPORT, *TABLES[:2], ("index",), ("segment", "list")):
+    for words in (*EXPORT, *TABLES[:2], ("index", "cdxj"), ("segment", "list")):
         krake.ok(*words)
     assert "clean" in krake.ok("fsck").out
 

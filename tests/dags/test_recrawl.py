@@ -67,14 +67,16 @@ def test_every_task_of_a_round_runs_in_order(recrawl: dict[str, Any]) -> None:
     for i in range(1, MOST + 1):
         parts = (["generate"], [f"crawl.{node}" for node in NODES], ["commit"], ["update"])
         chain += [[f"iteration_{i}.{part}" for part in level] for level in parts]
-    chain += [[*(f"settle.{node}" for node in NODES), *MAINTAINS], ["export"], ["linker"], ["finalizer"]]
+    chain += [["committed"], [*(f"settle.{node}" for node in NODES), *MAINTAINS], ["export"], ["linker"], ["finalizer"]]
     for level in chain:
         for task_id in level:
             assert ancestors(tasks, task_id) == before
         before |= set(level)
     assert set(tasks) == before
+    assert tasks["committed"]["upstream"] == [f"iteration_{i}.update" for i in range(1, MOST + 1)]
+    for task_id in AFTER_COMMITS - {"committed"}:
+        assert tasks[task_id]["upstream"] == ["committed"]
     for task_id in AFTER_COMMITS:
-        assert tasks[task_id]["upstream"] == [f"iteration_{i}.update" for i in range(1, MOST + 1)]
         assert tasks[task_id]["trigger_rule"] == "none_failed"
 
 
