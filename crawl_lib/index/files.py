@@ -26,6 +26,8 @@ _LOCKS = (".tantivy-writer.lock", ".tantivy-meta.lock")
 HEAP_BYTES = 256 << 20
 """Of the writer, which has one thread: so equal pages give equal segments."""
 _NO_ROOM = ("no space left", "quota exceeded")
+_FULL_BYTES = 16 << 20
+"""A disk with less room is full. Where a thread of Tantivy's writer finds no room, the error does not say so."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,14 @@ def tantivy_errors(folder: Path) -> Iterator[None]:
         yield
     except (ValueError, OSError) as error:
         problem = f"{folder}: the index cannot be written: {error}"
-        if any(words in str(error).lower() for words in _NO_ROOM):
+        if any(words in str(error).lower() for words in _NO_ROOM) or _is_full(folder):
             raise NoRoomError(f"{problem}; make room, then run `krake index update` again") from error
         raise StorageError(f"{problem}; run `krake index update` again") from error
+
+
+def _is_full(folder: Path) -> bool:
+    with os_errors(folder, "cannot be read"):
+        return shutil.disk_usage(folder).free < _FULL_BYTES
 
 
 def count_files(folder: Path) -> Counts:

@@ -39,11 +39,14 @@ class OpenIndex:
 def open_index(folder: Path, number: int, languages: Sequence[str]) -> OpenIndex:
     """Open a version of the index. `languages`: those that it was made for.
 
-    Raises DamagedFileError naming the folder where it has no index that this version of Tantivy reads.
+    Raises DamagedFileError naming the folder where it has no index that this version of Tantivy reads, or one with
+    other fields.
     """
     fields = Fields(languages)
     try:
         index = tantivy.Index.open(str(folder))
+        if index.schema != fields.schema:
+            raise ValueError("another version of Krake made it, with other fields")
         fields.analysers.register(index)
         return OpenIndex.of(number, fields, index, pq.read_table(folder / PAGES_FILE, columns=list(COLUMNS)))
     except (ValueError, OSError, pa.ArrowException) as error:

@@ -78,11 +78,24 @@ class IndexReader:
         if number is None and self._open is None:
             raise InputError("there is no index yet; `krake index update` makes it")
         if number is not None and (self._open is None or self._open.number != number):
-            self._open = self._source.open(number)
+            self._open = self._opened(number)
             if self._background is not None:
-                self._background(partial(self._verify, number))
+                self._background(partial(self._verify, self._open.number))
         assert self._open is not None
         return self._open
+
+    def _opened(self, number: int) -> OpenIndex:
+        """Open a version. Where it is damaged, and no version is open yet, open an older one."""
+        try:
+            return self._source.open(number)
+        except DamagedFileError as error:
+            bad = self._bad | {number}
+            older = self._source.newest(bad) if self._open is None else None
+            if older is None:
+                raise
+            log.warning("version %d of the index does not answer, an older one does: %s", number, error)
+            self._bad = bad
+        return self._opened(older)
 
     def _verify(self, number: int) -> None:
         try:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import os
+import resource
+import shutil
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import tantivy
 
 from crawl_lib import stages
+from crawl_lib.crawldir import write_json_bytes
 from crawl_lib.curate import drop_pages
 from crawl_lib.durable import KILL_VARIABLE
-from crawl_lib.index import INDEX, INDEX_OUTPUT, local_folder, update_index
+from crawl_lib.errors import DamagedFileError, NoRoomError, StorageError
+from crawl_lib.index import INDEX, INDEX_OUTPUT, Fields, local_folder, update_index
+from crawl_lib.index.files import change_files, tantivy_errors
 from crawl_lib.linkdb import update_outlinks
 from crawl_lib.repair import fsck, sweep
+from crawl_lib.sealed import MANIFEST_FILE
+from crawl_lib.search import IndexReader, IndexVersions, OpenIndex
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version, Versions
@@ -190,3 +200,122 @@ def test_with_a_store_elsewhere_updates_use_and_keep_verified_copies(made: Made)
     names = {part["name"]: part["sha256"] for part in version.manifest["parts"]}
     assert hashes(copies / "2") == names
     assert local_folder(stores, version) == copies / "2"
+
+
+def killed_elsewhere(made: Made, step: str) -> None:
+    os.environ[KILL_VARIABLE] = step
+    update_index(elsewhere(made)[0], now=NOW)
+
+
+@pytest.mark.parametrize("step", ["index.copied", "index.copied:2", "index.uploaded"])
+def test_an_update_killed_with_a_store_elsewhere_leaves_nothing_after_the_next_one(made: Made, step: str) -> None:
+    """The first copy is of the version before, the second one of the new version."""
+    before = hashes(made.folder(versions_of(made).read(1)))
+    assert run_forked(killed_elsewhere, made, step) == -9
+    assert hashes(made.folder(versions_of(made).read(1))) == before
+    stores, _ = elsewhere(made)
+    version = update_index(stores, now=NOW)
+    require_grown(made, version)
+    assert local_folder(stores, version) == made.root / "search" / "krake" / "2"
+    made.crawl(page(a("later"), "later text"))
+    update_index(stores, now=NOW)
+    sweep(stores)
+    assert {entry.name for entry in stores.storage.list(versions_of(made).folder)} == {"1", "2", "3"}
+    assert [file.name for file in (made.root / "search" / "krake").iterdir()] == ["3"]
+
+
+def answering(made: Made) -> OpenIndex:
+    """The version that answers."""
+    return IndexReader(IndexVersions(made.stores), background=None).current()
+
+
+@pytest.mark.parametrize("is_anew", [False, True])
+def test_a_disk_that_refuses_is_named_and_the_last_whole_version_answers(
+    made: Made, monkeypatch: pytest.MonkeyPatch, is_anew: bool
+) -> None:
+    """The system refuses files that are larger than the settings of the index."""
+    made.crawl(page(a("large"), " ".join(sha256(bytes([number])).hexdigest() for number in range(250))))
+    stages.make_output(made.stores, output="text")
+    update_outlinks(made.stores, now=NOW)
+    largest = max(file.stat().st_size for file in made.folder(versions_of(made).read(1)).glob("meta.json"))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def refused(*arguments: Any) -> int:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest + 2000, limits[1]))
+        try:
+            return change_files(*arguments)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("crawl_lib.index.update.change_files", refused)
+        with pytest.raises(StorageError, match=r"(?i)cannot be written: .*file too large"):
+            made.update(purge=is_anew)
+    assert [entry.name for entry in made.stores.storage.list(versions_of(made).folder)] == ["1"]
+    assert answering(made).number == 1
+    assert made.find(made.update(purge=is_anew), "text") >= {a(WORDS[2]), a(WORDS[3])}
+
+
+@pytest.mark.parametrize(
+    ("words", "free_bytes"),
+    [
+        ("Internal error: 'No space left on device (os error 28)'", 1 << 40),
+        ("An error occurred in a thread: 'An index writer was killed.. A worker thread encountered an error'", 4096),
+    ],
+)
+def test_a_full_disk_says_so_whatever_tantivy_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, free_bytes: int
+) -> None:
+    """Both were seen on a disk of 60 KB."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free_bytes))
+    with pytest.raises(NoRoomError, match="make room"), tantivy_errors(tmp_path):
+        raise ValueError(words)
+
+
+def in_another_format(made: Made, version: Version) -> None:
+    """Say in Tantivy's files that they have a format of the future; sizes and digests are right."""
+    folder, parts = made.folder(version), version.manifest["parts"]
+    for file in folder.iterdir():
+        data = file.read_bytes()
+        changed = data.replace(b'"index_format_version":7', b'"index_format_version":9')
+        if changed != data:
+            file.unlink()  # the version before may have the same file
+            file.write_bytes(changed)
+    for part in parts:
+        part["sha256"] = sha256((folder / part["name"]).read_bytes()).hexdigest()
+    data = write_json_bytes({name: value for name, value in version.manifest.items() if name != "sha256"})
+    (folder / MANIFEST_FILE).write_bytes(data)
+
+
+def test_where_files_are_of_another_tantivy_an_older_version_answers(
+    made: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    version = made.update()
+    in_another_format(made, version)
+    assert versions_of(made).newest() is not None, "its files are what was written"
+    assert answering(made).number == 1
+    assert f"version {version.number} of the index does not answer" in caplog.text
+    in_another_format(made, versions_of(made).read(1))
+    with pytest.raises(DamagedFileError, match="`krake index update` makes a new version"):
+        answering(made)
+
+
+def test_another_tantivy_makes_all_anew(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = made.update()
+    in_another_format(made, version)
+    monkeypatch.setattr("crawl_lib.index.fields.version", lambda _: "0.99.0")
+    again = made.update()
+    assert (again.number, again.manifest["is_anew"]) == (version.number + 1, True)
+    require_grown(made, again)
+    assert answering(made).number == again.number
+
+
+def test_an_index_with_other_fields_does_not_answer(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query would name fields that it lacks."""
+
+    def with_more(fields: Fields) -> tantivy.Schema:
+        return tantivy.SchemaBuilder().add_text_field("more").build()
+
+    monkeypatch.setattr(Fields, "_schema", with_more)
+    with pytest.raises(DamagedFileError, match=r"with other fields.*`krake index update` makes a new version"):
+        answering(made)
