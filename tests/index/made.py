@@ -29,9 +29,11 @@ def a(name: str) -> str:
 
 
 def page(url: str, text: str, *, time: float = 1000.0, head: str = "", header: str = "", **more: Any) -> Capture:
-    """A page that says a text. `head`: in its HTML; `header`: of its answer; `title`, ...: columns of its row."""
+    """A page that says a text. `head`: in its HTML; `header`: of its answer; `lang`: as it declares it, "en" if not
+    given; `title`, ...: columns of its row."""
+    lang = more.pop("lang", "en")
     title = f"<title>{more['title']}</title>" if "title" in more else ""
-    body = f"<html lang=en><head>{title}{head}</head><body><main><p>{text}</p></main></body></html>".encode()
+    body = f"<html lang={lang}><head>{title}{head}</head><body><main><p>{text}</p></main></body></html>".encode()
     capture = {name: more.pop(name) for name in ("links", "anchors", "refers_to", "mime") if name in more}
     return Capture(url, body, time=time, head=HEAD.format(header).encode(), more=more, **capture)
 
