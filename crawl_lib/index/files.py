@@ -27,7 +27,7 @@ HEAP_BYTES = 256 << 20
 """Of the writer, which has one thread: so equal pages give equal segments."""
 _NO_ROOM = ("no space left", "quota exceeded")
 _FULL_BYTES = 16 << 20
-"""A disk with less room is full. Where a thread of Tantivy's writer finds no room, the error does not say so."""
+"""A disk with less room is full. Tantivy's errors do not always say so: a thread of its writer ends."""
 
 
 @dataclass(frozen=True)

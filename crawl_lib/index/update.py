@@ -68,6 +68,7 @@ def update_index(stores: Stores, *, now: datetime, purge: bool = False) -> Versi
                 and not purge
                 and all(before.manifest[name] == facts[name] for name in ("of", "settings"))
             ):
+                delete_other_copies(stores, before.number)  # of which a killed update left some
                 return before
             with _making(wanted, fields, versions, number, None if purge else before) as making:
                 version = seal_version(versions, number, making.fill, facts)

@@ -45,10 +45,15 @@ def open_index(folder: Path, number: int, languages: Sequence[str]) -> OpenIndex
     fields = Fields(languages)
     try:
         index = tantivy.Index.open(str(folder))
-        if index.schema != fields.schema:
-            raise ValueError("another version of Krake made it, with other fields")
-        fields.analysers.register(index)
-        return OpenIndex.of(number, fields, index, pq.read_table(folder / PAGES_FILE, columns=list(COLUMNS)))
+        if index.schema == fields.schema:
+            fields.analysers.register(index)
+            return OpenIndex.of(number, fields, index, pq.read_table(folder / PAGES_FILE, columns=list(COLUMNS)))
     except (ValueError, OSError, pa.ArrowException) as error:
-        problem = f"{folder}: has no index that can be searched: {error}"
-        raise DamagedFileError(f"{problem}; `krake index update` makes a new version") from error
+        raise _unusable(folder, str(error)) from error
+    raise _unusable(folder, "another version of Krake made it, with other fields")
+
+
+def _unusable(folder: Path, problem: str) -> DamagedFileError:
+    return DamagedFileError(
+        f"{folder}: has no index that can be searched: {problem}; `krake index update` makes a new version"
+    )

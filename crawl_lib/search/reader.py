@@ -85,7 +85,7 @@ class IndexReader:
         return self._open
 
     def _opened(self, number: int) -> OpenIndex:
-        """Open a version. Where it is damaged, and no version is open yet, open an older one."""
+        """Open a version, or an older one if the version is damaged and no other one is open."""
         try:
             return self._source.open(number)
         except DamagedFileError as error:

@@ -207,21 +207,24 @@ def killed_elsewhere(made: Made, step: str) -> None:
     update_index(elsewhere(made)[0], now=NOW)
 
 
-@pytest.mark.parametrize("step", ["index.copied", "index.copied:2", "index.uploaded"])
+@pytest.mark.parametrize("step", ["index.copied", "index.copied:2", "index.uploaded", "versions.renamed"])
 def test_an_update_killed_with_a_store_elsewhere_leaves_nothing_after_the_next_one(made: Made, step: str) -> None:
     """The first copy is of the version before, the second one of the new version."""
     before = hashes(made.folder(versions_of(made).read(1)))
+    update_outlinks(made.stores, now=NOW)  # which has versions of its own
     assert run_forked(killed_elsewhere, made, step) == -9
     assert hashes(made.folder(versions_of(made).read(1))) == before
     stores, _ = elsewhere(made)
     version = update_index(stores, now=NOW)
     require_grown(made, version)
-    assert local_folder(stores, version) == made.root / "search" / "krake" / "2"
+    copies = made.root / "search" / "krake"
+    assert not (copies / "1").exists()
+    assert local_folder(stores, version) == copies / "2"
     made.crawl(page(a("later"), "later text"))
     update_index(stores, now=NOW)
     sweep(stores)
     assert {entry.name for entry in stores.storage.list(versions_of(made).folder)} == {"1", "2", "3"}
-    assert [file.name for file in (made.root / "search" / "krake").iterdir()] == ["3"]
+    assert [file.name for file in copies.iterdir()] == ["3"]
 
 
 def answering(made: Made) -> OpenIndex:
