@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
-    from crawl_lib.index.copies import delete_other_copies, local_folder
+    from crawl_lib.index.copies import delete_other_copies, local_folder, verify_copy
     from crawl_lib.index.fields import Fields, IndexedPage
     from crawl_lib.index.languages import LANGUAGES, OTHER, Analysers
     from crawl_lib.index.look import WHY, index_counts, index_stats, why_indexed
@@ -29,7 +29,7 @@ else:
     __getattr__ = loads_later(
         __name__,
         {
-            "copies": ("delete_other_copies", "local_folder"),
+            "copies": ("delete_other_copies", "local_folder", "verify_copy"),
             "fields": ("Fields", "IndexedPage"),
             "languages": ("LANGUAGES", "OTHER", "Analysers"),
             "look": ("WHY", "index_counts", "index_stats", "why_indexed"),

@@ -5,6 +5,7 @@ itself is used.
 """
 
 import hashlib
+import logging
 import shutil
 import uuid
 from pathlib import Path
@@ -15,6 +16,8 @@ from crawl_lib.index.versions import INDEX
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version
 
+log = logging.getLogger(__name__)
+
 
 def copies_folder(stores: Stores) -> Path:
     """Return the folder of a crawl's copies on this machine, whether it exists or not."""
@@ -22,7 +25,7 @@ def copies_folder(stores: Stores) -> Path:
 
 
 def local_folder(stores: Stores, version: Version) -> Path:
-    """Return the folder of a version on this machine; a copy is made if there is none.
+    """Return the folder of a version on this machine; make a copy if there is none with the right sizes.
 
     Raises DamagedFileError where a file is not what was written, StorageError, StoppedError.
     """
@@ -30,9 +33,45 @@ def local_folder(stores: Stores, version: Version) -> Path:
     if local is not None:
         return local
     folder = copies_folder(stores) / str(version.number)
-    if not folder.exists():
+    if not _has_sizes(folder, version):
+        shutil.rmtree(folder, ignore_errors=True)
         _copy(stores, version, folder)
     return folder
+
+
+def _has_sizes(folder: Path, version: Version) -> bool:
+    with os_errors(folder, "search.directory cannot be used"):
+        found = {file.name: file.stat().st_size for file in folder.iterdir()} if folder.is_dir() else {}
+    return all(found.get(part["name"]) == part["size_bytes"] for part in version.manifest["parts"])
+
+
+def verified_folder(stores: Stores, version: Version) -> Path:
+    """Return `local_folder` after a comparison of a copy with its digests; make a copy that differs again.
+
+    Raises DamagedFileError where a file of the store is not what was written, StorageError, StoppedError.
+    """
+    try:
+        verify_copy(stores, version)
+    except DamagedFileError as error:
+        log.warning("%s; it is copied again", error)
+    return local_folder(stores, version)
+
+
+def verify_copy(stores: Stores, version: Version) -> None:
+    """Compare this machine's copy of a version, if there is one, with its digests; delete a copy that differs.
+
+    Raises DamagedFileError where a file differs, StorageError, StoppedError.
+    """
+    if stores.storage.local_path(version.path) is not None:
+        return
+    folder = local_folder(stores, version)
+    for part in stores.until_stopped(version.manifest["parts"]):
+        file = folder / part["name"]
+        with os_errors(file, "cannot be read"):
+            is_whole = file_sha256(file) == part["sha256"]
+        if not is_whole:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise DamagedFileError(f"{file}: is not what was written (SHA-256)")
 
 
 def _copy(stores: Stores, version: Version, folder: Path) -> None:

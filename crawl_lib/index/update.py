@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from crawl_lib.durable import fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError, os_errors
-from crawl_lib.index.copies import copies_folder, delete_other_copies, file_sha256, local_folder, publish_copy
+from crawl_lib.index.copies import copies_folder, delete_other_copies, file_sha256, publish_copy, verified_folder
 from crawl_lib.index.fields import Fields
 from crawl_lib.index.files import change_files, count_files, link_files
 from crawl_lib.index.pages import PAGES_SCHEMA
@@ -198,7 +198,7 @@ class _Making:
         """Take over the files of the version before; return the manifest's entries of those that never change."""
         if self.before is None:
             return {}
-        linked = set(link_files(local_folder(self.stores, self.before), folder))
+        linked = set(link_files(verified_folder(self.stores, self.before), folder))
         return {part["name"]: part for part in self.before.manifest["parts"] if part["name"] in linked}
 
     def _write_own_files(self, folder: Path, gone: list[bytes]) -> None:

@@ -3,7 +3,7 @@
 import logging
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.index import INDEX, delete_other_copies, local_folder
+from crawl_lib.index import INDEX, delete_other_copies, local_folder, verify_copy
 from crawl_lib.search.opened import OpenIndex, open_index
 from crawl_lib.segment import stored_digest
 from crawl_lib.stores import Stores
@@ -37,6 +37,7 @@ class IndexVersions:
     def verify(self, number: int) -> None:
         """Compare the digest of each file of a version. Raises DamagedFileError, StorageError."""
         version = self._versions.read(number)
+        verify_copy(self._stores, version)
         for part, path in zip(version.manifest["parts"], version.paths, strict=True):
             if stored_digest(self._stores.storage, path, self._stores) != part["sha256"]:
                 raise DamagedFileError(f"{path}: is not what was written (SHA-256); {INDEX.remedy}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -200,6 +201,37 @@ def test_with_a_store_elsewhere_updates_use_and_keep_verified_copies(made: Made)
     names = {part["name"]: part["sha256"] for part in version.manifest["parts"]}
     assert hashes(copies / "2") == names
     assert local_folder(stores, version) == copies / "2"
+
+
+def flipped(file: Path) -> bytes:
+    """The bytes of a file with one of them changed."""
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    return bytes(data)
+
+
+@pytest.mark.parametrize("damage", [flipped, lambda file: file.read_bytes()[:-1], lambda file: b""])
+def test_a_damaged_copy_is_made_again_and_gets_into_no_version(made: Made, damage: Callable[[Path], bytes]) -> None:
+    stores, _ = elsewhere(made)
+    update_outlinks(stores, now=NOW)
+    [file] = local_folder(stores, versions_of(made).read(1)).glob("*.store")
+    file.write_bytes(damage(file))
+    version = update_index(stores, now=NOW)
+    assert not version.manifest["is_anew"]
+    require_grown(made, version)
+    assert INDEX_OUTPUT.check(stores, full=True) == []
+
+
+def test_a_copy_that_differs_ends_the_version_and_goes(made: Made) -> None:
+    stores, _ = elsewhere(made)
+    source, [file] = IndexVersions(stores), local_folder(stores, versions_of(made).read(1)).glob("*.store")
+    source.verify(1)
+    file.write_bytes(flipped(file))
+    assert source.open(1).number == 1, "its sizes are those that were written"
+    with pytest.raises(DamagedFileError, match="is not what was written"):
+        source.verify(1)
+    assert source.open(1).number == 1
+    source.verify(1)
 
 
 def killed_elsewhere(made: Made, step: str) -> None:
