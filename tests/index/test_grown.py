@@ -156,12 +156,10 @@ def test_the_segments_of_one_node_or_three_in_any_order_give_the_same_answers(tm
     captures = [named(chosen, number) for number in range(60)]
     captures += [page(a(f"same{number}"), "equal word1 texts") for number in range(3)]
     captures += [canonical(a(f"c{number}"), a(f"c{(number + 1) % 3}"), f"loop{number} word2") for number in range(3)]
-    one, three, turned = (Made.below(tmp_path / name) for name in ("one", "three", "turned"))
+    one, three = (Made.below(tmp_path / name) for name in ("one", "three"))
     one.crawl(*captures)
     for number in range(3):
-        three.crawl(*captures[number::3], folder=1, node=f"node-{number}")
-    turned.crawl(*reversed(captures))
-    expected, *others = (opened(made, made.update()) for made in (one, three, turned))
+        three.crawl(*reversed(captures[number::3]), folder=1, node=f"node-{number}")
+    expected, got = (opened(made, made.update()) for made in (one, three))
     for query in QUERIES:
-        answers = [list(scores(index, query).items()) for index in (expected, *others)]
-        assert answers[1:] == answers[:1] * 2, query
+        assert list(scores(got, query).items()) == list(scores(expected, query).items()), query
