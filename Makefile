@@ -152,8 +152,8 @@ lock: setup
 	$(BIN)/uv pip compile requirements.compiler.in --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.compiler.lock
 	$(BIN)/uv pip compile requirements.bench.in --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.bench.lock
 	$(BIN)/uv pip compile requirements.pywb.in --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.pywb.lock
-	$(BIN)/uv pip compile pyproject.toml --extra cluster --extra hdfs --extra search --extra dev --overrides requirements.overrides --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --quiet --output-file requirements.lock
-	$(BIN)/uv pip compile pyproject.toml --extra cluster --extra hdfs --extra search --overrides requirements.overrides --constraint requirements.lock --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.image.lock
+	$(BIN)/uv pip compile pyproject.toml --extra cluster --extra hdfs --extra s3 --extra search --extra dev --overrides requirements.overrides --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --quiet --output-file requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --extra cluster --extra hdfs --extra s3 --extra search --overrides requirements.overrides --constraint requirements.lock --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.image.lock
 	for extra in $(EXTRAS); do $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['$$extra'])" | $(BIN)/uv pip compile - --constraint requirements.lock --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.$$extra.lock || exit; done
 
 # Never touches data/: a crawl's results are deleted by hand.
