@@ -15,7 +15,7 @@ from crawl_lib.crawldir import UNFILLED_FOLDER, CrawlDirectory, unfilled
 from crawl_lib.errors import KeyStoreError, KeyTablesError
 from crawl_lib.keys import KeyServer, ShardedKeyStore, TurnsOnly, open_key_store, own_server
 from crawl_lib.stopping import OnProgress, Work
-from crawl_lib.storage import DfsAccess, Storage, open_storage
+from crawl_lib.storage import DfsAccess, S3Credentials, Storage, open_storage
 
 PASSWORD_VARIABLE = "KRAKE_KEY_STORAGE_PASSWORD"
 
@@ -25,10 +25,12 @@ class Secrets:
     """What must not be in a config file, and is never printed: `repr` hides it.
 
     `dfs`: how HDFS is reached, where Airflow's connection says it otherwise than the config; no secret by itself.
+    `s3`: what an object store asks for; None has it found in the environment or by the machine's role.
     """
 
     key_storage_password: str | None = field(default=None, repr=False)
     dfs: DfsAccess = field(default_factory=DfsAccess)
+    s3: S3Credentials | None = field(default=None, repr=False)
 
     @classmethod
     def from_environment(cls) -> "Secrets":
@@ -133,5 +135,5 @@ def open_stores(
     """
     secrets, work = secrets or Secrets.from_environment(), Work(stop=stop or Event(), on_progress=on_progress)
     work.go_on()
-    storage = open_storage(secrets.dfs.applied(config), work.stop, make=make)
+    storage = open_storage(secrets.dfs.applied(config), work.stop, make=make, credentials=secrets.s3)
     return Stores(config, secrets, storage, stop=work.stop, on_progress=on_progress)

@@ -31,7 +31,7 @@ from crawl_lib.errors import (
 from crawl_lib.keys import MAKE, KeyServer, open_key_store
 from crawl_lib.node import Room
 from crawl_lib.rounds import needed_segments, other_crawls
-from crawl_lib.storage import LocalStorage, is_hdfs, open_storage
+from crawl_lib.storage import LocalStorage, is_local, open_storage
 from crawl_lib.stores import Secrets, Stores, node_dir
 from crawl_lib.urls import UrlFilter, require_chains
 
@@ -63,7 +63,7 @@ def require_usable(config: Config, secrets: Secrets, stop: Event | None = None, 
 
 def is_one_machine(config: Config) -> bool:
     """Whether all of the crawl is on this machine for sure: its file store and its key servers are."""
-    return not is_hdfs(config) and all(map(is_sqlite_server, config.key_storage.servers))
+    return is_local(config) and all(map(is_sqlite_server, config.key_storage.servers))
 
 
 def shared_problems(config: Config, secrets: Secrets, stop: Event | None = None) -> Problems:
@@ -103,10 +103,11 @@ def _rules(config: Config) -> Problems:
 def _store(config: Config, secrets: Secrets, stop: Event | None) -> Problems:
     """A server is asked once, and not waited for."""
     config = secrets.dfs.applied(config)
-    if is_hdfs(config):
+    if not is_local(config):
         for name in ("ca_file", "cert_file", "key_file"):
             yield from _file(f"dfs.{name}", getattr(config.dfs, name))
-        store = room = open_storage(replace(config, dfs=replace(config.dfs, wait_s=0.0)), stop, make=False)
+        quick = replace(config, dfs=replace(config.dfs, wait_s=0.0))
+        store = room = open_storage(quick, stop, make=False, credentials=secrets.s3)
     else:
         root = Path(config.dfs_primary)
         yield from _directory("dfs_primary", root)

@@ -11,7 +11,7 @@ leave out (`links`).
 from crawl_lib.ask.check import check_url
 from crawl_lib.ask.links import dump_links, inlinks_of, links_left_out
 from crawl_lib.ask.page import Answer, find_page, newest_rows, read_answer
-from crawl_lib.ask.segments import captures_of, dump_rows, list_segments, require_segments
+from crawl_lib.ask.segments import captures_of, dump_rows, list_segments, require_segments, segment_files
 from crawl_lib.ask.table import (
     best_rows,
     crawldb_stats,

@@ -31,6 +31,20 @@ def list_segments(stores: Stores) -> list[dict[str, Any]]:
     return [_listed(stores.storage, segment, counts.get(str(segment), 0)) for segment in stores.crawl.segments()]
 
 
+def segment_files(stores: Stores, kind: str) -> list[str]:
+    """Return the paths of files of all committed segments, with the address of the store.
+
+    `kind`: `pages`, `links` or `warc`. Who globs a bucket may see a segment while it is copied; these are committed.
+    Raises DamagedFileError, StorageError.
+    """
+    paths = []
+    for segment in stores.until_stopped(stores.crawl.segments()):
+        names = [entry["name"] for entry in SegmentReader(stores.storage, segment.path).manifest.files]
+        wanted = [name for name in names if (name.startswith(f"{kind}.") if kind != "warc" else ".warc" in name)]
+        paths += [f"{stores.storage.name}/{segment.path}/{name}" for name in wanted]
+    return paths
+
+
 def _listed(storage: Storage, segment: SegmentRef, needed: int) -> dict[str, Any]:
     reader = SegmentReader(storage, segment.path)
     counts = reader.manifest.counts

@@ -322,7 +322,19 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             _JSON,
         ),
     ),
-    ("segment list", "reading.list_all", "all segments, and what they hold", (_JSON,)),
+    (
+        "segment list",
+        "reading.list_all",
+        "all segments, and what they hold",
+        (
+            _JSON,
+            _option(
+                "--files",
+                "only the paths of these files of committed segments, one a line, as programs open them",
+                choices=("pages", "links", "warc"),
+            ),
+        ),
+    ),
     (
         "segment get",
         "reading.get",

@@ -6,18 +6,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.ask import captures_of, dump_rows, list_segments, require_segments
+from crawl_lib.ask import captures_of, dump_rows, list_segments, require_segments, segment_files
 from crawl_lib.cli.common import ResultTable, print_counts, print_result, say, tool_stores
 from crawl_lib.errors import InputError, os_errors
 from crawl_lib.export import plain_row
 
 
 def list_all(arguments: argparse.Namespace) -> int:
-    """All segments."""
+    """Print all segments, or the paths of their files."""
     with tool_stores(arguments) as stores:
+        if arguments.files:
+            paths = segment_files(stores, arguments.files)
+            print_result(arguments, paths, partial(_show_paths, paths))
+            return 0
         found = list_segments(stores)
     print_result(arguments, found, partial(_show_list, found))
     return 0
+
+
+def _show_paths(paths: list[str]) -> None:
+    for path in paths:
+        say(path)
 
 
 def _show_list(found: list[dict[str, Any]]) -> None:

@@ -15,6 +15,7 @@ from crawl_lib.config.model import ChainsConfig, Config, StepConfig
 MAY_DIFFER = {
     "dfs_primary": "a machine may know the store by another address; if the crawl is found there, it is right",
     "dfs": "how this machine speaks to it",
+    "s3": "how this machine speaks to it",
     "key_storage.user": "an account of this machine",
     "key_storage.tls": "how this machine reaches the key servers",
     "key_storage.ca_file": "how this machine reaches the key servers",

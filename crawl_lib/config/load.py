@@ -335,9 +335,11 @@ class _Reader:
         return value
 
     def path(self, value: str, kind: str, key: str) -> str:
-        if kind == "dfs" and value.lower().startswith(("http://", "https://")):
+        if kind == "dfs" and value.lower().startswith(("http://", "https://", "s3://")):
             return value
-        wanted = "a directory, or http://NAMENODE:9870/PATH (WebHDFS)" if kind == "dfs" else "a path"
+        wanted = (
+            "a directory, or http://NAMENODE:9870/PATH (WebHDFS), or s3://BUCKET/PREFIX" if kind == "dfs" else "a path"
+        )
         self.require(not _ADDRESS.match(value), key, f"must be {wanted}, not {value!r}")
         if kind == "servers" and not is_sqlite_server(value):
             return value

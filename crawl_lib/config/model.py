@@ -54,7 +54,7 @@ class CrawlConfig:
 
 @dataclass(frozen=True)
 class DfsConfig:
-    """How HDFS is spoken to; a local directory needs none of it."""
+    """How HDFS is spoken to. An object store has its time limits and `wait_s`; a local directory needs nothing."""
 
     user: str = option("krake", pattern=r"[^\s/:@]+")
     security: str = option("simple", choices=("simple", "kerberos"))
@@ -64,6 +64,15 @@ class DfsConfig:
     connect_timeout_s: float = option(10.0, minimum=0.1)
     timeout_s: float = option(60.0, minimum=0.1)
     wait_s: float = option(120.0, minimum=0)
+
+
+@dataclass(frozen=True)
+class S3Config:
+    """Which object store is spoken to, if `dfs_primary` begins with `s3://`. Credentials are no options."""
+
+    endpoint: str | None = option(None, pattern=r"https?://[^\s/@?#]+/?")
+    region: str | None = option(None, pattern=r"[A-Za-z0-9-]+")
+    addressing: str = option("auto", choices=("auto", "path", "virtual"))
 
 
 @dataclass(frozen=True)
@@ -479,6 +488,7 @@ class Config:
     servers: tuple[str, ...] = option(nonempty=True, unique=True, pattern=NAME_PATTERN)
     dfs_primary: str = option(path="dfs")
     dfs: DfsConfig = DfsConfig()
+    s3: S3Config = S3Config()
     crawl: CrawlConfig = CrawlConfig()
     inject: InjectConfig = InjectConfig()
     export: ExportConfig = ExportConfig()

@@ -84,6 +84,7 @@ def sweep(
                 reached("repair.sweep.deleted")
             report.deleted.append(path)
             stores.report(deleting=path, done=number, total=len(paths), unit="paths")
+        report.deleted += stores.storage.sweep(dry_run=dry_run)
     return report
 
 

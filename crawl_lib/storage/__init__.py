@@ -1,9 +1,11 @@
-"""Files on the DFS: a local directory, or HDFS by the same contract.
+"""Files on the DFS: a local directory, HDFS or an object store, by the same contract.
 
 How data flows: `open_storage` reads `dfs_primary` and gives a `Storage`. Stages write into hidden folders (a name that
 begins with "."), check what they wrote, and make it visible by one `rename`, which refuses any existing target.
 Readers ignore hidden names. HDFS is spoken to over WebHDFS: `hdfs` keeps the contract, `hdfs_files` has the open files,
 `webhdfs` asks the namenodes and waits, `session` says how a server is spoken to, `problems` what a failure means.
+An object store is `s3`: it renames a folder under a claim (`s3_claims`); `s3_files` has the open files and copies,
+`s3_client` the requests.
 
 After a crash: a renamed file or folder is whole and durable; a hidden one is rubbish or is used again by the stage
 that owns it. `filestore.Storage` states the contract; `tests/contracts/storage.py` runs it on every back end.
@@ -13,14 +15,18 @@ from pathlib import Path
 from threading import Event
 
 from crawl_lib.config import Config
-from crawl_lib.storage.access import DfsAccess, is_hdfs
+from crawl_lib.storage.access import DfsAccess, S3Credentials, is_hdfs, is_local, is_s3
 from crawl_lib.storage.filestore import Entry, Storage, check_path, hidden_next_to
 from crawl_lib.storage.local import DELETED, LocalStorage
 
 
-def open_storage(config: Config, stop: Event | None = None, *, make: bool = True) -> Storage:
+def open_storage(
+    config: Config, stop: Event | None = None, *, make: bool = True, credentials: S3Credentials | None = None
+) -> Storage:
     """The store that `dfs_primary` names. A missing directory is made if its parent is there; so is HDFS's root path;
     `make` False: nothing is made.
+
+    `credentials`: of an object store; None has them found in the environment or by the machine's role.
 
     `stop`: when it is set, a request to HDFS that is repeated until a server is back, and a file that is being sent or
     read, end with StoppedError within about a second. A request that a server has got, and does not answer, ends by
@@ -32,4 +38,8 @@ def open_storage(config: Config, stop: Event | None = None, *, make: bool = True
         from crawl_lib.storage.hdfs import HdfsStorage  # noqa: PLC0415 - 50 ms that a local store need not pay
 
         return HdfsStorage.open(config.dfs_primary, config.dfs, stop, make=make)
+    if is_s3(config):
+        from crawl_lib.storage.s3 import S3Storage  # noqa: PLC0415 - its client is an extra
+
+        return S3Storage.open(config, credentials, stop)
     return LocalStorage.open(Path(config.dfs_primary), make=make)

@@ -1,6 +1,7 @@
 """Where the config says that the file store is, and how it is reached."""
 
-from dataclasses import dataclass, replace
+import re
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -67,6 +68,57 @@ class DfsAccess:
             address = ";".join(self.namenodes) + parse_address(address).root
         given = {name: value for name, value in vars(self).items() if value and name != "namenodes"}
         return replace(config, dfs_primary=address, dfs=replace(config.dfs, **given))
+
+
+class S3Address(NamedTuple):
+    """A bucket, and the prefix of all keys: "" or a path that ends with a slash."""
+
+    bucket: str
+    prefix: str
+
+    def __str__(self) -> str:
+        return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
+
+
+def parse_s3_address(text: str) -> S3Address:
+    """Return the bucket and the prefix of `s3://bucket/prefix`.
+
+    Raises ConfigError: the operator corrects `dfs_primary`.
+    """
+    rest = text[len("s3://") :]
+    bucket, _, path = rest.partition("/")
+    if "@" in bucket:
+        raise ConfigError("dfs_primary: no credentials in the address; docs/storage.md says where they come from")
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", bucket):
+        raise ConfigError(f"dfs_primary: {text}: must be s3://BUCKET/PREFIX, and {bucket!r} is no name of a bucket")
+    prefix = path.rstrip("/")
+    if prefix and any(part in {"", ".", ".."} or not re.fullmatch(r"[\w.=-]+", part) for part in prefix.split("/")):
+        raise ConfigError(f"dfs_primary: {text}: {prefix!r} must be names of letters, digits, . _ = - with / between")
+    return S3Address(bucket, f"{prefix}/" if prefix else "")
+
+
+@dataclass(frozen=True)
+class S3Credentials:
+    """What lets a client in, where Airflow's connection gives it; `repr` hides it. `token`: of a session."""
+
+    key_id: str = field(repr=False)
+    secret: str = field(repr=False)
+    token: str | None = field(default=None, repr=False)
+
+    def words(self) -> dict[str, str | None]:
+        """Return the arguments of botocore's client."""
+        names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+        return dict(zip(names, (self.key_id, self.secret, self.token), strict=True))
+
+
+def is_local(config: Config) -> bool:
+    """Whether `dfs_primary` is a directory of this machine."""
+    return not is_hdfs(config) and not is_s3(config)
+
+
+def is_s3(config: Config) -> bool:
+    """Whether `dfs_primary` names a bucket of an object store."""
+    return config.dfs_primary.lower().startswith("s3://")
 
 
 def is_hdfs(config: Config) -> bool:

@@ -4,6 +4,7 @@ import io
 import shutil
 import uuid
 from abc import ABC, abstractmethod
+from builtins import list as list_of
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
@@ -105,6 +106,13 @@ class Storage(ABC):
         Called before anything is done because of what was found. A namenode answers nothing that is not durable.
         """
         check_path(path)
+
+    def sweep(self, *, dry_run: bool = False) -> list_of[str]:
+        """Delete what killed requests left outside of all folders and return a line for each; `dry_run`: only look.
+
+        A directory and HDFS have nothing of this kind. Raises StorageError.
+        """
+        return []
 
     def local_path(self, path: str) -> Path | None:
         """Where a file lies on this machine's disk, None if the back end is elsewhere."""

@@ -18,6 +18,10 @@ Time limits, waiting and `dfs.security` (where the hook looks at Airflow's `core
 client is Krake's own: the hook's has no time limits, checks no certificates unless told to, and uses one namenode. Its
 other fields (password, schema, extra `cookies` and `headers`) are for gateways that ask for passwords, such as Knox,
 which Krake does not know: refused.
+
+Where `dfs_primary` is `s3://bucket/prefix`, `krake_dfs` has the type `aws`: its login is the id of an access key, its
+password the secret, its extra `aws_session_token` the token of a session. Without the connection, credentials come from
+the environment or the machine's role.
 """
 
 from __future__ import annotations
@@ -33,11 +37,12 @@ from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
 
 from crawl_lib.config import Config, is_sqlite_server
 from crawl_lib.errors import ConfigError
-from crawl_lib.storage import DfsAccess, is_hdfs
+from crawl_lib.storage import DfsAccess, S3Credentials, is_hdfs, is_s3
 from crawl_lib.stores import Secrets
 
 KEYS_CONNECTION = "krake_keys"
 DFS_CONNECTION = "krake_dfs"
+S3_TYPE = "aws"
 DFS_TYPE = "webhdfs"
 """The connection's type; the provider `apache-airflow-providers-apache-hdfs`, whose form it is, need not be there."""
 NAMENODE_PORTS = {"http": 9870, "https": 9871}
@@ -57,7 +62,28 @@ def secrets_for(config: Config) -> Secrets:
         secrets = replace(secrets, key_storage_password=keys.password if keys else None)
     if is_hdfs(config):
         secrets = replace(secrets, dfs=dfs_access(config.crawl.name))
+    if is_s3(config):
+        secrets = replace(secrets, s3=s3_credentials(config.crawl.name))
     return secrets
+
+
+def s3_credentials(crawl: str) -> S3Credentials | None:
+    """Return what the connection `krake_dfs` lets a client into an object store by, None if it is not there.
+
+    `crawl`: the name of the crawl, which may have a connection of its own. Raises ConfigError.
+    """
+    connection = _connection(DFS_CONNECTION, crawl, "credentials come from the environment or the machine's role")
+    if connection is None:
+        return None
+    if connection.conn_type != S3_TYPE:
+        raise _wrong("type", f"is {connection.conn_type!r}, and must be {S3_TYPE!r} for dfs_primary: s3://")
+    extra = connection.extra_dejson
+    for name in sorted(set(extra) - {"aws_session_token"}):
+        if extra[name]:
+            raise _wrong(name, "is not known; the section s3 of the config has endpoint, region and addressing")
+    if not (connection.login and connection.password):
+        raise _wrong("login", "login is the id of the access key, password its secret: fill in both")
+    return S3Credentials(connection.login, connection.password, extra.get("aws_session_token"))
 
 
 def dfs_access(crawl: str) -> DfsAccess:

@@ -13,7 +13,7 @@ from krake_airflow import connections
 from crawl_lib.config import Config
 from crawl_lib.config.model import DfsConfig
 from crawl_lib.errors import ConfigError, StorageError
-from crawl_lib.storage import DfsAccess
+from crawl_lib.storage import DfsAccess, S3Credentials
 from crawl_lib.stores import open_stores
 from tests.e2e.crawl import make_config
 
@@ -139,3 +139,31 @@ def test_the_stores_of_a_stage_are_those_of_the_connection(config: Config, monke
     here = dataclasses.replace(config, dfs=DfsConfig(wait_s=0.0))
     with pytest.raises(StorageError, match=r"http://127\.0\.0\.1:1/crawls/path"):
         open_stores(here, connections.secrets_for(here))
+
+
+def test_the_connection_of_an_object_store_gives_credentials_and_never_shows_them(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = dataclasses.replace(config, dfs_primary="s3://bucket/crawls")
+    assert connections.secrets_for(bucket).s3 is None
+    connect(monkeypatch, conn_type="aws", login="key", password="very-secret", extra={"aws_session_token": "token"})
+    found = connections.secrets_for(bucket)
+    assert found.s3 == S3Credentials("key", "very-secret", "token")
+    assert "very-secret" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"conn_type": "webhdfs", "login": "key", "password": "secret"}, "type"),
+        ({"conn_type": "aws", "login": "key"}, "login"),
+        ({"conn_type": "aws", "login": "key", "password": "secret", "extra": {"role_arn": "x"}}, "role_arn"),
+    ],
+)
+def test_what_an_object_store_cannot_use_is_refused(
+    config: Config, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], field: str
+) -> None:
+    connect(monkeypatch, **fields)
+    with pytest.raises(ConfigError, match=field) as caught:
+        connections.secrets_for(dataclasses.replace(config, dfs_primary="s3://bucket/crawls"))
+    assert "secret'" not in str(caught.value)

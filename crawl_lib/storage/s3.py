@@ -1,0 +1,438 @@
+"""A file store in a bucket of an object store that speaks S3."""
+
+import io
+from builtins import list as list_of
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from threading import Event
+from typing import BinaryIO, cast
+
+from crawl_lib.config import Config
+from crawl_lib.errors import PathNotFoundError, StorageError, TargetExistsError
+from crawl_lib.storage.access import S3Credentials
+from crawl_lib.storage.filestore import COPY_BYTES, Entry, Storage, check_path, hidden_next_to
+from crawl_lib.storage.s3_claims import (
+    COPY,
+    DELETE,
+    LOOK,
+    MOVE,
+    MOVED,
+    PREFIX,
+    Claim,
+    ClaimLostError,
+    Holder,
+    Seen,
+    Times,
+    claim_path,
+    hold,
+    read_claim,
+)
+from crawl_lib.storage.s3_client import S3Client, S3Object
+from crawl_lib.storage.s3_files import S3Reader, S3Writer, copy_object
+
+SEALS = ("manifest.json", "iteration.json", "note.json", "seal.json")
+"""Files that say that their folder is whole: they are copied last, and deleted first."""
+ENDLESS_BYTES = 1 << 60
+OLD_UPLOAD = timedelta(days=1)
+STRAY_COPIES = 3
+
+
+class S3Storage(Storage):
+    """Files below a prefix of a bucket.
+
+    * A file is one object under its final key. A conditional write makes it, whole or not at all.
+    * A folder is there if it has an object: an empty one `<folder>/` is made by `make_dirs`.
+    * A folder is renamed or deleted under a claim, see `s3_claims`. A file needs none.
+    * What this process found or made is remembered: a folder that was committed is not asked for its claim again.
+    """
+
+    def __init__(self, client: S3Client, times: Times | None = None) -> None:
+        self._client, self._times = client, times or Times()
+        self._folders = {""}  # they are there, and no claim hides them
+        self._fresh: set[str] = set()  # this process made them, so that it knows of all that is in them
+        self._holds_conditions = False
+
+    @classmethod
+    def open(cls, config: Config, credentials: S3Credentials | None = None, stop: Event | None = None) -> "S3Storage":
+        """Open the store at `dfs_primary`; nothing is asked or made.
+
+        `credentials`: None has them found in the environment or by the machine's role. `stop`: see `open_storage`.
+        Raises ConfigError: the operator corrects `dfs_primary` or the section `s3`.
+        """
+        return cls(S3Client(config, credentials, stop=stop))
+
+    @property
+    def name(self) -> str:
+        """The address."""
+        return str(self._client.address)
+
+    def open_read(self, path: str, offset: int = 0, length: int | None = None) -> BinaryIO:
+        check_path(path)
+        if not path:
+            raise StorageError(f"{self.name}: cannot be read: is a directory")
+        if length == 0:
+            self._require_file(path)
+            return io.BytesIO()
+        try:
+            reader = S3Reader(self._client, path, offset, length)
+        except PathNotFoundError:
+            self._require_file(path)
+            raise
+        if self._is_hidden(path.rpartition("/")[0]):  # asked behind the read: a claim is older than what it hides
+            reader.close()
+            raise PathNotFoundError(f"{self._show(path)}: is not there")
+        return cast(BinaryIO, io.BufferedReader(reader, COPY_BYTES))
+
+    def open_write(self, path: str) -> BinaryIO:
+        self._prepare(path)
+        if path.rpartition("/")[0] in self._fresh and self._entry(path) is not None:
+            raise self._exists(path)
+        return cast(BinaryIO, S3Writer(self._client, path))
+
+    def write_bytes(self, path: str, data: bytes) -> None:
+        self._prepare(path)
+        self._client.create(path, data)
+
+    def rename(self, source: str, target: str) -> None:
+        if not source or not target or target.startswith(f"{source}/"):
+            raise StorageError(f"{self._show(source)}: cannot be renamed to {target!r}: the root, or inside itself")
+        check_path(source)
+        check_path(target)
+        self._require_conditions()
+        if self._client.has_below(f"{source}/"):
+            self._rename_folder(source, target)
+        else:
+            self._rename_file(source, target)
+
+    def list(self, path: str) -> list_of[Entry]:
+        check_path(path)
+        was_shown, found = path in self._folders, self._found(path)
+        if path and (not found or self._is_hidden(path)):
+            self._require_no_file(path)
+            raise PathNotFoundError(f"{self._show(path)}: is not there")
+        if not was_shown:  # it may have been committed between the two requests
+            found = self._found(path)
+        hidden = {one.name.removeprefix(PREFIX) for one in found if one.name.startswith(PREFIX)}
+        base = f"{path}/" if path else ""
+        hidden = {name for name in hidden if self._is_hidden(base + name)}
+        return sorted(one for one in found if one.name not in hidden | {""} and not one.name.startswith(PREFIX))
+
+    def stat(self, path: str) -> Entry | None:
+        check_path(path)
+        if not path:
+            return Entry("", True, 0)
+        entry = self._entry(path)
+        if entry is None:
+            return None
+        shown = path if entry.is_dir else path.rpartition("/")[0]
+        return None if self._is_hidden(shown) else entry
+
+    def delete(self, path: str) -> bool:
+        if not path:
+            raise StorageError(f"{self.name}: the root of the file store is not deleted")
+        check_path(path)
+        entry = self._entry(path)
+        if entry is not None and not entry.is_dir:
+            self._client.delete(path)
+            return True
+        if entry is None and (path.rpartition("/")[0] in self._fresh or read_claim(self._client, path) is None):
+            return False
+        return self._delete_folder(path) and entry is not None
+
+    def make_dirs(self, path: str) -> None:
+        check_path(path)
+        if path in self._folders:
+            return
+        folder = path.rpartition("/")[0]
+        is_fresh = folder in self._fresh
+        entry = None if is_fresh else self._entry(path)
+        if entry is not None and not entry.is_dir:
+            raise StorageError(f"{self._show(path)}: cannot be made: is a regular file, not a directory")
+        if not is_fresh and self._is_hidden(path):
+            self._finish_deletion(path)
+            entry = None
+        if entry is None:
+            self.make_dirs(folder)
+            self._make_folder(path)
+        self._folders.add(path)
+
+    def _make_folder(self, path: str) -> None:
+        self._require_conditions()
+        try:
+            self._client.create(f"{path}/", b"")
+            self._fresh.add(path)
+        except TargetExistsError:
+            if self._client.head(f"{path}/") is None:  # a server that keeps folders says so of a file
+                raise
+
+    def free_bytes(self) -> int:
+        """A number that no crawl writes: an object store has no end."""
+        return ENDLESS_BYTES
+
+    def sweep(self, *, dry_run: bool = False) -> list_of[str]:
+        """End unfinished uploads older than a day, and deletions that broke off; return a line for each."""
+        uploads = [one for one in self._client.uploads("") if _is_old(one["Initiated"])]
+        claims = [one.path for one in self._client.below("") if one.path.rpartition("/")[2].startswith(PREFIX)]
+        folders = [folder for folder in map(_claimed, claims) if self._is_left(folder)]
+        cut = len(self._client.address.prefix)
+        if not dry_run:
+            for one in uploads:
+                self._client.abort(one["Key"][cut:], one["UploadId"])
+            for folder in folders:
+                self._delete_folder(folder)
+        left = [f"{one['Key'][cut:]} (an unfinished upload)" for one in uploads]
+        return left + [f"{folder} (an unfinished deletion)" for folder in folders]
+
+    def _show(self, path: str) -> str:
+        return self._client.show(path)
+
+    # What is there
+
+    def _entry(self, path: str) -> Entry | None:
+        """Return what is at a path, hidden or not, by one LIST: an object sorts before all that begin with its name."""
+        name = path.rpartition("/")[2]
+        for page in self._client.pages(path, below=False):
+            if page.objects and page.objects[0].path == path:
+                return Entry(name, False, page.objects[0].size_bytes)
+            if path in page.folders:
+                return Entry(name, True, 0)
+            if page.objects and page.objects[-1].path > f"{path}/":
+                break
+        return None
+
+    def _found(self, path: str) -> list_of[Entry]:
+        """Return what is directly in a folder, claims and hidden folders too; the folder's own object has no name."""
+        base = f"{path}/" if path else ""
+        pages = list_of(self._client.pages(base, below=False))
+        if len(pages) > 1:  # a claim may have been made between the first page and the last
+            pages.extend(self._client.pages(base + PREFIX, below=False))
+        files = {Entry(one.path[len(base) :], False, one.size_bytes) for page in pages for one in page.objects}
+        return [*files, *(Entry(one[len(base) :], True, 0) for page in pages for one in page.folders)]
+
+    def _is_hidden(self, folder: str) -> bool:
+        """Whether a claim hides a folder in which something was found; one that was shown is not asked again."""
+        if folder in self._folders:
+            return False
+        seen = read_claim(self._client, folder)
+        if seen is None:
+            self._folders.add(folder)
+        return seen is not None and seen.claim.hides
+
+    def _require_file(self, path: str) -> None:
+        """Raise the clear error if a path is no file."""
+        entry = self._entry(path)
+        if entry is None:
+            raise PathNotFoundError(f"{self._show(path)}: is not there")
+        if entry.is_dir:
+            raise StorageError(f"{self._show(path)}: cannot be read: is a directory")
+
+    def _require_no_file(self, path: str) -> None:
+        """Raise StorageError if a path, or a part of it, is a file."""
+        while path and path not in self._folders:
+            if self._client.head(path) is not None:
+                raise StorageError(f"{self._show(path)}: cannot be listed: is a regular file, not a directory")
+            path = path.rpartition("/")[0]
+
+    # What is made
+
+    def _prepare(self, path: str) -> None:
+        """Make the folder of a new file. Raises TargetExistsError if the path is taken."""
+        check_path(path)
+        folder = path.rpartition("/")[0]
+        self.make_dirs(folder)
+        self._require_conditions()
+        if folder not in self._fresh and self._entry(path) is not None:
+            raise self._exists(path)
+
+    def _exists(self, path: str) -> TargetExistsError:
+        return TargetExistsError(f"{self._show(path)}: is there already, it was not touched")
+
+    def _require_conditions(self) -> None:
+        """Refuse a server that ignores If-None-Match, by two PUTs before the first write of this process."""
+        if self._holds_conditions:
+            return
+        probe = hidden_next_to("probe")
+        self._client.create(probe, b"1")
+        try:
+            self._client.create(probe, b"2")
+        except TargetExistsError:
+            self._holds_conditions = True
+            return
+        finally:
+            self._client.delete(probe)
+        raise StorageError(
+            f"{self.name}: the server ignores the header If-None-Match of a PUT, without which two tasks overwrite each"
+            " other; use a server with conditional writes: docs/storage.md"
+        )
+
+    def _rename_file(self, source: str, target: str) -> None:
+        head = self._client.head(source)
+        if head is None:
+            raise PathNotFoundError(f"{self._show(source)}: is not there, so it cannot be renamed to {target}")
+        self._prepare(target)
+        copy_object(self._client, S3Object(source, head["ContentLength"], head["ETag"]), target)
+        self._client.delete(source)
+
+    def _rename_folder(self, source: str, target: str) -> None:
+        self.make_dirs(target.rpartition("/")[0])
+        begun = self._client.clock()
+        try:
+            moved_to = self._move(source, target)
+        except ClaimLostError:
+            while read_claim(self._client, source) is not None:
+                self._client.pause("cannot be renamed", source, begun, "that another task renames it")
+            if self._client.below(f"{source}/"):
+                raise
+            moved_to = ""
+        if moved_to != target:
+            raise PathNotFoundError(f"{self._show(source)}: was renamed by another task")
+
+    def _move(self, source: str, target: str) -> str:
+        """Move a folder, or go on with the rename that was begun; return where it is now, "" if that was done."""
+        mover = self._hold_source(source, target)
+        to = mover.claim.other
+        if mover.claim.does == MOVED and read_claim(self._client, to) is None:
+            self._delete_held(source, mover)
+            return ""
+        try:
+            self._copy_folder(source, to, mover)
+        except TargetExistsError:
+            mover.become(mover.claim)  # else another task made the target, of this very source
+            mover.end()
+            if to == target:
+                raise
+            return self._move(source, target)
+        except ClaimLostError:
+            with suppress(ClaimLostError):
+                mover.end()
+            raise
+        self._folders.add(to)
+        self._delete_held(source, mover)
+        return to
+
+    def _hold_source(self, source: str, target: str) -> Holder:
+        while True:
+            claim = Claim(target, MOVE)
+            try:
+                etag = self._client.create(claim_path(source), claim.encoded())
+                return Holder(self._client, source, claim, etag, self._times)
+            except TargetExistsError:
+                seen = read_claim(self._client, source)
+            if seen is None:
+                continue
+            if seen.claim.does in {MOVE, MOVED}:
+                holder = Holder(self._client, source, seen.claim, seen.etag, self._times)
+                holder.become(seen.claim)
+                return holder
+            if seen.claim.does == DELETE:
+                self._delete_folder(source)
+            raise PathNotFoundError(f"{self._show(source)}: is not there")
+
+    def _copy_folder(self, source: str, target: str, mover: Holder) -> None:
+        """Copy a folder under a claim to its target, and commit. Raises TargetExistsError."""
+        holder = self._hold_target(source, target)
+        if holder.claim.does == LOOK:
+            if self._entry(target) is not None:
+                holder.end()
+                raise self._exists(target)
+            holder.become(Claim(source, COPY))
+        else:
+            self._clear(target, holder)
+        objects, made = self._client.below(f"{source}/"), {}
+        for one in sorted(objects, key=lambda one: (one.path.endswith(SEALS), one.path)):
+            to = target + one.path[len(source) :]
+            mover.keep()
+            made[to] = self._copy(one, to, holder)
+        if {one.path: one.etag for one in self._client.below(f"{target}/")} != made:
+            mover.become(mover.claim)  # else another task went on with this rename
+            raise StorageError(f"{self._show(target)}: was changed while it was copied; run the task again")
+        mover.become(Claim(target, MOVED))
+        holder.end()
+
+    def _hold_target(self, source: str, target: str) -> Holder:
+        """Hold the claim to the target of a rename; a deletion that broke off there is finished first."""
+        while True:
+            held = hold(self._client, target, Claim(source, LOOK), self._times)
+            if isinstance(held, Seen):
+                self._delete_folder(target)
+            elif held.claim.does == DELETE:
+                self._client.delete_all([one.path for one in self._client.below(f"{target}/")])
+                held.become(Claim(source, COPY))
+                return held
+            else:
+                return held
+
+    def _clear(self, target: str, holder: Holder) -> None:
+        """End the uploads of an earlier holder and delete what it copied: each object only as it was found."""
+        cut = len(self._client.address.prefix)
+        for upload in list_of(self._client.uploads(f"{target}/")):
+            holder.keep()
+            self._client.abort(upload["Key"][cut:], upload["UploadId"])
+        for one in self._client.below(f"{target}/"):
+            holder.keep()
+            self._client.delete(one.path, one.etag)
+
+    def _copy(self, one: S3Object, target: str, holder: Holder) -> str:
+        """Copy one object and return the ETag of the copy; the late copy of an earlier holder is deleted.
+
+        Raises ClaimLostError if another task has taken the claim: nothing of that task is touched.
+        """
+        for _ in range(STRAY_COPIES):
+            try:
+                if one.path.endswith("/"):
+                    holder.keep()
+                    return self._client.create(target, b"")
+                return copy_object(self._client, one, target, holder.keep)
+            except TargetExistsError:
+                stray = self._client.head(target)
+                holder.become(holder.claim)  # the server says whether the claim is still held
+                if stray:
+                    self._client.delete(target, stray["ETag"])
+        raise StorageError(f"{self._show(target)}: another task writes here; run the task again")
+
+    # What is deleted
+
+    def _delete_folder(self, path: str) -> bool:
+        """Delete a folder under a claim; one that is just being made by a rename is left alone."""
+        held = hold(self._client, path, Claim("", DELETE), self._times)
+        if isinstance(held, Seen):
+            return False
+        self._delete_held(path, held)
+        return True
+
+    def _delete_held(self, path: str, holder: Holder) -> None:
+        """Delete a folder to which a claim is held."""
+        self._forget(path)
+        with suppress(ClaimLostError):  # another task deletes it too
+            holder.become(Claim("", DELETE))
+            paths = [one.path for one in self._client.below(f"{path}/")]
+            self._client.delete_all(sorted(paths, key=lambda one: not one.endswith(SEALS)))
+            holder.end()
+
+    def _forget(self, path: str) -> None:
+        for known in (self._folders, self._fresh):
+            known -= {one for one in known if one == path or one.startswith(f"{path}/")}
+
+    def _finish_deletion(self, path: str) -> None:
+        """Finish a deletion that broke off, so that its folder can be made anew."""
+        seen = read_claim(self._client, path)
+        if seen is not None and seen.claim.does != DELETE:
+            raise StorageError(f"{self._show(path)}: is being renamed from {seen.claim.other}; run the task again")
+        self._delete_folder(path)
+
+    def _is_left(self, folder: str) -> bool:
+        """Whether a claim was left to a deletion that broke off, or to a rename whose source is gone."""
+        seen = read_claim(self._client, folder)
+        if seen is None or not seen.claim.hides or seen.age_s <= self._times.takeover_s:
+            return False
+        return seen.claim.does == DELETE or not self._client.has_below(f"{seen.claim.other}/")
+
+
+def _is_old(begun: datetime) -> bool:
+    return datetime.now(UTC) - begun > OLD_UPLOAD
+
+
+def _claimed(claim: str) -> str:
+    """Return the path that a claim is to."""
+    folder, slash, name = claim.rpartition("/")
+    return f"{folder}{slash}{name.removeprefix(PREFIX)}"

@@ -1,0 +1,171 @@
+"""Claims: how an object store renames and deletes a folder, which is many requests, as if it were one.
+
+The object `.claim.<name>` next to a folder says what is done to it: its source, or that it is deleted. It hides the
+folder while that goes on. A conditional PUT decides between contenders, and deleting the claim is the commit.
+
+The claim to the source decides between tasks that rename one folder to different names; a later task goes on with the
+rename that was begun, and the earlier one waits for it. MOVED, without a claim to the target, says that it is done.
+
+The claim to the target first looks, and hides nothing: only what is not there may be made. So a claim that is left by a
+kill never hides a committed folder, and nothing of such a folder is taken for the rubbish of a broken try.
+
+Each state of a claim has a random number, and so another ETag. Its holder renews it each `RENEW_S`, and gives up after
+`HOLD_S` without a renewal, by its own clock. Another one takes over a claim of `TAKEOVER_S` without a renewal, by the
+server's clock, and ends the uploads of the old holder: what the old one sends late makes no object.
+"""
+
+import json
+import uuid
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from crawl_lib.errors import PathNotFoundError, StorageError, TargetExistsError
+from crawl_lib.storage.s3_client import S3Client
+
+PREFIX = ".claim."
+RENEW_S = 60.0
+HOLD_S = 300.0
+TAKEOVER_S = 900.0
+LOOK, COPY, DELETE = "look", "copy", "delete"
+MOVE, MOVED = "move", "moved"
+
+
+@dataclass(frozen=True)
+class Times:
+    """Limits in seconds: when a claim is renewed, when its holder gives up, when another one takes over."""
+
+    renew_s: float = RENEW_S
+    hold_s: float = HOLD_S
+    takeover_s: float = TAKEOVER_S
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a claim says. `other`: the other path of a rename, "" for a deletion; `does`: what is done.
+
+    LOOK, then COPY: to the target of a rename. MOVE, and MOVED from just before the commit on: to its source.
+    """
+
+    other: str
+    does: str
+
+    @property
+    def hides(self) -> bool:
+        """Whether the folder is not to be seen."""
+        return self.does in {COPY, DELETE}
+
+    def encoded(self) -> bytes:
+        """Return the bytes of the object, other ones at each call."""
+        return json.dumps({**asdict(self), "number": uuid.uuid4().hex}, sort_keys=True).encode()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A claim as it was read, with its ETag and its age in seconds by the server's clock."""
+
+    claim: Claim
+    etag: str
+    age_s: float
+
+
+def claim_path(path: str) -> str:
+    """Return the path of the claim to a path."""
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}{PREFIX}{name}"
+
+
+def read_claim(client: S3Client, path: str) -> Seen | None:
+    """Return the claim to a path, None if there is none. Raises StorageError for an object that is no claim."""
+    place = claim_path(path)
+    try:
+        answer = client.ask("cannot be read", place, "get_object")
+        data = answer["Body"].read()
+    except PathNotFoundError:
+        return None
+    except client.broken as error:
+        raise StorageError(f"{client.show(place)}: cannot be read: {type(error).__name__}") from error
+    try:
+        said = json.loads(data)
+        claim = Claim(str(said["other"]), str(said["does"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageError(f"{client.show(place)}: is no claim of Krake; delete it if nothing is renamed") from error
+    header = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+    now = parsedate_to_datetime(header) if header else datetime.now(UTC)
+    return Seen(claim, answer["ETag"], (now - answer["LastModified"]).total_seconds())
+
+
+class ClaimLostError(StorageError):
+    """The claim of a rename or deletion was taken by another task. For this package."""
+
+
+class Holder:
+    """Who holds the claim to a path: made by `hold`, kept by `keep`, and ended by `end`."""
+
+    def __init__(self, client: S3Client, path: str, claim: Claim, etag: str, times: Times) -> None:
+        self._client, self._path, self.claim, self._times = client, path, claim, times
+        self._etag, self._renewed_s = etag, client.clock()
+
+    def keep(self) -> None:
+        """Renew the claim if a minute is over.
+
+        Raises StorageError if another one has taken it, or if it could not be renewed for too long.
+        """
+        age_s = self._age_s()
+        if age_s > self._times.renew_s:
+            self.become(self.claim)
+
+    def _age_s(self) -> float:
+        """Return the time since the last renewal, in seconds. Raises StorageError if it is too long."""
+        age_s = self._client.clock() - self._renewed_s
+        if age_s > self._times.hold_s:
+            raise StorageError(f"{self._where()}: could not be renewed in time; run the task again")
+        return age_s
+
+    def become(self, claim: Claim) -> None:
+        """Replace the claim. Raises StorageError if another one has taken it."""
+        begun = self._client.clock()
+        try:
+            self._etag = self._client.replace(claim_path(self._path), claim.encoded(), self._etag)
+        except (TargetExistsError, PathNotFoundError) as error:
+            raise self._lost("was taken by another task") from error
+        self.claim, self._renewed_s = claim, begun
+
+    def end(self) -> None:
+        """Delete the claim, which commits what was done under it. Raises StorageError if another one has taken it."""
+        self._age_s()
+        try:
+            self._client.delete(claim_path(self._path), self._etag)
+        except TargetExistsError as error:
+            raise self._lost("was taken by another task") from error
+
+    def _lost(self, why: str) -> ClaimLostError:
+        return ClaimLostError(f"{self._where()}: {why}; run the task again")
+
+    def _where(self) -> str:
+        return self._client.show(claim_path(self._path))
+
+
+def hold(client: S3Client, path: str, claim: Claim, times: Times) -> Holder | Seen:
+    """Hold a path for what a claim says; a live claim that cannot be waited for is returned instead.
+
+    The claim of an earlier try for the same source is taken up, and so is a claim that nobody renews. A rename waits
+    for another one: who is told that a target exists goes on to read it. Raises StorageError after `dfs.wait_s`.
+    """
+    begun = client.clock()
+    while True:
+        try:
+            return Holder(client, path, claim, client.create(claim_path(path), claim.encoded()), times)
+        except TargetExistsError:
+            seen = read_claim(client, path)
+        if seen is None:
+            continue
+        if seen.claim.other != claim.other and seen.age_s < times.takeover_s:
+            if seen.claim.does == DELETE or (seen.claim.does == COPY and claim.does == DELETE):
+                return seen
+            if claim.does != DELETE or seen.claim.does == LOOK:
+                client.pause("cannot be claimed", path, begun, f"that a rename with {seen.claim.other} goes on")
+                continue
+        holder = Holder(client, path, seen.claim, seen.etag, times)
+        holder.become(Claim(claim.other, seen.claim.does if seen.claim.hides else claim.does))
+        return holder

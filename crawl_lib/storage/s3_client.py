@@ -1,0 +1,342 @@
+"""Requests to an object store that speaks S3: bounded waiting, conditional writes, and every error translated.
+
+The client is botocore, in the extra `s3`, loaded only where `dfs_primary` begins with `s3://`. It finds credentials in
+the environment and by the machine's role. obstore takes a fifth of its CPU, and lacks three requests that the store
+rests on: the conditional completion of a multipart upload, the conditional DELETE, and the list of unfinished uploads.
+
+Requests are repeated here and not by botocore, so that a lost answer is known: a conditional write that was repeated
+may be refused because of its own first try. Each write has a random token, and a refused one looks for it.
+Protocol: https://docs.aws.amazon.com/AmazonS3/latest/API/ and, for conditional writes,
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-requests.html
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from threading import Event
+from typing import Any, NamedTuple
+
+from crawl_lib.config import Config
+from crawl_lib.errors import (
+    ConfigError,
+    PathNotFoundError,
+    StoppedError,
+    StorageAccessError,
+    StorageError,
+    StorageRightsError,
+    TargetExistsError,
+)
+from crawl_lib.storage.access import S3Address, S3Credentials, parse_s3_address
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 2.0
+TOKEN = "krake-write"
+_PASSING = frozenset({"409", "429", "OperationAborted", "ConditionalRequestConflict", "RequestTimeout", "SlowDown"})
+_CREDENTIALS = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, give the machine a role, or fill in Airflow's connection"
+    " krake_dfs of type aws"
+)
+_UNKNOWN = frozenset({"401", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"})
+
+
+class S3Object(NamedTuple):
+    """An object as a LIST shows it: its key below the prefix of the store, its size in bytes, its ETag."""
+
+    path: str
+    size_bytes: int
+    etag: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """One LIST: its objects, and the paths of the folders directly in it."""
+
+    objects: list[S3Object] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+
+
+class RequestRefusedError(Exception):
+    """A server refused a request. `code`: of S3, or the HTTP status; `repeated`: an earlier try may have been done."""
+
+    def __init__(self, code: str, status: int, message: str, *, repeated: bool) -> None:
+        super().__init__(message)
+        self.code, self.status, self.repeated = code, status, repeated
+
+
+class S3Client:
+    """One bucket, below a prefix.
+
+    `hook`: called with the operation and the key before each request, for tests. `sleep` waits some seconds, `clock`
+    tells seconds: arguments for tests. `stop`: when set, a request that fails is not repeated.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        credentials: S3Credentials | None = None,
+        *,
+        stop: Event | None = None,
+        hook: Callable[[str, str], object] | None = None,
+        sleep: Callable[[float], object] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.address: S3Address = parse_s3_address(config.dfs_primary)
+        self.stop = stop or Event()
+        self.clock = clock
+        self._wait_s = config.dfs.wait_s
+        self._hook = hook or (lambda operation, key: None)
+        self._sleep = sleep or self.stop.wait
+        self._client, self._failures = open_client(config, credentials)
+
+    def key(self, path: str) -> str:
+        """Return the key of a path of the store."""
+        return self.address.prefix + path
+
+    def show(self, path: str) -> str:
+        """Return a path as messages name it."""
+        return f"{self.address}/{path}"
+
+    def go_on(self) -> None:
+        """Raise StoppedError if the task is to stop."""
+        if self.stop.is_set():
+            raise StoppedError(f"{self.address}: stopped as asked; run the task again to go on")
+
+    def ask(self, what: str, path: str, operation: str, **words: Any) -> Any:
+        """Send a request for the object of a path and return the answer.
+
+        `what`: what fails, for messages ("cannot be read"). `operation`: a method of botocore's client. `words`: its
+        arguments, without bucket and key. Raises StorageError and its children, StoppedError.
+        """
+        try:
+            return self.ask_once(what, path, operation, Key=self.key(path), **words)
+        except RequestRefusedError as error:
+            raise self.translated(what, path, error) from error
+
+    def ask_once(self, what: str, path: str, operation: str, **words: Any) -> Any:
+        """Send a request, again while only time is needed, and return the answer.
+
+        Raises RequestRefusedError for what the server refuses, StorageAccessError if there are no credentials,
+        StorageError if nothing answers for `dfs.wait_s`, StoppedError.
+        """
+        begun, pause, tries = self.clock(), FIRST_PAUSE_S, 0
+        while True:
+            self._hook(operation, words.get("Key", words.get("Prefix", "")))
+            try:
+                return getattr(self._client, operation)(Bucket=self.address.bucket, **words)
+            except self._failures.without_credentials as error:
+                raise StorageAccessError(f"{self.show(path)}: {what}: no credentials: {_CREDENTIALS}") from error
+            except self._failures.refused as error:
+                refused = _refused(error.response, repeated=tries > 0)
+                if refused.status < 500 and refused.code not in _PASSING:
+                    raise refused from None
+                reason = f"{refused.code} ({refused.status})"
+            except self._failures.failed as error:
+                reason = type(error).__name__
+            tries += 1
+            self.require_patience(what, path, begun, reason)
+            self._sleep(pause)
+            self.go_on()
+            pause = min(pause * 2, LONGEST_PAUSE_S)
+
+    def require_patience(self, what: str, path: str, begun: float, reason: str) -> None:
+        """Raise StorageError if a request has been repeated for `dfs.wait_s`, StoppedError if the task is to stop.
+
+        `begun`: when the first try was, by `clock`.
+        """
+        if self.clock() - begun >= self._wait_s:
+            where = f"{self.show(path)}: {what}: the server answers {reason}"
+            raise StorageError(f"{where}; asked again for {self._wait_s:g} s; look at the server")
+        self.go_on()
+
+    def pause(self, what: str, path: str, begun: float, reason: str) -> None:
+        """Wait for what another task does. Raises as `require_patience`."""
+        self.require_patience(what, path, begun, reason)
+        self._sleep(LONGEST_PAUSE_S / 4)
+        self.go_on()
+
+    @property
+    def broken(self) -> tuple[type[Exception], ...]:
+        """The exceptions of an answer that ends too early."""
+        return self._failures.failed
+
+    def translated(self, what: str, path: str, error: RequestRefusedError) -> StorageError:
+        """Return the error for a request that was refused."""
+        where, code = f"{self.show(path)}: {what}", error.code
+        if code in _UNKNOWN:
+            return StorageAccessError(f"{where}: {code}: {_CREDENTIALS}")
+        kind, problem = StorageError, f"{code}: {error}"
+        if code == "NoSuchBucket":
+            problem = f"there is no bucket {self.address.bucket}; create it"
+        elif code in {"ObjectParentIsFile", "ObjectIsDirectory"}:
+            problem = "a part of this path is a regular file, not a directory"
+        elif error.status == 404:
+            kind, problem = PathNotFoundError, "is not there"
+        elif error.status == 412:
+            kind, problem = TargetExistsError, "is there already, it was not touched"
+        elif error.status == 403:
+            kind, problem = StorageRightsError, f"no permission ({code}); docs/storage.md names the rights"
+        return kind(f"{where}: {problem}")
+
+    def create(self, path: str, data: bytes) -> str:
+        """Make an object that must not exist and return its ETag. Raises TargetExistsError."""
+        return self._put(path, data, IfNoneMatch="*")
+
+    def replace(self, path: str, data: bytes, etag: str) -> str:
+        """Replace the object that has an ETag and return the new one. Raises TargetExistsError where it has another."""
+        return self._put(path, data, IfMatch=etag)
+
+    def _put(self, path: str, data: bytes, **condition: str) -> str:
+        what, token = "cannot be written", uuid.uuid4().hex
+        words = {"Key": self.key(path), "Body": data, "Metadata": {TOKEN: token}, **condition}
+        try:
+            return str(self.ask_once(what, path, "put_object", **words)["ETag"])
+        except RequestRefusedError as error:
+            return self.own_etag(path, token, error, what)
+
+    def own_etag(self, path: str, token: str, error: RequestRefusedError, what: str) -> str:
+        """Return the ETag of an object that an earlier try of a refused write made, by its token.
+
+        Raises the translated error if no earlier try did.
+        """
+        if error.repeated and error.status in {404, 412}:
+            head = self.head(path)
+            if head and head["Metadata"].get(TOKEN) == token:
+                return str(head["ETag"])
+        raise self.translated(what, path, error) from error
+
+    def head(self, path: str) -> Any:
+        """Return what HEAD says of the object of a path, None if there is no object."""
+        try:
+            return self.ask("cannot be looked at", path, "head_object")
+        except PathNotFoundError:
+            return None
+
+    def delete(self, path: str, etag: str | None = None) -> None:
+        """Delete an object, or only the one that has an ETag. Raises TargetExistsError where it has another.
+
+        An object that is not there is no error.
+        """
+        words = {} if etag is None else {"IfMatch": etag}
+        try:
+            self.ask("cannot be deleted", path, "delete_object", **words)
+        except PathNotFoundError:
+            return
+
+    def delete_all(self, paths: list[str]) -> None:
+        """Delete objects, a thousand with each request. Those that are not there are no error.
+
+        Raises StorageError naming the first one that could not be deleted.
+        """
+        for at in range(0, len(paths), 1000):
+            asked = {"Objects": [{"Key": self.key(path)} for path in paths[at : at + 1000]], "Quiet": True}
+            try:
+                answer = self.ask_once("cannot be deleted", paths[at], "delete_objects", Delete=asked)
+            except RequestRefusedError as error:
+                raise self.translated("cannot be deleted", paths[at], error) from error
+            for problem in answer.get("Errors", []):
+                raise StorageError(f"{self.address.bucket}/{problem['Key']}: cannot be deleted: {problem['Code']}")
+
+    def pages(self, prefix: str, *, below: bool) -> Iterator[Found]:
+        """List objects whose path begins with `prefix`, a page of at most a thousand for each request.
+
+        `below`: all of them; False: those directly in a folder, and the folders in it.
+        """
+        words = {"Prefix": self.key(prefix), **({} if below else {"Delimiter": "/"})}
+        cut = len(self.address.prefix)
+        while True:
+            try:
+                page = self.ask_once("cannot be listed", prefix, "list_objects_v2", **words)
+            except RequestRefusedError as error:
+                raise self.translated("cannot be listed", prefix, error) from error
+            yield Found(
+                [S3Object(one["Key"][cut:], one["Size"], one["ETag"]) for one in page.get("Contents", [])],
+                [one["Prefix"][cut:].rstrip("/") for one in page.get("CommonPrefixes", [])],
+            )
+            if not page.get("IsTruncated"):
+                return
+            words["ContinuationToken"] = page["NextContinuationToken"]
+
+    def below(self, prefix: str) -> list[S3Object]:
+        """Return all objects whose path begins with `prefix`."""
+        return [one for page in self.pages(prefix, below=True) for one in page.objects]
+
+    def has_below(self, prefix: str) -> bool:
+        """Whether there is an object whose path begins with `prefix`."""
+        return bool(next(self.pages(prefix, below=True)).objects)
+
+    def uploads(self, prefix: str) -> Iterator[dict[str, Any]]:
+        """List unfinished multipart uploads whose key begins with `prefix`: `Key`, `UploadId`, `Initiated`."""
+        words: dict[str, str] = {"Prefix": self.key(prefix)}
+        while True:
+            try:
+                page = self.ask_once("cannot be listed", prefix, "list_multipart_uploads", **words)
+            except RequestRefusedError as error:
+                raise self.translated("uploads cannot be listed", prefix, error) from error
+            yield from page.get("Uploads", [])
+            if not page.get("IsTruncated"):
+                return
+            words |= {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+
+    def abort(self, path: str, upload_id: str) -> None:
+        """End an unfinished multipart upload; one that is not there is no error."""
+        try:
+            self.ask("cannot be ended", path, "abort_multipart_upload", UploadId=upload_id)
+        except PathNotFoundError:
+            return
+
+
+class _Failures(NamedTuple):
+    """Exceptions of botocore: an answer that refuses, no credentials, no answer."""
+
+    refused: type[Any]
+    without_credentials: tuple[type[Exception], ...]
+    failed: tuple[type[Exception], ...]
+
+
+def open_client(config: Config, credentials: S3Credentials | None) -> tuple[Any, _Failures]:
+    """Return botocore's client and its exceptions. Raises ConfigError if the package is missing or an option wrong."""
+    try:
+        from botocore import exceptions  # noqa: PLC0415 - an extra, which only a store of this kind needs
+        from botocore.config import Config as ClientConfig  # noqa: PLC0415
+        from botocore.session import Session  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError("dfs_primary: s3:// needs the extra s3: pip install 'krake[s3]'") from error
+    words = {} if credentials is None else credentials.words()
+    options = ClientConfig(
+        s3={"addressing_style": config.s3.addressing},
+        retries={"total_max_attempts": 1},
+        connect_timeout=config.dfs.connect_timeout_s,
+        read_timeout=config.dfs.timeout_s,
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    try:
+        session = Session()
+        session.register_component("data_loader", _loader())
+        client = session.create_client(
+            "s3", region_name=config.s3.region, endpoint_url=config.s3.endpoint, config=options, **words
+        )
+    except (exceptions.BotoCoreError, ValueError) as error:
+        raise ConfigError(f"s3: {error}") from error
+    failures = _Failures(
+        exceptions.ClientError,
+        (exceptions.NoCredentialsError, exceptions.PartialCredentialsError, exceptions.CredentialRetrievalError),
+        (exceptions.BotoCoreError, exceptions.HTTPClientError, OSError),
+    )
+    return client, failures
+
+
+@cache
+def _loader() -> Any:
+    """Return what reads botocore's descriptions of services: once for a process, as they take 0.1 s of CPU."""
+    from botocore.loaders import create_loader  # noqa: PLC0415 - an extra
+
+    return create_loader()
+
+
+def _refused(response: dict[str, Any], *, repeated: bool) -> RequestRefusedError:
+    problem = response.get("Error", {})
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return RequestRefusedError(str(problem.get("Code")), status, str(problem.get("Message")), repeated=repeated)

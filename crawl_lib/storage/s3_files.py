@@ -1,0 +1,203 @@
+"""Open files of an object store, and the conditional copy of an object."""
+
+import io
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+from crawl_lib.errors import StoppedError, StorageError
+from crawl_lib.storage.filestore import COPY_BYTES
+from crawl_lib.storage.s3_client import TOKEN, RequestRefusedError, S3Client, S3Object
+
+PART_BYTES = 8 << 20
+GROWTH_BYTES = 112 << 10
+"""Each part is so much larger than the one before: 10,000 parts, the most that S3 takes, make more than 5 TiB."""
+COPY_PART_BYTES = 256 << 20
+"""An object is copied in parts of this size, between which a claim can be renewed."""
+
+
+class S3Reader(io.RawIOBase):
+    """Bytes of an object from `offset` on, `length` of them or to its end. A broken answer is asked for again.
+
+    The later requests ask for the same ETag. Raises PathNotFoundError when made.
+    """
+
+    def __init__(self, client: S3Client, path: str, offset: int, length: int | None) -> None:
+        self._client, self._path = client, path
+        self._at, self._end = offset, None if length is None else offset + length
+        self._etag: str | None = None
+        self._body: Any = None
+        self._open()
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        """Read the next bytes; 0 at the end."""
+        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
+        self._client.go_on()
+        begun = self._client.clock()
+        while True:
+            try:
+                data = self._body.read(len(view)) if self._body is not None else b""
+                break
+            except self._client.broken as error:
+                self._client.require_patience("cannot be read", self._path, begun, type(error).__name__)
+                self._body.close()
+                self._open()
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        """Close the connection if something is left to be read."""
+        if self._body is not None:
+            self._body.close()
+        super().close()
+
+    def _open(self) -> None:
+        words = {} if self._etag is None else {"IfMatch": self._etag}
+        if self._at or self._end is not None:
+            words["Range"] = f"bytes={self._at}-{'' if self._end is None else self._end - 1}"
+        self._body = None
+        try:
+            answer = self._client.ask_once(
+                "cannot be read", self._path, "get_object", Key=self._client.key(self._path), **words
+            )
+        except RequestRefusedError as error:
+            if error.status == 416:  # from the end on nothing is there
+                return
+            raise self._client.translated("cannot be read", self._path, error) from error
+        self._etag, self._body = answer["ETag"], answer["Body"]
+
+
+class Upload:
+    """A multipart upload of a new object. `keep`: called before each request, as by the holder of a claim."""
+
+    def __init__(self, client: S3Client, path: str, keep: Callable[[], object] = lambda: None) -> None:
+        self._client, self._path, self._keep = client, path, keep
+        self._token = uuid.uuid4().hex
+        self._parts: list[dict[str, Any]] = []
+        keep()
+        answer = client.ask("cannot be written", path, "create_multipart_upload", Metadata={TOKEN: self._token})
+        self._id = answer["UploadId"]
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def send(self, data: bytes) -> None:
+        """Send the next part."""
+        self._add(self._part("upload_part", Body=data))
+
+    def copy(self, source: S3Object, first: int, end: int) -> None:
+        """Copy bytes of another object, from `first` to before `end`, on the server, as the next part."""
+        place = {"Bucket": self._client.address.bucket, "Key": self._client.key(source.path)}
+        words: dict[str, Any] = {"CopySource": place, "CopySourceIfMatch": source.etag}
+        if end - first < source.size_bytes:
+            words["CopySourceRange"] = f"bytes={first}-{end - 1}"
+        self._add(self._part("upload_part_copy", **words)["CopyPartResult"])
+
+    def _part(self, operation: str, **words: Any) -> Any:
+        self._keep()
+        number = {"UploadId": self._id, "PartNumber": len(self._parts) + 1}
+        return self._client.ask("cannot be written", self._path, operation, **number, **words)
+
+    def _add(self, answer: Any) -> None:
+        self._parts.append({"PartNumber": len(self._parts) + 1, "ETag": answer["ETag"]})
+
+    def complete(self) -> str:
+        """Make the object and return its ETag. Raises TargetExistsError if one is there."""
+        self._keep()
+        words = {"UploadId": self._id, "MultipartUpload": {"Parts": self._parts}, "IfNoneMatch": "*"}
+        what, client = "cannot be written", self._client
+        try:
+            answer = client.ask_once(what, self._path, "complete_multipart_upload", Key=client.key(self._path), **words)
+        except RequestRefusedError as error:
+            return client.own_etag(self._path, self._token, error, what)
+        return str(answer["ETag"])
+
+    def abort(self) -> None:
+        """End the upload, without hiding the error that led here; a sweep ends what is left."""
+        with suppress(StorageError, StoppedError):
+            self._client.abort(self._path, self._id)
+
+
+def copy_object(client: S3Client, source: S3Object, target: str, keep: Callable[[], object] = lambda: None) -> str:
+    """Copy an object on the server to a path where none is, and return the ETag of the copy.
+
+    `CopyObject` ignores If-None-Match on most servers, so this is a multipart upload. An upload can be ended by another
+    process, so that a copy which arrives late makes no object. Raises TargetExistsError.
+    """
+    upload = Upload(client, target, keep)
+    try:
+        if source.size_bytes == 0:
+            upload.send(b"")
+        for first in range(0, source.size_bytes, COPY_PART_BYTES):
+            upload.copy(source, first, min(first + COPY_PART_BYTES, source.size_bytes))
+        return upload.complete()
+    except (StorageError, StoppedError):
+        upload.abort()
+        raise
+
+
+class S3Writer(io.RawIOBase):
+    """A new object: one PUT if it is small, else parts, which nobody sees until the upload is complete."""
+
+    def __init__(self, client: S3Client, path: str) -> None:
+        self._client, self._path = client, path
+        self._buffer = bytearray()
+        self._upload: Upload | None = None
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: object) -> int:
+        """Take all of `data`; a full part is sent."""
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        for at in range(0, len(view), COPY_BYTES):
+            self._client.go_on()
+            self._buffer += view[at : at + COPY_BYTES]
+            if len(self._buffer) >= PART_BYTES + len(self._upload or ()) * GROWTH_BYTES:
+                self._send()
+        return len(view)
+
+    def _send(self) -> None:
+        self._upload = self._upload or Upload(self._client, self._path)
+        self._upload.send(bytes(self._buffer))
+        self._buffer.clear()
+
+    def close(self) -> None:
+        """Make the object. Raises TargetExistsError if one is there, StorageError; then nothing is left."""
+        if self.closed:
+            return
+        try:
+            self._client.go_on()
+            if self._upload is None:
+                self._client.create(self._path, bytes(self._buffer))
+                return
+            if self._buffer:
+                self._send()
+            self._upload.complete()
+        except (StorageError, StoppedError):
+            if self._upload is not None:
+                self._upload.abort()
+            raise
+        finally:
+            super().close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        elif not self.closed:
+            super().close()
+            if self._upload is not None:
+                self._upload.abort()
+
+    def __del__(self) -> None:
+        """Make no object of a file that was never closed."""

@@ -1,0 +1,107 @@
+"""A server that speaks S3, in this process: moto's, behind what counts its requests and has some of them fail."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from crawl_lib.config import Config
+from crawl_lib.config.model import DfsConfig, S3Config
+from crawl_lib.storage.access import S3Credentials
+from crawl_lib.storage.s3 import S3Storage
+from crawl_lib.storage.s3_claims import Times
+from crawl_lib.storage.s3_client import S3Client
+
+BUCKET = "krake-test"
+CREDENTIALS = S3Credentials("key", "very-secret")
+
+
+@dataclass
+class S3Server:
+    """A running server. `address`: of its endpoint; `requests`: what was asked, by method and kind.
+
+    `fault`: called with the number of each request; True has it fail. `keeps_conditions`: False takes the header
+    If-None-Match out of each request, as a proxy may.
+    """
+
+    address: str = ""
+    requests: Counter[str] = field(default_factory=Counter)
+    fault: Callable[[int], str | None] = lambda number: None
+    keeps_conditions: bool = True
+
+    def config(self, prefix: str = "", **options: Any) -> Config:
+        """Return a config whose store is below a prefix of this server's bucket, a new one if none is given."""
+        return Config(
+            servers=("n1",),
+            dfs_primary=f"s3://{BUCKET}/{prefix or uuid.uuid4().hex}",
+            s3=S3Config(endpoint=self.address, region="us-east-1", addressing="path"),
+            dfs=DfsConfig(**{"wait_s": 10.0, **options}),
+        )
+
+    def store(self, prefix: str = "", times: Times | None = None, **options: Any) -> S3Storage:
+        """Return a store below a prefix of this server's bucket. `options`: of S3Client."""
+        return S3Storage(S3Client(self.config(prefix), CREDENTIALS, **options), times)
+
+    def wrapped(self, app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
+        """Return the application behind the counter and the faults."""
+
+        def counted(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+            self.requests[environ["REQUEST_METHOD"]] += 1
+            kind = self.fault(self.requests.total())
+            if not self.keeps_conditions:
+                environ.pop("HTTP_IF_NONE_MATCH", None)
+            if kind == "lost":  # the request is done, and its answer does not arrive
+                b"".join(app(environ, lambda *given: None))
+                raise ConnectionAbortedError
+            if kind == "nothing":
+                raise ConnectionAbortedError
+            if kind:
+                start(kind, [("Content-Length", "0")])
+                return [b""]
+            try:
+                return app(environ, start)
+            except KeyError:  # moto's answer to a part of an upload that was ended
+                text = b"<Error><Code>NoSuchUpload</Code><Message>It was ended.</Message></Error>"
+                start("404 Not Found", [("Content-Type", "application/xml"), ("Content-Length", str(len(text)))])
+                return [text]
+
+        return counted
+
+
+@contextmanager
+def s3_server() -> Iterator[S3Server]:
+    """Run a server with an empty bucket until the block ends."""
+    from moto.server import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415 - takes a second
+    from werkzeug.serving import WSGIRequestHandler, make_server  # noqa: PLC0415
+
+    class Handler(WSGIRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log(self, *_: object) -> None:
+            """Say nothing."""
+
+        def log_error(self, *_: object) -> None:
+            """Say nothing."""
+
+        def connection_dropped(self, *_: object) -> None:
+            self.close_connection = True
+
+    server = S3Server()
+    app = server.wrapped(DomainDispatcherApplication(create_backend_app))
+    http = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Handler, passthrough_errors=True)
+    thread = threading.Thread(target=http.serve_forever, daemon=True)
+    thread.start()
+    server.address = f"http://127.0.0.1:{http.port}"
+    try:
+        client = S3Client(server.config(), CREDENTIALS)
+        client.ask_once("cannot be made", "", "create_bucket")
+        yield server
+    finally:
+        http.shutdown()
+        http.server_close()
+        thread.join()

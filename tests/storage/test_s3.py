@@ -1,0 +1,345 @@
+"""The store in a bucket: its contract, its requests, and what is left by a kill at each of them."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from threading import Event
+
+import pytest
+
+from crawl_lib.errors import (
+    ConfigError,
+    PathNotFoundError,
+    StoppedError,
+    StorageAccessError,
+    StorageError,
+    TargetExistsError,
+)
+from crawl_lib.storage import Entry, open_storage, s3, s3_files
+from crawl_lib.storage.access import parse_s3_address
+from crawl_lib.storage.s3 import S3Storage
+from crawl_lib.storage.s3_claims import Times
+from crawl_lib.storage.s3_files import GROWTH_BYTES, PART_BYTES
+from crawl_lib.stores import Secrets
+from tests.contracts.storage import StorageContract
+from tests.s3 import CREDENTIALS, S3Server, s3_server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    with s3_server() as running:
+        yield running
+
+
+class TestContract(StorageContract):
+    @pytest.fixture
+    def storage(self, server):
+        return server.store()
+
+
+class KilledError(BaseException):
+    """A process that dies: nothing of the store catches it."""
+
+
+FILES = {"a": b"", "manifest.json": b"manifest"}
+
+
+def killing(server: S3Server, root: str, number: int, only: str = "") -> S3Storage:
+    """A store whose process dies before its request of a number, counted from 0; `only`: of an operation."""
+    left = [number]
+
+    def hook(operation: str, key: str) -> None:
+        if only not in ("", operation):
+            return
+        if left[0] == 0:
+            raise KilledError(f"{operation} {key}")
+        left[0] -= 1
+
+    return server.store(root, hook=hook)
+
+
+def filled(store: S3Storage, folder: str) -> None:
+    for name, data in FILES.items():
+        store.write_bytes(f"{folder}/{name}", data)
+
+
+def shown(store: S3Storage, folder: str) -> dict[str, bytes] | None:
+    """What a reader sees of a folder, None if it is not there; its parent and all ways to look agree."""
+    parent, _, name = folder.rpartition("/")
+    is_there = name in [entry.name for entry in store.list(parent)]
+    assert store.exists(folder) == is_there
+    if not is_there:
+        assert not store.exists(f"{folder}/manifest.json")
+        with pytest.raises(PathNotFoundError):
+            store.read_bytes(f"{folder}/a")
+        with pytest.raises(PathNotFoundError):
+            store.list(folder)
+        return None
+    return {entry.name: store.read_bytes(f"{folder}/{entry.name}") for entry in store.list(folder)}
+
+
+def kills(server: S3Server, act: Callable[[S3Storage], object]) -> Iterator[tuple[str, bool]]:
+    """Kill an act at each of its requests in turn; the root of each try, and whether it was killed."""
+    for number in itertools.count():
+        root = uuid.uuid4().hex
+        filled(server.store(root), "x/.h")
+        try:
+            act(killing(server, root, number))
+        except KilledError:
+            yield root, True
+        else:
+            yield root, False
+            return
+
+
+def test_a_rename_that_is_killed_shows_all_or_nothing_and_goes_on(server):
+    """Another source never takes the place in the middle; where it may, it gets all of it."""
+    tries = 0
+    for root, was_killed in kills(server, lambda store: store.rename("x/.h", "x/t")):
+        tries += 1
+        assert shown(server.store(root), "x/t") in (None, FILES)
+        now = itertools.count()
+        other = server.store(root, clock=lambda now=now: float(next(now)), sleep=lambda seconds: None)
+        other.write_bytes("x/.other/manifest.json", b"other")
+        with suppress(StorageError):
+            other.rename("x/.other", "x/t")
+        if shown(server.store(root), "x/t") is None:
+            assert was_killed
+            server.store(root).rename("x/.h", "x/t")
+        assert shown(server.store(root), "x/t") in (FILES, {"manifest.json": b"other"})
+    assert tries > len(FILES) * 3
+
+
+def test_tasks_that_rename_one_folder_to_two_names_make_one(server):
+    """The second one comes before each request of the first in turn; or the first one is killed there."""
+    for number, was_killed in itertools.product(range(0, 40, 2), (False, True)):
+        root, count = uuid.uuid4().hex, [0]
+        filled(server.store(root), "x/.h")
+
+        def hook(*_: object, root=root, count=count, number=number, was_killed=was_killed) -> None:
+            count[0] += 1
+            if count[0] == number + 1:
+                if was_killed:
+                    raise KilledError
+                with suppress(PathNotFoundError):
+                    server.store(root).rename("x/.h", "x/u")
+
+        with suppress(PathNotFoundError, KilledError):
+            server.store(root, hook=hook).rename("x/.h", "x/t")
+        if was_killed:
+            with suppress(PathNotFoundError):
+                server.store(root).rename("x/.h", "x/u")
+        found = [shown(server.store(root), path) for path in ("x/t", "x/u")]
+        assert found in ([FILES, None], [None, FILES]), number
+        assert len(server.store(root).list("x")) == 1
+        if count[0] <= number:
+            break
+
+
+def test_a_deletion_that_is_killed_shows_all_or_nothing_and_goes_on(server):
+    """Its folder may be made anew, also if nobody deletes it again."""
+    for root, _ in kills(server, lambda store: store.delete("x/.h")):
+        found = shown(server.store(root), "x/.h")
+        assert found in (None, FILES)
+        if found:
+            server.store(root).delete("x/.h")
+        server.store(root).write_bytes("x/.h/new", b"1")
+        assert shown_names(server.store(root), "x/.h") == ["new"]
+
+
+def shown_names(store: S3Storage, folder: str) -> list[str]:
+    return [entry.name for entry in store.list(folder)]
+
+
+def test_a_claim_that_nobody_renews_is_taken_over_and_the_late_copy_makes_no_object(server):
+    """The first holder stops before each of its requests in turn, and goes on when the second one has committed."""
+    asleep = Times(takeover_s=0.0)
+    for number in itertools.count():
+        root = uuid.uuid4().hex
+        filled(server.store(root), "x/.h")
+        server.store(root).write_bytes("x/.other/manifest.json", b"other")
+        count, seen, now = [0], [], [0.0]
+
+        def hook(*_: object, root=root, count=count, seen=seen, now=now, number=number) -> None:
+            count[0] += 1
+            if count[0] - 1 == number:
+                now[0] += 1000
+                with suppress(TargetExistsError):
+                    server.store(root, asleep).rename("x/.other", "x/t")
+                seen.append(shown(server.store(root), "x/t"))
+
+        with suppress(StorageError):
+            server.store(root, hook=hook, clock=lambda now=now: now[0]).rename("x/.h", "x/t")
+        assert shown(server.store(root), "x/t") == (seen[0] if seen else FILES), number
+        if not seen:
+            return
+
+
+def test_a_holder_that_could_not_renew_gives_up(server):
+    now = [0.0]
+
+    def hook(operation: str, key: str) -> None:
+        if operation == "upload_part_copy":
+            now[0] += 301
+
+    store = server.store("late", hook=hook, clock=lambda: now[0])
+    filled(store, "x/.h")
+    with pytest.raises(StorageError, match="could not be renewed in time; run the task again"):
+        store.rename("x/.h", "x/t")
+    assert shown(server.store("late"), "x/t") is None
+
+
+def test_a_claim_is_renewed_each_minute(server):
+    now, renewed = [0.0], []
+
+    def hook(operation: str, key: str) -> None:
+        now[0] += 40
+        if operation == "put_object" and key.endswith(".claim.t"):
+            renewed.append(now[0])
+
+    store = server.store("slow", hook=hook, clock=lambda: now[0])
+    filled(store, "x/.h")
+    renewed.clear()
+    store.rename("x/.h", "x/t")
+    assert len(renewed) > 4
+    assert shown(server.store("slow"), "x/t") == FILES
+
+
+@pytest.mark.parametrize("kind", ["500 Internal Server Error", "503 Slow Down", "nothing", "lost"])
+def test_requests_that_fail_change_nothing(server, kind):
+    """One request in three here; where the answer is lost, the request was done."""
+    root = uuid.uuid4().hex
+    server.fault = lambda number: kind if number % 3 == 0 else None
+    try:
+        store = server.store(root, sleep=lambda seconds: None)
+        filled(store, "x/.h")
+        store.rename("x/.h", "x/t")
+        with store.open_write("x/large") as file:
+            file.write(bytes(PART_BYTES + 5))
+        filled(store, "x/u")
+        assert store.delete("x/u")
+        store.rename("x/t/a", "x/moved")
+    finally:
+        server.fault = lambda number: None
+    assert shown(server.store(root), "x/t") == {name: data for name, data in FILES.items() if name != "a"}
+    assert shown_names(server.store(root), "x") == ["large", "moved", "t"]
+    assert server.store(root).read_bytes("x/large") == bytes(PART_BYTES + 5)
+
+
+def test_a_server_without_conditional_writes_is_refused(server):
+    server.keeps_conditions = False
+    try:
+        with pytest.raises(StorageError, match="ignores the header If-None-Match"):
+            server.store("plain").write_bytes("a", b"1")
+    finally:
+        server.keeps_conditions = True
+    assert server.store("plain").list("") == []
+
+
+def test_a_large_file_is_made_whole_or_not_at_all(server):
+    root = uuid.uuid4().hex
+    first, second = server.store(root), server.store(root)
+    file, late = first.open_write("f"), second.open_write("f")
+    for one in (file, late):
+        one.write(bytes(PART_BYTES) + b"end")
+    assert not first.exists("f")
+    file.close()
+    with pytest.raises(TargetExistsError):
+        late.close()
+    with first.open_read("f", PART_BYTES) as read:
+        assert read.read() == b"end"
+    assert list(first._client.uploads("")) == []
+
+
+def test_parts_grow_so_that_a_file_may_have_five_tebibytes():
+    assert sum(PART_BYTES + number * GROWTH_BYTES for number in range(10_000)) >= 5 << 40
+
+
+def test_large_objects_are_copied_in_parts(server, monkeypatch):
+    monkeypatch.setattr(s3_files, "COPY_PART_BYTES", 5 << 20)
+    store, data = server.store(), random.Random(1).randbytes((11 << 20) + 1)
+    store.write_bytes("d/.f", data)
+    store.rename("d/.f", "d/f")
+    assert store.read_bytes("d/f") == data
+
+
+def test_a_sweep_ends_old_uploads_and_deletions_that_broke_off(server, monkeypatch):
+    root = uuid.uuid4().hex
+    filled(server.store(root), "x/h")
+    server.store(root).open_write("x/f").write(bytes(PART_BYTES))
+    with suppress(KilledError):
+        killing(server, root, 0, "delete_objects").delete("x/h")
+    monkeypatch.setattr(s3, "OLD_UPLOAD", timedelta(days=36_500))  # moto says 2010 of each
+    assert server.store(root).sweep() == []
+    monkeypatch.setattr(s3, "OLD_UPLOAD", timedelta(0))
+    store = server.store(root, Times(takeover_s=-1.0))
+    left = ["x/f (an unfinished upload)", "x/h (an unfinished deletion)"]
+    assert store.sweep(dry_run=True) == store.sweep() == left
+    assert store.sweep() == []
+    assert [one.path for one in store._client.below("")] == ["x/"]
+
+
+def test_files_that_were_copied_without_folders_are_read(server):
+    """As `aws s3 sync` copies a directory."""
+    store = server.store()
+    store._client.create("crawl/0001/n1/pages", b"1")
+    assert store.list("crawl") == [Entry("0001", True, 0)]
+    store.write_bytes("crawl/0001/n2/pages", b"2")
+    assert shown_names(store, "crawl/0001") == ["n1", "n2"]
+
+
+@pytest.mark.parametrize(
+    "text", ["s3://", "s3://b", "s3://UPPER/x", "s3://key:secret@bucket/x", "s3://bucket/a//b", "s3://bucket/../x"]
+)
+def test_wrong_addresses(text):
+    with pytest.raises(ConfigError, match="dfs_primary: ") as caught:
+        parse_s3_address(text)
+    assert "secret" not in str(caught.value)
+
+
+def test_addresses():
+    assert parse_s3_address("s3://bucket") == ("bucket", "")
+    assert parse_s3_address("s3://my.bucket/data/krake/") == ("my.bucket", "data/krake/")
+
+
+def test_credentials_are_never_shown(server, monkeypatch):
+    assert "secret" not in repr(CREDENTIALS) + repr(Secrets(s3=CREDENTIALS))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", "/nonexistent")
+    with pytest.raises(StorageAccessError, match="no credentials: set AWS_ACCESS_KEY_ID"):
+        open_storage(server.config()).list("")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-secret")
+    assert open_storage(server.config()).list("") == []
+
+
+def test_a_missing_bucket_is_named(server):
+    config = replace(server.config(), dfs_primary="s3://other-bucket/x")
+    with pytest.raises(StorageError, match="there is no bucket other-bucket; create it"):
+        open_storage(config, credentials=CREDENTIALS).list("")
+
+
+def test_a_store_that_is_to_stop_waits_no_longer(server):
+    stop = Event()
+    stop.set()
+    server.fault = lambda number: "503 Slow Down"
+    try:
+        with pytest.raises(StoppedError):
+            server.store(stop=stop).list("")
+    finally:
+        server.fault = lambda number: None
+
+
+def test_without_its_package_the_store_says_what_to_install(server, monkeypatch):
+    monkeypatch.setitem(sys.modules, "botocore.session", None)
+    with pytest.raises(ConfigError, match="needs the extra s3"):
+        server.store()
