@@ -394,6 +394,7 @@ class S3Storage(Storage):
 
     def _delete_folder(self, path: str) -> bool:
         """Delete a folder under a claim; one that is just being made by a rename is left alone."""
+        self._require_conditions()
         held = hold(self._client, path, Claim("", DELETE), self._times)
         if isinstance(held, Seen):
             return False

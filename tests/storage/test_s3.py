@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -343,3 +344,9 @@ def test_without_its_package_the_store_says_what_to_install(server, monkeypatch)
     monkeypatch.setitem(sys.modules, "botocore.session", None)
     with pytest.raises(ConfigError, match="needs the extra s3"):
         server.store()
+
+
+def test_krake_is_imported_without_the_client_of_s3():
+    """The package is an extra: only a store of this kind loads it."""
+    code = "import sys; sys.modules['botocore'] = None; import crawl_lib.cli, crawl_lib.stages, crawl_lib.storage"
+    subprocess.run([sys.executable, "-c", code], check=True)
