@@ -140,7 +140,7 @@ class SparkConfig:
     """Where Spark runs the batch stages, if `batch.engine` says so."""
 
     master: str = option("local[*]", pattern=r"\S+")
-    dfs_url: str | None = option(None, pattern=r"hdfs://[^\s]+")
+    dfs_url: str | None = option(None, pattern=r"(?:hdfs|s3a)://[^\s]+")
 
 
 @dataclass(frozen=True)
