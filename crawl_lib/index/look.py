@@ -1,5 +1,6 @@
 """What people ask of the index by hand: its figures, damage, and whether it has a page, or why not."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from crawl_lib.errors import InputError
@@ -11,7 +12,7 @@ from crawl_lib.segment import open_parquet
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version, Versions, find_rows
 
-_FIGURES = ("now", "pages", "deleted", "added", "removed", "is_anew", "left_out", "boosts", "settings")
+_FIGURES = ("pages", "deleted", "added", "removed", "is_anew", "left_out", "boosts", "settings")
 WHY = {
     "no_text": "its answer has no text that can be read",
     "noindex": "it asks not to be indexed (index.robots)",
@@ -23,10 +24,11 @@ WHY = {
 
 
 def index_counts(version: Version) -> dict[str, Any]:
-    """Return the figures of a version, with its `version`, `path` and `size_bytes`."""
+    """Return the figures of a version, with its `version`, `path`, `size_bytes` and when it was `made` (ISO 8601)."""
     size_bytes = sum(part["size_bytes"] for part in version.manifest["parts"])
     figures = {name: version.manifest[name] for name in _FIGURES}
-    return {"version": version.number, "path": version.path, "size_bytes": size_bytes, **figures}
+    made = datetime.fromtimestamp(version.manifest["now"], UTC).isoformat()
+    return {"version": version.number, "path": version.path, "made": made, "size_bytes": size_bytes, **figures}
 
 
 def index_stats(stores: Stores) -> dict[str, Any]:
