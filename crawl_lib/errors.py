@@ -166,7 +166,7 @@ class LockedError(KrakeError):
 class BusyError(KrakeError):
     """Too many requests wait, and this one was not begun. The caller may try again after `retry_after_s`."""
 
-    def __init__(self, message: str, retry_after_s: int) -> None:
+    def __init__(self, message: str, retry_after_s: int = 1) -> None:
         """Say what is busy. `retry_after_s`: seconds after which trying again makes sense."""
         super().__init__(message)
         self.retry_after_s = retry_after_s

@@ -42,6 +42,7 @@ ELSEWHERE = {
     "crawldb.": "only with a CrawlDb: tests/crawldb",
     "versions.": "only of tables that are derived: tests/crawldb, tests/linkdb, tests/duplicates",
     "text.": "only where a CrawlDb compares the text of pages: tests/text",
+    "index.": "only of an index: tests/index",
     "export.buckets": "reached by name built at run time: tests/export",
 }
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)

@@ -242,7 +242,7 @@ def test_stages_use_the_hdfs_of_the_secrets(
     class ReachedError(Exception):
         pass
 
-    def opened(given: Config, stop: Event | None, *, make: bool) -> LocalStorage:
+    def opened(given: Config, stop: Event | None, *, make: bool, credentials: object) -> LocalStorage:
         seen.append(given)
         return LocalStorage.open(tmp_path)
 

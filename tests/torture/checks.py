@@ -193,6 +193,10 @@ def believed(result: Result) -> list[tuple[str, ...]]:
     return [tuple(map(str, row.values())) for row in rows]
 
 
+HIDDEN_BY_RIGHT = {".locks", ".managed.json"}
+"""The folder of locks, and the list that Tantivy keeps of its files."""
+
+
 def table(result: Result, unbroken: Mapping[str, Any]) -> Iterator[str]:
     """I1 and I4: the CrawlDb is that of the unbroken crawl, and one that is made again of all segments is the same.
 
@@ -214,7 +218,7 @@ def table(result: Result, unbroken: Mapping[str, Any]) -> Iterator[str]:
         if total := sum(counts.total for counts in store.counts()):
             yield f"keys: {total}, and a CrawlDb has none"
     sweep(stores)
-    found = [path for path in Path(result.config.dfs_primary).rglob(".*") if path.name != ".locks"]
+    found = [path for path in Path(result.config.dfs_primary).rglob(".*") if path.name not in HIDDEN_BY_RIGHT]
     if left := [str(path) for path in found if not _may_go_on(path)]:
         yield f"left after a sweep: {some(left)}"
 
@@ -272,7 +276,8 @@ def nothing_left(result: Result) -> Iterator[str]:
             if (directory / name).exists():
                 yield f"queue of {node}: {name} is left"
     for path in Path(result.config.dfs_primary).rglob(".*"):
-        if path.parent.name.isdecimal() and not path.name.startswith(UNFINISHED_INDEX):
+        is_right = path.name in HIDDEN_BY_RIGHT or path.name.startswith(UNFINISHED_INDEX)
+        if path.parent.name.isdecimal() and not is_right:
             yield f"{path}: a hidden folder is left in a committed iteration"
 
 
