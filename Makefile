@@ -104,10 +104,10 @@ test: setup setup-pywb
 	export TMPDIR="$$(mktemp -d /dev/shm/krake-XXXXXX)"; trap 'rm -rf "$$TMPDIR"' EXIT; fi; \
 	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),--numprocesses 5 --dist loadfile --no-loadscope-reorder)
 
-# On a real HDFS, which Maven brings; CONTRIBUTING.md names the packages that this needs. Four processes on two cores,
+# On a real HDFS, which Maven brings; CONTRIBUTING.md names the packages that this needs. Three processes on two cores,
 # since servers take their time; tests/cluster/conftest.py says in which order.
 test-cluster: setup $(EXTRAS:%=setup-%)
-	$(BIN)/python -m pytest -o testpaths=tests/cluster -o addopts="-ra --strict-markers --strict-config --allow-hosts=127.0.0.0/8,::1 --allow-unix-socket" $(or $(PYTEST_ARGS),--numprocesses 4 --dist loadfile --no-loadscope-reorder)
+	$(BIN)/python -m pytest -o testpaths=tests/cluster -o addopts="-ra --strict-markers --strict-config --allow-hosts=127.0.0.0/8,::1 --allow-unix-socket" $(or $(PYTEST_ARGS),--numprocesses 3 --dist loadfile --no-loadscope-reorder)
 
 # The services of docker-compose.yml, as containers: root, and Debian's docker.io, debootstrap, golang-go, maven and Java 17.
 # Some minutes the first time, for images and Compose; where something is missing, the closing summary names it.
