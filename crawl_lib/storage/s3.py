@@ -172,7 +172,8 @@ class S3Storage(Storage):
     def sweep(self, *, dry_run: bool = False) -> list_of[str]:
         """End unfinished uploads older than a day, and deletions that broke off; return a line for each."""
         uploads = [one for one in self._client.uploads("") if _is_old(one["Initiated"])]
-        claims = [one.path for one in self._client.below("") if one.path.rpartition("/")[2].startswith(PREFIX)]
+        pages = self._client.pages("", below=True)  # of millions of objects only the claims are kept
+        claims = [one.path for page in pages for one in page.objects if one.path.rpartition("/")[2].startswith(PREFIX)]
         folders = [folder for folder in map(_claimed, claims) if self._is_left(folder)]
         cut = len(self._client.address.prefix)
         if not dry_run:
