@@ -129,7 +129,7 @@ def every_text(index: OpenIndex, most: int) -> str:
         for document in range(most):
             try:
                 found = index.searcher.doc(DocAddress(segment, document))
-            except Exception:
+            except ValueError:  # beyond the last document
                 break
             texts += [bytes(value).decode() for name in ("url", "title", "body") for value in found[name]]
     return "\n".join(texts)
