@@ -109,8 +109,9 @@ test: setup setup-pywb
 test-cluster: setup $(EXTRAS:%=setup-%)
 	$(BIN)/python -m pytest -o testpaths=tests/cluster -o addopts="-ra --strict-markers --strict-config --allow-hosts=127.0.0.0/8,::1 --allow-unix-socket" $(or $(PYTEST_ARGS),--numprocesses 3 --dist loadfile --no-loadscope-reorder)
 
-# The services of docker-compose.yml, as containers: root, and Debian's docker.io, debootstrap, golang-go, maven and Java 17.
-# Some minutes the first time, for images and Compose; where something is missing, the closing summary names it.
+# The services of docker-compose.yml, as containers. It needs root, Go 1.24 or newer, and Debian's docker.io,
+# debootstrap, maven and Java 17. Images and Compose take some minutes the first time. Where something is missing, the
+# closing summary names it.
 test-compose: setup
 	$(BIN)/python -m pytest -o testpaths=tests/compose -o addopts="-ra --strict-markers --strict-config --allow-hosts=127.0.0.0/8,::1 --allow-unix-socket" $(PYTEST_ARGS)
 
