@@ -60,7 +60,10 @@ it, so it is not among the longest."""
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give the tests of this folder more time than others, and processes that share them the longest files first."""
     for item in items:
-        if Path(__file__).parent in item.path.parents and item.get_closest_marker("timeout") is None:
+        if Path(__file__).parent not in item.path.parents:
+            continue
+        item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LIMIT_S))
     order = {Path(__file__).parent / name: number for number, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: order.get(item.path, len(order)))

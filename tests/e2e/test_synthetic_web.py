@@ -44,12 +44,13 @@ class Crawled:
     log: RequestLog
 
 
-CASES = [
-    *(Case(1, "host", processes=2), Case(3, "host"), Case(1, "local"), Case(3, "local")),
-    *(Case(1, "host", retries=2), Case(3, "local", retries=1)),
-    *(Case(1, "host", order="crawldb"), Case(3, "host", order="crawldb")),
+QUICK = [Case(1, "host", processes=2), Case(3, "local", retries=1), Case(3, "host", order="crawldb")]
+SLOW = [
+    *(Case(3, "host"), Case(1, "local"), Case(3, "local"), Case(1, "host", retries=2)),
+    Case(1, "host", order="crawldb"),
 ]
-HOST_ROUTING = [case for case in CASES if case.routing == "host"]
+CASES = [*QUICK, *(pytest.param(case, marks=pytest.mark.slow, id=str(case)) for case in SLOW)]
+HOST_ROUTING = [case for case, one in zip(CASES, [*QUICK, *SLOW], strict=True) if one.routing == "host"]
 
 
 @pytest.fixture(scope="module", params=CASES, ids=str)
