@@ -6,13 +6,13 @@
 from collections import Counter
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from crawl_lib.ask.check import fetch_once
 from crawl_lib.ask.why import Facts, filter_at
 from crawl_lib.parse import Headers, Page, parse_head, require_scanner, x_robots_nofollow
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
-from crawl_lib.segment import PartWriter
+from crawl_lib.segment import LinkBlock, PartWriter
 from crawl_lib.stores import Stores
 from crawl_lib.urls import host_of, key_of
 from crawl_lib.worker import Discovery, Reader
@@ -63,19 +63,17 @@ def visit_url(stores: Stores, text: str) -> Visit:
     return Visit({**verdicts, "rejections": rejections}, fetched, headers, content.data, page, links)
 
 
-class _Rows(list[Any]):
-    """Keeps the rows that `Discovery` writes."""
-
-    def add(self, *row: Any) -> None:
-        self.append(row)
-
-
 def _judged(stores: Stores, url: str, page: Page, headers: Headers) -> tuple[list[Link], dict[str, int]]:
     """Return the links of a page, and how many of them each rule rejects."""
-    config, columns, rejections = stores.config, _Rows(), Counter[str]()
-    part = SimpleNamespace(counts=SimpleNamespace(rejections=rejections), links=columns, outlinks=_Rows())
+    config, block, rejections = stores.config, LinkBlock(), Counter[str]()
+    links = SimpleNamespace(block=block, grown=lambda size: None)
+    outlinks = SimpleNamespace(add=lambda *found: None)
+    part = SimpleNamespace(counts=SimpleNamespace(rejections=rejections), links=links, outlinks=outlinks)
     writer, judge = cast(PartWriter, SimpleNamespace(part=part)), filter_at(stores, host_of(url), 1)
     nofollow = page.nofollow or x_robots_nofollow(headers.all("x-robots-tag"), config.fetch.user_agent)
     discovery = Discovery(config, config.servers, 0, judge, writer, seeds_widen_scope=False)
     discovery.links(TakenUrl(0, key_of(url), QueuedUrl(url)), page, nofollow)
-    return [Link(*link) for found, _ in columns for link in zip(*found[2:], strict=True)], dict(rejections)
+    names = ["target_url", *Link._fields[1:]]
+    found = [Link(*row.values()) for row in block.batch().select(names).to_pylist()] if block.rows else []
+    block.free()
+    return found, dict(rejections)

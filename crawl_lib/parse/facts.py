@@ -14,9 +14,9 @@ from crawl_lib.parse.dates import written_date
 from crawl_lib.parse.scan import FACTS, XML, scan
 
 MAX_HEADING_BYTES = 4096
-_FIRST_FACT = 7
-"""Fields of the scanner before the facts of a page without links."""
-_ROBOTS = 4
+_FIRST_FACT = 6
+"""Fields of the scanner before the facts."""
+_ROBOTS = 3
 _MAX_BLOCKS, _MAX_THINGS, _MAX_ITEMS = 32, 500, 100
 """Of JSON-LD: blocks of a page, things that are looked at in a block, and items of a list."""
 _NESTED = ("@graph", "mainEntity")

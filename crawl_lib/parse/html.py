@@ -2,9 +2,8 @@
 
 import json
 import re
-from dataclasses import dataclass, fields
-from functools import lru_cache
-from sys import getsizeof
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import quote_from_bytes
 
@@ -15,29 +14,6 @@ from crawl_lib.parse.directives import says_nofollow
 from crawl_lib.parse.encodings import encode
 from crawl_lib.parse.scan import CUT, XML, scan
 from crawl_lib.urls import resolve
-
-
-@dataclass(slots=True)
-class Links:
-    """The links of a page in document order, one for each occurrence, by columns of the same length.
-
-    `hrefs`: references as they are written there, without white space around them; relative to the page's `base`.
-    `anchors`: the text of the link (the alt text of area and img), white space collapsed, cut to
-    `parse.max_anchor_chars`. `rels`: the words of rel, in lower case, separated by one space. `elements`: the element's
-    name in lower case; `meta` is a meta refresh. `followable`: whether its element (and the rel of a `link`) is one
-    whose target may be a page; others are recorded only. `nofollow`: whether rel holds nofollow; the page's own is
-    `Page.nofollow`.
-    """
-
-    hrefs: list[str]
-    anchors: list[str]
-    rels: list[str]
-    elements: list[str]
-    followable: list[bool]
-    nofollow: list[bool]
-
-    def __len__(self) -> int:
-        return len(self.hrefs)
 
 
 class Page(NamedTuple):
@@ -53,8 +29,8 @@ class Page(NamedTuple):
     """Target of the first link rel=canonical, in canonical form."""
     base: str
     """What hrefs are relative to, a canonical URL: the first base href, else the page's URL."""
-    links: Links
-    """At most `parse.max_links_per_page`."""
+    links: bytes
+    """The links in document order, at most `parse.max_links_per_page`: see `links_as_bytes`."""
     nofollow: bool
     """meta robots says nofollow or none."""
     links_cut: int
@@ -64,65 +40,41 @@ class Page(NamedTuple):
 
     The order of the words and the case of ASCII letters do not count. None for a sitemap, whose links are its text.
     """
-    known_size: int | None = None
-    """Bytes of memory that the texts of the links take at most; None: not known. See `text_bytes`."""
-
-    @property
-    def text_bytes(self) -> int:
-        """Bytes of memory that hrefs, anchors and rels take at most, besides their objects."""
-        if self.known_size is not None:
-            return self.known_size
-        links = self.links
-        return sum(getsizeof("".join(texts)) for texts in (links.hrefs, links.anchors, links.rels))
-
-    def with_links(self, links: Links, links_cut: int) -> "Page":
-        """Return the page with other links."""
-        return self._replace(links=links, links_cut=links_cut, known_size=None)
 
     def to_json(self) -> str:
         """Return the page as text, for a process that gives its answer to another."""
-        columns = [getattr(self.links, field.name) for field in fields(Links)]
-        return json.dumps(self._replace(links=columns))  # type: ignore[arg-type]
+        return json.dumps([*self[:_LINKS], self.links.decode(), *self[_LINKS + 1 :]])
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Page":
         """Return the page that `to_json` wrote."""
         page = cls._make(json.loads(text))
-        return page._replace(links=Links(*page.links))  # type: ignore[misc]
+        return page._replace(links=str(page.links).encode("utf-8", "replace"))
 
 
-FOLLOWED_RELS = frozenset(
-    {
-        *("next", "prev", "index", "contents", "start", "alternate"),
-        *("canonical", "author", "copyright", "help", "search", "license"),
-    }
-)
-"""The words of rel that make the target of a `link` element a page to follow."""
-
-# The letters of the scanner (native/tags.h); of elements that may lead to a page, and of others. Of a `link` its rel
-# says which. In upper case: rel holds nofollow.
-_TO_PAGES = {"a": "a", "r": "area", "f": "frame", "i": "iframe", "m": "meta"}
-_TO_OTHERS = {
-    "l": "link",
-    "g": "img",
-    "s": "script",
-    "o": "source",
-    "v": "video",
-    "u": "audio",
-    "t": "track",
-    "e": "embed",
-    "j": "object",
-    "n": "input",
-}
-_NAME = {letter: name for low, name in (_TO_PAGES | _TO_OTHERS).items() for letter in (low, low.upper())}
-_FOLLOWABLE = {letter: letter.lower() in _TO_PAGES for letter in _NAME}
-_LINK = re.compile("[lL]")
+_LINKS = Page._fields.index("links")
+TEXTS_OF_LINK = 3
 _NON_ASCII = re.compile(r"[^\x00-\x7f]+")
-_SAID = 7  # fields before the hrefs
+_SAID = 6  # fields before the facts
 # The scanner cuts titles, descriptions and anchors too, but at characters of UTF-8: a byte that was none became one.
 _MAX_TITLE_CHARS = 1000
 _MAX_DESCRIPTION_CHARS = 2000
 _MAX_ROBOTS_CHARS = 2000
+
+
+def count_links(links: bytes) -> int:
+    """Count links that `links_as_bytes` or the scanner wrote."""
+    return links.count(0) // TEXTS_OF_LINK
+
+
+def links_as_bytes(links: Iterable[tuple[str, str, str]]) -> bytes:
+    """Return links as `native/rows.c` reads them: UTF-8, each of the three texts ended by a NUL.
+
+    The texts: the letter of the element (rows.c lists the letters; a capital letter: rel holds nofollow) before the
+    reference; the anchor text; the words of rel, in lower case, with one space between them.
+    """
+    texts = [text.replace("\0", "\ufffd") for link in links for text in link]
+    return "\0".join([*texts, ""]).encode("utf-8", "replace")
 
 
 def parse_html(
@@ -150,16 +102,15 @@ def parse_html(
     charset = charset_of(data, header_charset, is_xml=is_xml)
     while True:
         limits = config.max_links_per_page, config.max_anchor_chars
-        texts, cut, _, words, size = scan(decoded(data, charset), agent, *limits, how)
+        texts, links, cut, _, words = scan(decoded(data, charset), agent, *limits, how)
         if charset.is_certain or texts[-2] in ("", f"c{charset.name}\n"):
             break
         said = said_by_metas(texts[-2])
         if said is None or said == charset.name:
             break
         charset = Charset(said, 0, True)
-    letters, flags = texts[:2]
     title, description, robots, canonical, base_href = (
-        value if flag == "1" else None for flag, value in zip(flags, texts[2:_SAID], strict=True)
+        value if flag == "1" else None for flag, value in zip(texts[0], texts[1:_SAID], strict=True)
     )
     # A base that is no http URL is as good as none: nothing below it could be fetched.
     base = (None if base_href is None else _resolved(url, base_href)) or url
@@ -170,11 +121,10 @@ def parse_html(
         meta_robots=robots and robots[:_MAX_ROBOTS_CHARS],
         canonical_url=None if canonical is None else _resolved(base, canonical),
         base=base,
-        links=_links_of(letters, texts[_SAID:], config.max_anchor_chars, charset.name),
+        links=_in_utf8(links, config.max_anchor_chars, charset.name),
         nofollow=robots is not None and says_nofollow(robots),
         links_cut=cut,
         words=words,
-        known_size=size if charset.name == "utf-8" else None,  # escapes in the charset of the page take more
     )
 
 
@@ -183,24 +133,21 @@ def words_of(data: bytes, header_charset: str | None) -> int:
     return scan(html_to_utf8(data, header_charset), b"", 0, 0).words
 
 
-def _links_of(letters: str, texts: list[str], max_anchor_chars: int, charset: str) -> Links:
-    count = len(letters)
-    hrefs, anchors, rels = texts[:count], texts[count : 2 * count], texts[2 * count : 3 * count]
-    if max(map(len, anchors), default=0) > max_anchor_chars:
-        anchors = [anchor[:max_anchor_chars] for anchor in anchors]
-    followable = list(map(_FOLLOWABLE.__getitem__, letters))
-    for place in _LINK.finditer(letters):
-        rel = rels[place.start()]
-        followable[place.start()] = rel != "" and _is_followed(rel)
+def _in_utf8(links: bytes, max_anchor_chars: int, charset: str) -> bytes:
+    """Replace what is no UTF-8 in links, and escape the queries of a page in a legacy charset."""
+    if links.isascii():
+        return links
+    if charset.startswith("utf-"):
+        with suppress(UnicodeDecodeError):
+            links.decode()
+            return links
+    texts = links.decode("utf-8", "replace").split("\0")
     if not charset.startswith("utf-"):
-        hrefs = [href if href.isascii() else _encode_query(href, charset) for href in hrefs]
-    nofollow = [False] * count if letters.islower() else list(map(str.isupper, letters))
-    return Links(hrefs, anchors, rels, list(map(_NAME.__getitem__, letters)), followable, nofollow)
-
-
-@lru_cache(maxsize=1024)
-def _is_followed(rel: str) -> bool:
-    return not FOLLOWED_RELS.isdisjoint(rel.split())
+        texts[::TEXTS_OF_LINK] = [
+            href if href.isascii() else _encode_query(href, charset) for href in texts[::TEXTS_OF_LINK]
+        ]
+    texts[1::TEXTS_OF_LINK] = [anchor[:max_anchor_chars] for anchor in texts[1::TEXTS_OF_LINK]]
+    return "\0".join(texts).encode()
 
 
 def _resolved(base: str, href: str) -> str | None:

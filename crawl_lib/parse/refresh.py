@@ -1,12 +1,11 @@
 """The Refresh field of an answer: a hop to another page, as a meta refresh is."""
 
-from dataclasses import fields
 from html import escape
 
 from crawl_lib.config import ParseConfig
 from crawl_lib.errors import UrlError
 from crawl_lib.parse.headers import escape_octets
-from crawl_lib.parse.html import Links, Page, parse_html
+from crawl_lib.parse.html import TEXTS_OF_LINK, Page, count_links, links_as_bytes, parse_html
 from crawl_lib.urls import resolve
 
 
@@ -23,11 +22,11 @@ def with_refresh(page: Page, field: str, *, url: str, config: ParseConfig) -> Pa
     if not found:
         return page
     if page.base != url:
-        found.hrefs = [_absolute(url, href) for href in found.hrefs]
-    most = config.max_links_per_page
-    columns = [(getattr(found, one.name) + getattr(page.links, one.name))[:most] for one in fields(Links)]
-    cut = len(found) + len(page.links) - len(columns[0])
-    return page.with_links(Links(*columns), page.links_cut + cut)
+        href = found.partition(b"\0")[0].decode()
+        found = links_as_bytes([(href[0] + _absolute(url, href[1:]), "", "")])
+    *links, _ = (found + page.links).split(b"\0", TEXTS_OF_LINK * config.max_links_per_page)
+    cut = count_links(page.links) + 1 - len(links) // TEXTS_OF_LINK
+    return page._replace(links=b"\0".join([*links, b""]), links_cut=page.links_cut + cut)
 
 
 def _absolute(url: str, href: str) -> str:

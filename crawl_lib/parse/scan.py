@@ -5,14 +5,13 @@
 
 import ctypes
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from crawl_lib.errors import SetupError
 from crawl_lib.parse.native.compile import LIBRARY, sources_digest
 from crawl_lib.version import in_checkout
 
 _SMALL_BYTES = 1 << 20
-_MOST_BYTES_OF_CHAR = 4
 _META_BYTES = 4096
 """How far behind the beginning of a meta the word `charset` is looked for."""
 SKETCH_BYTES = 64
@@ -23,7 +22,9 @@ CUT, XML, FACTS = 1, 2, 4
 class _Answer(ctypes.Structure):
     _fields_ = (
         ("text", ctypes.c_void_p),
+        ("links", ctypes.c_void_p),
         ("length", ctypes.c_size_t),
+        ("links_length", ctypes.c_size_t),
         ("cut", ctypes.c_uint64),
         ("steps", ctypes.c_uint64),
         ("words", ctypes.c_int64),
@@ -33,16 +34,16 @@ class _Answer(ctypes.Structure):
 class Scanned(NamedTuple):
     """What the scanner found. `fields`: the texts that `struct krake_page` in links.h describes, then an empty text.
 
-    `cut`: links beyond the limit. `steps`: bytes that were looked at, each as often as it was: the work, which no clock
-    must measure. `words`: digest of the different words of the page, 0 without words. `size`: bytes of memory that the
-    fields take at most, besides their objects.
+    `links`: as described there; some bytes may be no UTF-8. `cut`: links beyond the limit. `steps`: bytes that were
+    looked at, each as often as it was: the work, which no clock must measure. `words`: digest of the different words of
+    the page, 0 without words.
     """
 
     fields: list[str]
+    links: bytes
     cut: int
     steps: int
     words: int
-    size: int
 
 
 _REMEDY = "run `make setup`" if in_checkout() else "run `pip install --force-reinstall --no-deps krake`"
@@ -70,7 +71,31 @@ def load(path: Path = LIBRARY) -> ctypes.CDLL:
     library.krake_sums.restype = None
     library.krake_planes.argtypes = (array, size, array, array, array)
     library.krake_planes.restype = None
+    _declare_rows(library)
     return library
+
+
+def _declare_rows(library: ctypes.CDLL) -> None:
+    rows, text, size, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int64
+    short, flag = ctypes.c_uint32, ctypes.c_int
+    declared: dict[str, tuple[Any, tuple[Any, ...]]] = {
+        "new": (rows, (size, ctypes.c_uint64)),
+        "free": (None, (rows,)),
+        "rule": (number, (rows, text, size)),
+        "look": (number, (rows, text, size, text, size, flag)),
+        "asks": (rows, (rows,)),
+        "learn": (number, (rows, number, text, size, text, short, flag)),
+        "unjudged": (number, (rows, number)),
+        "judge": (None, (rows, number, flag, short, flag)),
+        "send": (flag, (rows, number, number)),
+        "write": (number, (rows, rows, text)),
+        "rules": (rows, (rows,)),
+    }
+    for name, (result, arguments) in declared.items():
+        function = getattr(library, f"krake_rows_{name}")  # `library[name]` would be another object
+        function.restype, function.argtypes = result, arguments
+    library.krake_block_free.argtypes = (rows,)
+    library.krake_block_free.restype = None
 
 
 # Loaded with this module, before a process gives up its right to read files; what fails is told when it is needed.
@@ -84,6 +109,12 @@ def require_scanner() -> None:
     """Raise SetupError unless pages can be scanned: better before they are fetched."""
     if _failure:
         raise SetupError(_failure)
+
+
+def native() -> ctypes.CDLL:
+    """Return the compiled library. Raises SetupError where it was not compiled."""
+    require_scanner()
+    return _library
 
 
 def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int, how: int = 0) -> Scanned:
@@ -100,14 +131,14 @@ def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int, how: 
         raise MemoryError
     try:
         data = ctypes.string_at(answer.text, answer.length)
+        links = ctypes.string_at(answer.links, answer.links_length)
     finally:
         _library.krake_free(address)
     if len(data) < _SMALL_BYTES:
         fields = data.decode("utf-8", "replace").split("\0")
     else:  # each on its own: one emoji makes all of a Python text four bytes wide
         fields = [field.decode("utf-8", "replace") for field in data.split(b"\0")]
-    size = len(data) if data.isascii() else _MOST_BYTES_OF_CHAR * len(data)
-    return Scanned(fields, answer.cut, answer.steps, answer.words, size)
+    return Scanned(fields, links, answer.cut, answer.steps, answer.words)
 
 
 def may_name_charset(html: bytes, start: int) -> bool:

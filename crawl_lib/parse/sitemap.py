@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from crawl_lib.config import ParseConfig
 from crawl_lib.errors import UrlError
 from crawl_lib.parse.charset import to_utf8
 from crawl_lib.parse.content import Content, decode_content
 from crawl_lib.parse.headers import Headers, escape_octets
-from crawl_lib.parse.html import FOLLOWED_RELS, Links, Page
+from crawl_lib.parse.html import Page, links_as_bytes
 from crawl_lib.urls import resolve
 
 SITEMAP_TYPES = frozenset(
@@ -26,10 +26,6 @@ SITEMAP_TYPES = frozenset(
     }
 )
 """The types that `parse_sitemap` is meant for."""
-SITEMAP = "sitemap"
-"""The element of a link to a sitemap, in an index."""
-ROBOTS = "robots"
-"""The element of a link to a sitemap that a robots.txt names, whose key is the link's source."""
 GZIP_MAGIC = b"\x1f\x8b"
 
 _GZIP = Headers(0, (("content-encoding", "gzip"),))
@@ -66,8 +62,8 @@ _EVERY_S = {
 _START_BYTES = 1 << 14
 _MAX_BASES = 64
 
-_Found = tuple[str, str, str, bool]
-"""Href, element, rel, whether it may be followed."""
+_Found = tuple[str, str, str]
+"""A link for `links_as_bytes`. Its element: `c` loc, `p` sitemap, `d` item, `y` entry; of a robots.txt `x`."""
 
 
 class _Tag(NamedTuple):
@@ -104,11 +100,8 @@ def parse_sitemap(
         found = _in_xml(_whole_entries(text, prefix + _ENTRIES[name]) if is_cut else text, prefix, name, url)
     else:
         found = _in_text(_whole_words(text) if is_cut else text)
-    some = list(islice(found, config.max_links_per_page))
+    links = links_as_bytes(islice(found, config.max_links_per_page))
     cut = sum(1 for _ in found)
-    columns: Any = zip(*some, strict=True) if some else ((),) * 4
-    hrefs, elements, rels, followable = map(list, columns)
-    links = Links(hrefs, [""] * len(some), rels, elements, followable, [False] * len(some))
     return Page(charset, None, None, None, None, url, links, nofollow=False, links_cut=cut)
 
 
@@ -135,13 +128,13 @@ def _in_text(text: bytes) -> Iterator[_Found]:
     """Yield each URL of a text of URLs; nothing of a text that has anything else in it."""
     if all(_IS_URL.match(text, word.start()) for word in _WORDS.finditer(text)):
         for word in _WORDS.finditer(text):
-            yield word[0].decode("utf-8", "replace"), "loc", "", True
+            yield "c" + word[0].decode("utf-8", "replace"), "", ""
 
 
-def robots_sitemaps(body: bytes) -> list[str]:
-    """Return the sitemaps that a robots.txt names, in its order. Their octets from 0x80 on are escaped."""
+def robots_sitemaps(body: bytes) -> bytes:
+    """Return the sitemaps that a robots.txt names, in its order, as links. Octets from 0x80 on are escaped."""
     lines = _ROBOTS_LINE.findall(body.removeprefix(b"\xef\xbb\xbf").replace(b"\r", b"\n"))
-    return [escape_octets(line.decode("latin-1")) for line in lines]
+    return links_as_bytes(("x" + escape_octets(line.decode("latin-1")), "", "") for line in lines)
 
 
 def _in_xml(text: bytes, prefix: bytes, root: str, url: str) -> Iterator[_Found]:
@@ -151,7 +144,7 @@ def _in_xml(text: bytes, prefix: bytes, root: str, url: str) -> Iterator[_Found]
         return _in_urlset(_tags(text, prefix, (b"url", b"loc", b"lastmod", b"changefreq", b"priority"), url), url)
     if root == "sitemapindex":
         tags = _tags(text, prefix, (b"loc",), url)
-        return ((_href(tag, tag.text, url), SITEMAP, "", True) for tag in tags if tag.text)
+        return (("p" + _href(tag, tag.text, url), "", "") for tag in tags if tag.text)
     return _in_rss(_tags(text, prefix, (b"link", b"guid"), url), url)
 
 
@@ -217,14 +210,14 @@ def _in_urlset(tags: Iterator[_Tag], url: str) -> Iterator[_Found]:
     for tag in tags:
         if tag.name == "url" or (tag.name == "loc" and href):
             if href:
-                yield href, "loc", _hints(said), True
+                yield "c" + href, "", _hints(said)
             href, said = "", {}
         if tag.name == "loc":
             href = _href(tag, tag.text, url) if tag.text else ""
         elif tag.name != "url":
             said[tag.name] = tag.text
     if href:
-        yield href, "loc", _hints(said), True
+        yield "c" + href, "", _hints(said)
 
 
 def _hints(said: dict[str, str]) -> str:
@@ -281,7 +274,7 @@ def _in_atom(tags: Iterator[_Tag], url: str) -> Iterator[_Found]:
         href = _attribute(tag.attributes, b"href")
         if href:
             rel = " ".join((_attribute(tag.attributes, b"rel") or "alternate").lower().split())
-            yield _href(tag, href, url), "entry", rel, not FOLLOWED_RELS.isdisjoint(rel.split())
+            yield "y" + _href(tag, href, url), "", rel
 
 
 def _in_rss(tags: Iterator[_Tag], url: str) -> Iterator[_Found]:
@@ -296,5 +289,5 @@ def _in_rss(tags: Iterator[_Tag], url: str) -> Iterator[_Found]:
             and _attribute(tag.attributes, b"isPermaLink").lower() != "false"
         )
         if is_link and tag.text and tag.text != last:
-            yield _href(tag, tag.text, url), "item", "", True
+            yield "d" + _href(tag, tag.text, url), "", ""
             last = tag.text

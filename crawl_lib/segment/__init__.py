@@ -59,10 +59,11 @@ if TYPE_CHECKING:
     from crawl_lib.segment.build import build_segment, built_problem
     from crawl_lib.segment.check import check_segment
     from crawl_lib.segment.reader import SegmentReader
-    from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow
+    from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, PageRow
     from crawl_lib.segment.spool import PartWriter
     from crawl_lib.segment.tables import (
         NO_COLUMNS,
+        LinkBlock,
         ParquetTable,
         open_parquet,
         parquet_batches,
@@ -79,10 +80,11 @@ else:
             "build": ("build_segment", "built_problem"),
             "check": ("check_segment",),
             "reader": ("SegmentReader",),
-            "schema": ("LATER_FIELDS", "LINKS_SCHEMA", "PAGES_SCHEMA", "LinkColumns", "PageRow"),
+            "schema": ("LATER_FIELDS", "LINKS_SCHEMA", "PAGES_SCHEMA", "PageRow"),
             "spool": ("PartWriter",),
             "tables": (
                 "NO_COLUMNS",
+                "LinkBlock",
                 "ParquetTable",
                 "open_parquet",
                 "parquet_batches",

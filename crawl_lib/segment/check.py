@@ -45,7 +45,7 @@ OUTCOMES = frozenset(map(str, Outcome))
 ACCOUNTED = ("deferred", "dropped", "lost")
 """Counts of taken URLs that have no row in `pages`."""
 _OF_ROBOTS = "robots"
-"""The element of links whose source is a robots.txt, which is no page (`parse.ROBOTS`)."""
+"""The element of links whose source is a robots.txt, which is no page (`parse/native/rows.c`)."""
 _RESPONSE, _NEEDS_ROW, _POINTED_AT = 1, 2, 4
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -120,16 +120,3 @@ def with_later_fields(batch: pa.RecordBatch, names: Iterable[str]) -> pa.RecordB
     schema = pa.schema([*batch.schema, *(PAGES_SCHEMA.field(name) for name in missing)])
     nulls = [pa.nulls(batch.num_rows, schema.field(name).type) for name in missing]
     return pa.RecordBatch.from_arrays([*batch.columns, *nulls], schema=schema)
-
-
-class LinkColumns(NamedTuple):
-    """The links of one page, in link order: `source`, the page's key, and a column for each other field of `links`."""
-
-    source: bytes
-    target: Sequence[bytes | None]
-    target_url: Sequence[str | None]
-    anchor: Sequence[str | None]
-    rel: Sequence[str | None]
-    element: Sequence[str | None]
-    followed: Sequence[bool]
-    rule: Sequence[str | None]

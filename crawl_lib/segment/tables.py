@@ -1,4 +1,4 @@
-"""Rows of `pages` and `links`: plain lists while a page is handled, Arrow when enough are there, Parquet at the end.
+"""Rows of `pages` and `links`: in memory until there are enough, then Arrow, Parquet at the end.
 
 A part's rows are an Arrow stream on the disk (cheap, LZ4); `build` reads the streams of all parts and writes each
 table as Parquet once. Memory is bounded by one block of rows, whatever the segment's size.
@@ -6,19 +6,20 @@ table as Parquet once. Memory is bounded by one block of rows, whatever the segm
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import islice
 from pathlib import Path
-from sys import getsizeof
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from crawl_lib.durable import fsync_file
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, os_error, os_errors
-from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow, with_later_fields
+from crawl_lib.parse import native
+from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, PageRow, with_later_fields
 from crawl_lib.storage import Storage
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ PAGE_BLOCK_ROWS = 4_096
 GROUP_BYTES = 32 << 20
 """A row group ends after so many bytes, however few rows it has."""
 BLOCK_BYTES = 8 << 20
-"""So much text is held at most as rows of Python."""
+"""So many bytes of rows are held at most."""
 _MOST_BYTES_OF_CHAR = 4
 KEY_BYTES = 20
 _KEY = pa.binary(KEY_BYTES)
@@ -44,15 +45,11 @@ DICTIONARY_COLUMNS = {
 
 
 class _Table:
-    """An Arrow stream file that grows by blocks, to `size` bytes.
+    """An Arrow stream file that grows by blocks, to `size` bytes."""
 
-    `fields`: of the rows that are held until there are `block_rows`, or `BLOCK_BYTES` of text.
-    """
-
-    def __init__(self, path: Path, schema: pa.Schema, fields: Sequence[str], block_rows: int) -> None:
-        self._path, self._schema, self._fields, self._block_rows = path, schema, fields, block_rows
-        self._held: list[Sequence[Any]] = []
-        self._waiting = self._bytes = self.rows = self.size = 0
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path, self._schema = path, schema
+        self._written = self.size = 0
         with os_errors(path, "cannot be written"):
             self._file = path.open("wb")
             options = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -67,62 +64,106 @@ class _Table:
                 fsync_file(self._file)
             self._file.close()
 
-    def _hold(self, values: Sequence[Any], count: int, text_bytes: int) -> None:
-        self._held.append(values)
-        self.rows += count
-        self._waiting += count
-        self._bytes += text_bytes
-        if self._waiting >= self._block_rows or self._bytes >= BLOCK_BYTES:
-            self._flush()
+    def write(self, block: pa.RecordBatch) -> None:
+        """Write a block. Raises StorageError."""
+        with os_errors(self._path, "cannot be written"):
+            self._stream.write_batch(block)
+            self.size = self._file.tell()
+        self._written += block.num_rows
 
     def _flush(self) -> None:
-        if self._waiting:
-            columns = dict(zip(self._fields, self._columns(), strict=True))
-            self._held, self._waiting, self._bytes = [], 0, 0
-            arrays = [column(columns[field.name], field) for field in self._schema]
-            with os_errors(self._path, "cannot be written"):
-                self._stream.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
-                self.size = self._file.tell()
-
-    def _columns(self) -> Iterable[Sequence[Any]]:
-        return zip(*self._held, strict=True)
+        """Write the rows that wait."""
+        raise NotImplementedError
 
 
 class PageTable(_Table):
-    """Collects rows of `pages`."""
+    """Collects rows of `pages`, until there are `PAGE_BLOCK_ROWS` of them, or `BLOCK_BYTES` of text."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, PAGES_SCHEMA, PAGE_FIELDS, PAGE_BLOCK_ROWS)
+        super().__init__(path, PAGES_SCHEMA)
+        self._held: list[PageRow] = []
+        self._bytes = 0
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self._written + len(self._held)
 
     def add(self, row: PageRow) -> None:
         """One row."""
-        chars = sum([len(value) for value in row if type(value) is str])
-        self._hold(row, 1, _MOST_BYTES_OF_CHAR * chars)
+        self._held.append(row)
+        self._bytes += _MOST_BYTES_OF_CHAR * sum([len(value) for value in row if type(value) is str])
+        if len(self._held) >= PAGE_BLOCK_ROWS or self._bytes >= BLOCK_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._held:
+            columns = dict(zip(PAGE_FIELDS, zip(*self._held, strict=True), strict=True))
+            self._held, self._bytes = [], 0
+            arrays = [column(columns[field.name], field) for field in self._schema]
+            self.write(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+
+
+class _Buffer(ctypes.Structure):
+    _fields_ = (
+        ("at", ctypes.c_void_p),
+        ("length", ctypes.c_size_t),
+        ("capacity", ctypes.c_size_t),
+        ("failed", ctypes.c_bool),
+    )
+
+
+class LinkBlock(ctypes.Structure):
+    """Rows of `links` in memory, as Arrow has them: `struct krake_block` of `parse/native/rows.h`."""
+
+    _fields_ = (("buffers", _Buffer * 13), ("rows", ctypes.c_uint64))
+
+    def batch(self) -> pa.RecordBatch:
+        """Return the rows where they are: the batch is not valid any more once rows are added or cleared."""
+        buffers = (pa.foreign_buffer(one.at or 0, one.length) for one in self.buffers)
+        arrays = [
+            pa.Array.from_buffers(field.type, self.rows, [None, *islice(buffers, field.type.num_buffers - 1)])
+            for field in LINKS_SCHEMA
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=LINKS_SCHEMA)
+
+    def clear(self) -> None:
+        """Take the rows out. Their memory is kept for others."""
+        self.rows = 0
+        for one in self.buffers:
+            one.length = 0
+
+    def free(self) -> None:
+        """Give the memory back."""
+        native().krake_block_free(ctypes.byref(self))
 
 
 class LinkTable(_Table):
-    """Collects rows of `links`."""
+    """Collects rows of `links` in `block`, until there are `LINK_BLOCK_ROWS` of them, or `BLOCK_BYTES`."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, LINKS_SCHEMA, LINKS_SCHEMA.names, LINK_BLOCK_ROWS)
+        super().__init__(path, LINKS_SCHEMA)
+        self.block = LinkBlock()
 
-    def add(self, links: LinkColumns, text_bytes: int | None = None) -> None:
-        """Add the links of one page. `text_bytes`: memory of its anchors and rels, at most; None: not known."""
-        count = len(links.target)
-        if text_bytes is None:
-            text_bytes = _size_of_texts(links.anchor) + _size_of_texts(links.rel)
-        self._hold(((links.source,) * count, *links[1:]), count, text_bytes + _size_of_texts(links.target_url))
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self._written + self.block.rows
 
-    def _columns(self) -> Iterable[Sequence[Any]]:
-        return (list(chain.from_iterable(columns)) for columns in super()._columns())
+    def grown(self, block_bytes: int) -> None:
+        """Take notice of rows that were added to `block`, which has so many bytes now."""
+        if self.block.rows >= LINK_BLOCK_ROWS or block_bytes >= BLOCK_BYTES:
+            self._flush()
 
+    def close(self, sync: bool = True) -> None:
+        """See `_Table.close`."""
+        super().close(sync)
+        self.block.free()
 
-def _size_of_texts(texts: Sequence[str | None]) -> int:
-    """Return about how many bytes of memory texts have. A page has hundreds of links, and few texts are missing."""
-    try:
-        return getsizeof("".join(texts))  # type: ignore[arg-type]
-    except TypeError:
-        return getsizeof("".join(filter(None, texts)))
+    def _flush(self) -> None:
+        if self.block.rows:
+            self.write(self.block.batch())
+            self.block.clear()
 
 
 def column(values: Sequence[Any], field: pa.Field[Any]) -> pa.Array[Any]:

@@ -3,7 +3,7 @@
 Data flows through this room in one direction:
 
 1. A text (a seed, or a link's `href` with the page's base) becomes a **canonical URL**: `canonicalize`, `resolve`, and
-   on the hot path `LinkResolver`, which remembers what it has resolved (`canonical`, `links`).
+   on the hot path `LinkResolver`, which needs no parser for most (`canonical`, `links`).
 2. Of the canonical URL come the **key** (20 bytes SHA-1), the **host**, the authority that robots.txt is asked of, and
    the registrable **domain** (`names`).
 3. `UrlFilter` says whether it belongs to the crawl: port, depth, rules, scope (`filters`), and the config's `chains`.

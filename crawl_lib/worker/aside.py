@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from crawl_lib.config import Config
 from crawl_lib.errors import KrakeError, StoppedError, printable
-from crawl_lib.parse import Page, parse_head
+from crawl_lib.parse import Page, count_links, parse_head
 from crawl_lib.records import Fetched
 from crawl_lib.segment import Position, read_one
 from crawl_lib.states import Outcome
@@ -106,9 +106,10 @@ def _pieces(file: IO[bytes]) -> Pieces:
     start = 0
     with file:
         for line in file:
-            piece = Page.from_json(line)
-            yield start, piece
-            start += len(piece.links)
+            page = Page.from_json(line)
+            for place, piece in slices(page):  # the child may have written more than a slice
+                yield start + place, piece
+            start += count_links(page.links)
 
 
 def _serve(task: socket.socket, reader: Reader, most_bytes: int) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 
 from crawl_lib.config import Config
 from crawl_lib.durable import reached
-from crawl_lib.parse import Headers, Page, parse_head, require_scanner, x_robots_nofollow
+from crawl_lib.parse import Headers, Page, count_links, parse_head, require_scanner, x_robots_nofollow
 from crawl_lib.records import Fetched, TakenUrl, metadata_with_list
 from crawl_lib.scoring import load_plugins, note
 from crawl_lib.segment import PageRow, PartWriter, Position, payload_of
@@ -30,7 +30,7 @@ from crawl_lib.worker.large import Handled, LargePages, ReadingNotes, Steps
 from crawl_lib.worker.patterns import SIMILAR, Patterns
 from crawl_lib.worker.reading import (
     NOTED_BYTES,
-    SLICE_CHARS,
+    SLICE_BYTES,
     SLICE_LINKS,
     UNREAD,
     Pieces,
@@ -46,9 +46,8 @@ MOST_FETCHES = 64
 MOST_BYTES = 4 << 20
 MOST_S = 0.1
 """So long fetches that waited may hold the loop; what is left then waits for the next one."""
-_MOST_LINKS = 20_000
-_LINK_BYTES = 400
-"""Links whose texts are longer on average count as more."""
+_MOST_LINKS_BYTES = 8 << 20
+"""Links of so many bytes wait for their rows at most."""
 
 
 class PageHandler:
@@ -103,16 +102,16 @@ class PageHandler:
 
     def robots(self, fetched: Fetched) -> None:
         """Hand on the sitemaps that an answer for robots.txt names. Its record is written."""
-        hrefs = self._reader.sitemaps(fetched)
+        links = self._reader.sitemaps(fetched)
         if self._notes.is_barred(fetched.url):
-            self._writer.part.counts.rejections[Rejection.PAGE_LIMIT] += len(hrefs)
-        elif hrefs:
-            self.large.add(self._sitemap_steps(fetched.url, hrefs))
+            self._writer.part.counts.rejections[Rejection.PAGE_LIMIT] += count_links(links)
+        elif links:
+            self.large.add(self._sitemap_steps(fetched.url, links))
 
-    def _sitemap_steps(self, url: str, hrefs: Sequence[str]) -> Steps:
+    def _sitemap_steps(self, url: str, links: bytes) -> Steps:
         with self._notes.over(url):
-            for part in places(hrefs):
-                self._discovery.sitemaps(url, hrefs[part], part.start)
+            for start, part in places(links):
+                self._discovery.sitemaps(url, part, start)
                 yield
 
     def is_empty(self) -> bool:
@@ -146,17 +145,17 @@ class PageHandler:
         So each step finds its code in the caches. Ends after about `most_s`; returns how many were handled.
         """
         found: list[tuple[TakenUrl, Page, bool]] = []
-        links = done = 0
+        links_bytes = done = 0
         end_s = time.monotonic() + most_s
         for fetch in fetches:
             page, nofollow = self._page(*fetch)
             done += 1
             if page is not None:
                 found.append((fetch[0], page, nofollow))
-                links += max(len(page.links), page.text_bytes // _LINK_BYTES)
-                if links > _MOST_LINKS:
+                links_bytes += len(page.links)
+                if links_bytes > _MOST_LINKS_BYTES:
                     self._links(found, end_s)
-                    links = 0
+                    links_bytes = 0
             if time.monotonic() > end_s:
                 break
         self._links(found, end_s)
@@ -170,7 +169,7 @@ class PageHandler:
         full = [self.texts.is_full(taken) for taken, *_ in found]
         with self._notes.in_turn() as noted:
             for (taken, page, nofollow), is_full in zip(found, full, strict=True):
-                if len(page.links) > SLICE_LINKS or page.text_bytes > SLICE_CHARS or time.monotonic() > end_s:
+                if count_links(page.links) > SLICE_LINKS or len(page.links) > SLICE_BYTES or time.monotonic() > end_s:
                     noted.end()  # steps may run at once, and have notes of their own
                     self.large.add(self._link_steps(taken, slices(page), nofollow, is_full))
                 else:

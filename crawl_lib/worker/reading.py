@@ -7,8 +7,8 @@ charset), and what is coded and has a body of more or decodes to more, is read b
 the links of every page are written by slices.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import fields
+import re
+from collections.abc import Iterator
 from hashlib import sha1
 from typing import NamedTuple, TypedDict
 
@@ -21,7 +21,6 @@ from crawl_lib.parse import (
     XHTML,
     Content,
     Headers,
-    Links,
     Page,
     charset_of,
     decode_content,
@@ -43,9 +42,9 @@ LEGACY_IN_PLACE_BYTES = 256 << 10
 NOTED_BYTES = 256 << 10
 """Content of more is noted in the spool before it is read as a page: see `large.ReadingNotes`."""
 SLICE_LINKS = 4096
-SLICE_CHARS = 1 << 18
-"""A slice of links has about so many characters of hrefs, however few links that are. Links with fewer bytes of text
-than that are written at once."""
+SLICE_BYTES = 1 << 18
+"""A slice of links has about so many bytes, however few links that are."""
+_LINK = re.compile(rb"[^\0]*\0[^\0]*\0[^\0]*\0")
 _ERRORS = frozenset({Outcome.GONE, Outcome.CLIENT_ERROR, Outcome.SERVER_ERROR, Outcome.UNEXPECTED_STATUS})
 BARRED = "no links were read: the process that read them died, or passed its limits, as often as it was tried"
 
@@ -157,10 +156,10 @@ class Reader:
             return None
         return words_of(content.data[:IN_PLACE_BYTES], headers.content_type[1]) or None
 
-    def sitemaps(self, fetched: Fetched) -> list[str]:
-        """The sitemaps that an answer for robots.txt names, if the config says so."""
+    def sitemaps(self, fetched: Fetched) -> bytes:
+        """The sitemaps that an answer for robots.txt names, as links, if the config says so."""
         if fetched.outcome is not Outcome.OK or not self._parse.sitemaps:
-            return []
+            return b""
         is_cut = fetched.truncated is not None
         return robots_sitemaps(robots_text(fetched.head, fetched.body, is_cut=is_cut, max_bytes=self._max_robots))
 
@@ -176,19 +175,20 @@ def barred(reading: Reading) -> Reading:
     return reading._replace(error=BARRED if reading.error is None else f"{reading.error}; {BARRED}", page=None)
 
 
-def places(hrefs: Sequence[str]) -> Iterator[slice]:
-    """Divide hrefs into slices of bounded number and size; give one, which is empty, if there are none."""
-    start = chars = 0
-    for place, href in enumerate(hrefs):
-        if place - start >= SLICE_LINKS or chars >= SLICE_CHARS:
-            yield slice(start, place)
-            start, chars = place, 0
-        chars += len(href)
-    yield slice(start, len(hrefs))
+def places(links: bytes) -> Iterator[tuple[int, bytes]]:
+    """Divide links into slices of bounded number and size, each with the place of its first link.
+
+    Links that are none are one slice.
+    """
+    start = first = 0
+    for number, link in enumerate(_LINK.finditer(links)):
+        if number - first >= SLICE_LINKS or link.start() - start >= SLICE_BYTES:
+            yield first, links[start : link.start()]
+            start, first = link.start(), number
+    yield first, links[start:]
 
 
 def slices(page: Page) -> Pieces:
     """Give the page with a part of its links at a time, and the place of the first of them; once if it has none."""
-    for part in places(page.links.hrefs):
-        columns = [getattr(page.links, field.name)[part] for field in fields(Links)]
-        yield part.start, page.with_links(Links(*columns), 0 if part.start else page.links_cut)
+    for start, links in places(page.links):
+        yield start, page._replace(links=links, links_cut=0 if start else page.links_cut)

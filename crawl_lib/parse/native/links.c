@@ -453,18 +453,20 @@ static void write_piece(const struct reader *r, struct piece piece, struct buffe
     buffer_add(out, "", 1);
 }
 
-static void write_page(struct reader *r, struct buffer *out) {
-    for (size_t i = 0; i < r->link_count; i++) buffer_add(out, &link_at(r, i)->code, 1);
-    buffer_add(out, "", 1);
+static void write_page(struct reader *r, struct buffer *out, struct buffer *links) {
     for (int i = 0; i < SAID; i++) buffer_add(out, r->has[i] ? "1" : "0", 1);
     buffer_add(out, "", 1);
     for (int i = 0; i < SAID; i++) {
         if (i == ROBOTS) buffer_add(out, r->robots.bytes, r->robots.length), buffer_add(out, "", 1);
         else write_piece(r, r->said[i], out);
     }
-    for (size_t i = 0; i < r->link_count; i++) write_piece(r, link_at(r, i)->href, out);
-    for (size_t i = 0; i < r->link_count; i++) write_piece(r, link_at(r, i)->anchor, out);
-    for (size_t i = 0; i < r->link_count; i++) write_piece(r, link_at(r, i)->rel, out);
+    for (size_t i = 0; i < r->link_count; i++) {
+        const struct link *link = link_at(r, i);
+        buffer_add(links, &link->code, 1);
+        write_piece(r, link->href, links);
+        write_piece(r, link->anchor, links);
+        write_piece(r, link->rel, links);
+    }
     buffer_add(out, r->facts.bytes, r->facts.length);
     if (r->headings.length) buffer_add(out, "h", 2), buffer_add(out, r->headings.bytes, r->headings.length), buffer_add(out, "", 1);
     buffer_add(out, r->charsets.bytes, r->charsets.length);
@@ -479,7 +481,7 @@ uint64_t krake_sources(void) { return KRAKE_SOURCES; }
 int krake_links(const char *html, size_t length, const char *agent, size_t agent_length, size_t max_links,
                 size_t max_anchor_chars, int how, struct krake_page *page) {
     struct reader r = {0};
-    struct buffer out = {0};
+    struct buffer out = {0}, links = {0};
     r.tokens.at = (const unsigned char *)html;
     r.tokens.end = r.tokens.at + length;
     r.agent = (struct span){(const unsigned char *)agent, agent_length};
@@ -492,10 +494,10 @@ int krake_links(const char *html, size_t length, const char *agent, size_t agent
     read_page(&r);
     bool failed = r.text.failed || r.anchor.failed || r.robots.failed || r.charsets.failed || r.links.failed ||
                   r.facts.failed || r.headings.failed;
-    if (!failed) write_page(&r, &out);
-    failed = failed || out.failed;
-    *page = (struct krake_page){failed ? NULL : out.bytes, out.length, r.cut, r.tokens.steps, words_digest(&r.seen_words)};
-    if (failed) buffer_free(&out);
+    if (!failed) write_page(&r, &out, &links);
+    *page = (struct krake_page){out.bytes, links.bytes, out.length, links.length, r.cut, r.tokens.steps, words_digest(&r.seen_words)};
+    failed = failed || out.failed || links.failed;
+    if (failed) krake_free(page);
     buffer_free(&r.text);
     buffer_free(&r.anchor);
     buffer_free(&r.robots);
@@ -508,7 +510,8 @@ int krake_links(const char *html, size_t length, const char *agent, size_t agent
 
 void krake_free(struct krake_page *page) {
     free(page->text);
-    page->text = NULL;
+    free(page->links);
+    page->text = page->links = NULL;
 }
 
 /* Whether `word` begins within `reach` bytes of `at`. `*read`: so far no such word begins; no byte is read twice. */

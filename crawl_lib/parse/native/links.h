@@ -7,15 +7,16 @@
 
 struct krake_page {
     /* Fields, each ended by a NUL, which none holds; bytes that are no UTF-8 are left as they are in the page:
-       a letter for each link (its element; a capital one: rel holds nofollow); a 0 or 1 for each of the next five
-       (whether the page has it); title; description; robots metas; href of the canonical link; href of the base;
-       the href of each link; the anchor text of each; the rel of each; what metas say of the charset, a line each:
-       `c` and the attribute charset, or `h` and the content of a meta Content-Type.
+       a 0 or 1 for each of the next five (whether the page has it); title; description; robots metas; href of the
+       canonical link; href of the base; what metas say of the charset, a line each: `c` and the attribute charset, or
+       `h` and the content of a meta Content-Type.
        With KRAKE_FACTS there are more fields before that of the charset, a name and a value for each fact: `m` and the
        name of a meta in lower case, its content; `l`, the lang of html; `t` and the itemprop of a time, its datetime; `p`
        in place of `t` where the time has the attribute pubdate; `j`, the text of a JSON-LD block; `h`, the headings, a line each. */
     char *text;
-    size_t length;
+    /* Each link: a letter for its element (a capital one: rel holds nofollow) before its href, its anchor text, its rel. */
+    char *links;
+    size_t length, links_length;
     uint64_t cut;    /* links beyond the limit */
     uint64_t steps;  /* bytes looked at: the work that was done */
     uint64_t words;  /* digest of the page's words: see sketch.h */
@@ -29,7 +30,7 @@ uint64_t krake_sources(void);
 enum { KRAKE_CUT = 1, KRAKE_XML = 2, KRAKE_FACTS = 4 };
 
 /* Reads a page in UTF-8. `agent`: a name of robots metas other than `robots`, lower case; `how`: a sum of these.
-   Returns 0, and -1 if memory ran out. `page->text` is given back by `krake_free`. */
+   Returns 0, and -1 if memory ran out. Its texts are given back by `krake_free`. */
 int krake_links(const char *html, size_t length, const char *agent, size_t agent_length, size_t max_links,
                 size_t max_anchor_chars, int how, struct krake_page *page);
 

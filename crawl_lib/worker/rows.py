@@ -1,0 +1,126 @@
+"""The links of pages as rows of `links`, and the memory of where references lead: `parse/native/rows.c`.
+
+A page costs three calls. In between, the memory asks for what no earlier page has said: where a reference leads, and
+whether a URL is followed. Of 61 links of a page 4 are new.
+"""
+
+import ctypes
+import os
+import weakref
+from struct import Struct
+from typing import NamedTuple
+
+from crawl_lib.parse import native
+from crawl_lib.segment import LinkBlock
+from crawl_lib.urls import Rejection, Target
+
+REMEMBERED_BYTES = 64 << 20
+"""Memory for references, URLs and verdicts: for about 200,000 URLs of usual length."""
+SAYS_NOFOLLOW, FOLLOWS_ALL, NO_HOP, IS_SIMILAR = 1, 2, 4, 8
+"""KRAKE_SAYS_NOFOLLOW and the others of `rows.h`, which bar links of a page."""
+_BARS = ("", Rejection.ELEMENT, Rejection.NOFOLLOW, Rejection.REDIRECT_LIMIT, Rejection.SIMILAR)
+"""The rules of `enum krake_bar`."""
+_ASK, _RULE = Struct("@IIIIP20s4x"), Struct("@8xI")
+_NO_REFERENCE = -1
+
+
+class Ask(NamedTuple):
+    """A question of the memory.
+
+    Attributes:
+        link: The number of the first link of the page that needs the answer.
+        number: Names what is asked about in the answer.
+        is_hop: Whether that link is a meta refresh, a sitemap of an index, or leads to the same place.
+        text: A reference without its fragment, or a canonical URL.
+        key: The key of the URL.
+
+    """
+
+    link: int
+    number: int
+    is_hop: bool
+    text: str
+    key: bytes
+
+
+class LinkRows:
+    """The memory. Once it takes more than `most_bytes`, all is forgotten. Raises MemoryError."""
+
+    def __init__(self, most_bytes: int = REMEMBERED_BYTES) -> None:
+        self._native = native()
+        self._rows = self._native.krake_rows_new(most_bytes, int.from_bytes(os.urandom(8)))
+        if self._rows is None:
+            raise MemoryError
+        weakref.finalize(self, self._native.krake_rows_free, self._rows)
+        self._rules: dict[str, int] = {}
+        self._links = b""
+        for rule in _BARS:
+            self._rule(rule)
+
+    def look(self, links: bytes, base: str, how: int) -> list[Ask]:
+        """Begin a page; return the references that have to be learnt.
+
+        `links`: as `Page.links`; a link that is not whole ends them. `base`: the canonical URL that they are relative
+        to. `how`: a sum of `SAYS_NOFOLLOW`, `FOLLOWS_ALL` and the others.
+        """
+        query = base.find("?")
+        folder = base[: base.rfind("/", 0, query if query >= 0 else len(base)) + 1].encode()
+        self._links = links  # C looks at them until the rows are written
+        return self._asked(self._native.krake_rows_look(self._rows, links, len(links), folder, len(folder), how))
+
+    def learn(self, number: int, target: Target, lasts: bool) -> int:
+        """Learn where a reference leads; return the number of the target. `lasts`: from all pages of the folder."""
+        rule = 0 if target.rejection is None else self._rule(target.rejection)
+        url = target.url.encode()
+        return _checked(self._native.krake_rows_learn(self._rows, number, url, len(url), target.key, rule, lasts))
+
+    def target(self, target: Target) -> int:
+        """Return the number of a URL to which no link leads, between two pages."""
+        self.look(b"", target.url, 0)
+        return self.learn(_NO_REFERENCE, target, lasts=False)
+
+    def unjudged(self, position: int) -> list[Ask]:
+        """Return the URLs that have to be judged, after all references were learnt.
+
+        `position`: of the page in its batch. A URL that a later page handed on is judged again.
+        """
+        return self._asked(self._native.krake_rows_unjudged(self._rows, position))
+
+    def judge(self, number: int, followed: bool, rule: str, lasts: bool) -> None:
+        """Learn whether a URL is followed, and by which rule. `lasts`: also on later pages, whatever their depth."""
+        self._native.krake_rows_judge(self._rows, number, followed, self._rule(rule), lasts)
+
+    def send(self, number: int, position: int) -> bool:
+        """Note that a target is handed on; return False if this was done from the same position or an earlier one."""
+        return bool(self._native.krake_rows_send(self._rows, number, position))
+
+    def write(self, block: LinkBlock, source: bytes) -> int:
+        """Add the rows of the page to a block; return the size of the block in bytes. `source`: key of the page."""
+        return _checked(self._native.krake_rows_write(self._rows, ctypes.byref(block), source))
+
+    def rejected(self) -> dict[str, int]:
+        """Return how many links of the page that was written each rule rejects. Some of them are no rows."""
+        rules = ctypes.string_at(self._native.krake_rows_rules(self._rows), _RULE.size * len(self._rules))
+        return {name: count for name, (count,) in zip(self._rules, _RULE.iter_unpack(rules), strict=True) if count}
+
+    def _asked(self, count: int) -> list[Ask]:
+        if not _checked(count):
+            return []
+        asks = ctypes.string_at(self._native.krake_rows_asks(self._rows), _ASK.size * count)
+        return [
+            Ask(link, number, bool(is_hop), ctypes.string_at(text, length).decode(), key)
+            for link, number, length, is_hop, text, key in _ASK.iter_unpack(asks)
+        ]
+
+    def _rule(self, name: str) -> int:
+        number = self._rules.get(name)
+        if number is None:
+            text = name.encode()
+            number = self._rules[str(name)] = _checked(self._native.krake_rows_rule(self._rows, text, len(text)))
+        return number
+
+
+def _checked(number: int) -> int:
+    if number < 0:
+        raise MemoryError
+    return number
