@@ -21,6 +21,7 @@ from crawl_lib.index import IndexedPage
 from crawl_lib.parse import parse_html
 from crawl_lib.text.extract import main_text
 from crawl_lib.urls import key_of, resolve
+from tests.parse.links import columns
 
 ROOT = Path("/usr/share/doc")
 ROUNDS, DAMPING = 40, 0.85
@@ -115,7 +116,7 @@ def _read(url: str, data: bytes) -> tuple[IndexedPage, list[tuple[str, str]]]:
     page = IndexedPage(key_of(url), url, main_text(html), 0, parsed.title or "", headings, language="en")
     links = [
         (_target(url, href), anchor)
-        for href, anchor in zip(parsed.links.hrefs, parsed.links.anchors, strict=True)
+        for href, anchor in zip(*columns(parsed.links)[:2], strict=True)
         if anchor and not re.match(r"[a-z]+:|#", href)
     ]
     return page, links

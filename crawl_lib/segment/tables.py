@@ -120,7 +120,7 @@ class LinkBlock(ctypes.Structure):
 
     def batch(self) -> pa.RecordBatch:
         """Return the rows where they are: the batch is not valid any more once rows are added or cleared."""
-        buffers = (pa.foreign_buffer(one.at or 0, one.length) for one in self.buffers)
+        buffers = (pa.foreign_buffer(one.at, one.length) if one.length else pa.py_buffer(b"") for one in self.buffers)
         arrays = [
             pa.Array.from_buffers(field.type, self.rows, [None, *islice(buffers, field.type.num_buffers - 1)])
             for field in LINKS_SCHEMA

@@ -15,6 +15,7 @@ from crawl_lib.errors import UrlError
 from crawl_lib.parse import parse_html
 from crawl_lib.urls import resolve
 from tests.crawldb.crawls import Visit
+from tests.parse.links import each_link
 
 SITES = {
     "http://python.example/": Path("/usr/share/doc/python3.11-doc/html"),
@@ -38,7 +39,7 @@ def visits(site: str) -> Iterator[Visit]:
     for url, path in files(site).items():
         page = parse_html(path.read_bytes(), url=url, header_charset=None, config=ParseConfig())
         links = []
-        for href, anchor, may_lead in zip(page.links.hrefs, page.links.anchors, page.links.followable, strict=True):
+        for href, anchor, _, _, may_lead, _ in each_link(page):
             try:
                 links += [(resolve(page.base, href), anchor)] * may_lead
             except UrlError:

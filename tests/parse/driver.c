@@ -81,8 +81,9 @@ static void tokens(const char *html, size_t length, int state, const char *name)
 static void links(const char *html, size_t length, int most, int how) {
     struct krake_page page;
     int status = krake_links(html, length, "krake", 5, (size_t)most, 200, how, &page);
-    printf("%d %zu %llu %llu\n", status, page.length, (unsigned long long)page.cut, (unsigned long long)page.steps);
+    printf("%d %zu %llu %llu\n", status, page.length + page.links_length, (unsigned long long)page.cut, (unsigned long long)page.steps);
     if (page.length) fwrite(page.text, 1, page.length, stdout);
+    if (page.links_length) fwrite(page.links, 1, page.links_length, stdout);
     krake_free(&page);
 }
 

@@ -14,9 +14,9 @@ from random import Random
 import pytest
 
 from crawl_lib.parse.charset import to_utf8
-from crawl_lib.parse.html import _NAME
 from crawl_lib.parse.scan import scan
 from tests.parse import oracle
+from tests.parse.links import read_links
 
 INLINE = ("b", "i", "em", "span", "font", "code", "u", "small", "strong", "label", "x-y", "ruby", "noscript")
 BLOCKS = ("div", "section", "blockquote", "center", "article", "fieldset", "details", "h2", "object", "video", "form")
@@ -169,12 +169,10 @@ class Page:
 
 def read(html: bytes) -> oracle.Seen:
     """What the scanner sees, in the oracle's form."""
-    fields, *_ = scan(html, b"krake", 10**6, 10**6)
-    count = len(fields[0])
-    said = [text if flag == "1" else None for flag, text in zip(fields[1], fields[2:7], strict=True)]
-    hrefs, anchors, rels = (fields[7 + column * count : 7 + (column + 1) * count] for column in range(3))
-    elements = [_NAME[letter] for letter in fields[0]]
-    return oracle.Seen(list(zip(elements, hrefs, anchors, rels, strict=True)), said[0], said[1], said[2], said[4])
+    fields, found, *_ = scan(html, b"krake", 10**6, 10**6)
+    said = [text if flag == "1" else None for flag, text in zip(fields[0], fields[1:6], strict=True)]
+    links = [(link.element, link.href, link.anchor, link.rel) for link in read_links(found)]
+    return oracle.Seen(links, said[0], said[1], said[2], said[4])
 
 
 @pytest.mark.parametrize("first", range(0, 400, 50))

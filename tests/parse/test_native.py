@@ -17,6 +17,7 @@ import pytest
 from crawl_lib.errors import SetupError
 from crawl_lib.parse import scan
 from crawl_lib.parse.native import compile as compiling
+from tests.parse.links import columns
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,11 +25,10 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_every_reference_is_read_in_texts_and_in_attributes() -> None:
     names = sorted(html5)
     page = "".join(f"<a href='?&{name}'>&{name} x</a>" for name in names)
-    fields, *_ = scan.scan(page.encode(), b"", 10_000, 100)
-    count = len(names)
+    found = columns(scan.scan(page.encode(), b"", 10_000, 100).links)
     texts = [" ".join(f"{html5[name]} x".split()) for name in names]
-    assert fields[7 + count : 7 + 2 * count] == texts
-    assert fields[7 : 7 + count] == [f"?{html5[name]}".strip() for name in names]
+    assert found.anchors == texts
+    assert found.hrefs == [f"?{html5[name]}".strip() for name in names]
 
 
 def test_a_library_that_is_missing_damaged_or_foreign_names_make_setup(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from crawl_lib.config import ParseConfig
-from crawl_lib.parse import Page, may_be_sitemap, parse_sitemap, robots_sitemaps
+from crawl_lib.parse import Page, count_links, may_be_sitemap, parse_sitemap, robots_sitemaps
+from tests.parse.links import columns, each_link
 
 URL = "http://a.test/sitemap.xml"
 NS = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
@@ -26,8 +27,7 @@ def read(data: bytes | str, charset: str | None = None, **options: int) -> Page 
 def found(data: bytes | str, **options: int) -> list[tuple[str, str]]:
     page = read(data, **options)
     assert page is not None
-    assert {len(page.links.anchors), len(page.links.rels), len(page.links.nofollow)} == {len(page.links)}
-    return list(zip(page.links.elements, page.links.hrefs, strict=True))
+    return list(zip(columns(page.links).elements, columns(page.links).hrefs, strict=True))
 
 
 URLSET = f"""<?xml version="1.0" encoding="UTF-8"?>
@@ -46,7 +46,7 @@ def test_a_sitemap() -> None:
     assert found(URLSET) == PAGES
     page = read(URLSET)
     assert page is not None
-    assert (page.base, page.charset, page.title, page.nofollow, set(page.links.followable)) == (
+    assert (page.base, page.charset, page.title, page.nofollow, set(columns(page.links).followable)) == (
         *(URL, "utf-8", None, False),
         {True},
     )
@@ -96,14 +96,14 @@ def test_atom() -> None:
     <link rel="enclosure" href="a.mp3"/><linked href="no"/><content src="no"/></entry></feed>"""
     page = read(text)
     assert page is not None
-    assert list(zip(page.links.hrefs, page.links.rels, page.links.followable, strict=True)) == [
+    assert [(link.href, link.rel, link.followable) for link in each_link(page)] == [
         ("/feed", "self", False),
         ("/feed?page=2", "next", True),
         ("1?a&b", "alternate", True),
         ("2", "alternate", True),
         ("a.mp3", "enclosure", False),
     ]
-    assert set(page.links.elements) == {"entry"}
+    assert set(columns(page.links).elements) == {"entry"}
 
 
 @pytest.mark.parametrize(
@@ -125,14 +125,15 @@ def test_what_is_none(data: bytes) -> None:
 def test_links_beyond_the_limit_are_counted() -> None:
     page = read("<urlset>" + "<loc>http://a.test/</loc>" * 10, max_links_per_page=4)
     assert page is not None
-    assert (len(page.links), page.links_cut) == (4, 6)
+    assert (count_links(page.links), page.links_cut) == (4, 6)
 
 
 def test_what_robots_txt_names() -> None:
     body = (
         b"\xef\xbb\xbfSitemap: http://a.test/1.xml\r\nuser-agent: *\rdisallow: /\n  SITE-MAP :/2.xml # mine\nsitemap:\n"
     )
-    assert robots_sitemaps(body + b"Not a sitemap: x\nsitemaps: y\n#sitemap: z\n") == ["http://a.test/1.xml", "/2.xml"]
+    found = robots_sitemaps(body + b"Not a sitemap: x\nsitemaps: y\n#sitemap: z\n")
+    assert columns(found).hrefs == ["http://a.test/1.xml", "/2.xml"]
 
 
 HOSTILE = [
@@ -187,7 +188,7 @@ def test_what_a_sitemap_says_of_its_pages_is_their_rel() -> None:
     <url><lastmod>2026</lastmod><loc>/g</loc></url><url><lastmod>2026-11</lastmod><loc>/h</loc></url></urlset>"""
     page = read(text)
     assert page is not None
-    assert dict(zip(page.links.hrefs, page.links.rels, strict=True)) == {
+    assert dict(zip(columns(page.links).hrefs, columns(page.links).rels, strict=True)) == {
         "/a": "lastmod=1793491200 every_s=86400 priority=0.8",
         "/b": "lastmod=1793491200",
         "/c": "",
@@ -200,14 +201,15 @@ def test_what_a_sitemap_says_of_its_pages_is_their_rel() -> None:
 
 
 def test_octets_of_a_sitemap_in_robots_txt_are_escaped_as_they_are() -> None:
-    assert robots_sitemaps(b"Sitemap: /caf\xe9\nSitemap: /caf\xc3\xa9?\xff") == ["/caf%E9", "/caf%C3%A9?%FF"]
+    found = robots_sitemaps(b"Sitemap: /caf\xe9\nSitemap: /caf\xc3\xa9?\xff")
+    assert columns(found).hrefs == ["/caf%E9", "/caf%C3%A9?%FF"]
 
 
 def cut(data: bytes | str) -> list[str]:
     """What a text says whose end is missing."""
     given = data.encode() if isinstance(data, str) else data
     page = parse_sitemap(given, url=URL, header_charset=None, config=ParseConfig(), max_bytes=1 << 20, is_cut=True)
-    return page.links.hrefs
+    return columns(page.links).hrefs
 
 
 ONE, PIECE = "http://a.test/one", "http://a.test/two/arti"
@@ -243,8 +245,8 @@ def test_what_a_damaged_gzip_broke_off_is_no_entry() -> None:
     lines = "".join(f"http://a.test/{number:050}\n" for number in range(2_000))
     page = read(gzip.compress(lines.encode())[:-400])
     assert page is not None
-    assert 0 < len(page.links) < 2_000
-    assert {len(href) for href in page.links.hrefs} == {len("http://a.test/") + 50}
+    assert 0 < count_links(page.links) < 2_000
+    assert {len(href) for href in columns(page.links).hrefs} == {len("http://a.test/") + 50}
 
 
 def test_what_is_whole_keeps_its_last_line() -> None:
@@ -318,7 +320,7 @@ def test_xml_base(text: str, hrefs: list[str]) -> None:
 def test_bases_without_end_cost_what_they_weigh() -> None:
     page = read("<feed>" + "<a xml:base='x/'>" * 20_000 + "<link href='p'/>")
     assert page is not None
-    assert len(page.links.hrefs[0]) < 1000
+    assert len(columns(page.links).hrefs[0]) < 1000
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])

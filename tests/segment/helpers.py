@@ -10,12 +10,13 @@ from hashlib import sha1
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 from warcio.archiveiterator import ArchiveIterator
 from warcio.checker import Checker
 
 from crawl_lib.config import SegmentConfig
 from crawl_lib.records import Earlier, Fetched, QueuedUrl, TakenUrl
-from crawl_lib.segment import LinkColumns, Manifest, PageRow, PartWriter, Position, WarcInfo, utc_text
+from crawl_lib.segment import LINKS_SCHEMA, Manifest, PageRow, PartWriter, Position, WarcInfo, utc_text
 from crawl_lib.states import Outcome
 
 TIME = 1_795_000_000.123456
@@ -107,8 +108,9 @@ def add_rows(out: PartWriter, taken_url: TakenUrl, fetched: Fetched, position: P
     for index, url in enumerate(urls):
         found = (url, taken_url.key, taken_url.queued.depth + 1, 0, "")
         out.part.outlinks.add(index % 2, taken_url.position + 1, index, found)
-    anchors, columns = ("anchor 0", "anchor 1"), ((None,) * 2, ("a",) * 2, (True,) * 2, ("accepted",) * 2)
-    out.part.links.add(LinkColumns(taken_url.key, list(map(key, urls)), urls, anchors, *columns))
+    rows = [(taken_url.key, key(url), url, f"anchor {n}", None, "a", True, "accepted") for n, url in enumerate(urls)]
+    named = [dict(zip(LINKS_SCHEMA.names, row, strict=True)) for row in rows]
+    out.part.links.write(pa.RecordBatch.from_pylist(named, LINKS_SCHEMA))
     out.part.counts.rejections["scope"] += 1
 
 

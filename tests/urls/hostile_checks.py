@@ -35,7 +35,7 @@ def compare(shape: Shape, seed: int, *, texts: int) -> None:
         assert found.startswith("refused") or canonicalize(found) == found, (seed, url)
         resolved = answer(lambda base=base, href=href: resolve(base, href))
         assert resolved == answer(lambda base=base, href=href: old_canonical.resolve(base, href)), (seed, base, href)
-        (target,) = resolver.resolve_many(base, [href])
+        (target,) = resolved(resolver, base, [href])
         assert (target.url or f"refused: {target.rejection}") == resolved, (seed, base, href)
 
 
@@ -62,7 +62,7 @@ def _links(shape: Shape, seed: int) -> Callable[[int], Callable[[], object]]:
         def resolved() -> None:
             one = LinkResolver()
             for base in bases:
-                one.resolve_many(base, hrefs)
+                resolved(one, base, hrefs)
 
         return resolved
 

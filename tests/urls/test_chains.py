@@ -13,6 +13,7 @@ from crawl_lib.config import ChainsConfig, Config, StepConfig, UrlsConfig
 from crawl_lib.errors import ConfigError
 from crawl_lib.urls import Chain, LinkResolver, Rejection, Scope, UrlFilter, canonicalize, host_of, key_of
 from crawl_lib.urls.chains import MAX_PASSES
+from tests.urls.resolved import resolved
 from tests.urls.test_rule_files import DEFAULT_XML
 
 HOSTS = ("a.test", "www.a.test", "b.test", "c.test:8080", "xn--bcher-kva.de", "[::1]")
@@ -61,8 +62,8 @@ def test_a_normalised_url_is_canonical_and_stays_as_it_is(url: str, steps: list[
 @given(st.lists(URLS, max_size=5), st.sampled_from(STEPS))
 def test_a_link_leads_to_its_normalised_url_by_that_ones_key(urls: list[str], step: StepConfig) -> None:
     chain = chain_of(step)
-    plain = LinkResolver().resolve_many("http://a.test/dir/", urls)
-    found = LinkResolver(normalize=chain.normalize).resolve_many("http://a.test/dir/", urls)
+    plain = resolved(LinkResolver(), "http://a.test/dir/", urls)
+    found = resolved(LinkResolver(normalize=chain.normalize), "http://a.test/dir/", urls)
     for before, after in zip(plain, found, strict=True):
         url = chain.normalize(before.url)
         assert after == (url, key_of(url), host_of(url), None)

@@ -14,6 +14,7 @@ from crawl_lib.urls.normalizers import NORMALIZERS
 from crawl_lib.urls.rulefiles import RuleText
 from tests.urls import hostile_checks
 from tests.urls.hostile_checks import answer
+from tests.urls.resolved import resolved
 from tests.web.hostile_urls import HOSTS, MOST_RATIO, PATHS, draw, ratio
 
 SEEDS = range(200)
@@ -46,7 +47,7 @@ TEXTS: dict[str, Callable[[Random, int], str]] = {
 
 
 def by_resolver(text: str, longest: int) -> str:
-    (target,) = LinkResolver(longest).resolve_many("http://a.example/", [text])
+    (target,) = resolved(LinkResolver(longest), "http://a.example/", [text])
     return target.url or f"refused: {target.rejection}"
 
 
@@ -113,7 +114,7 @@ def test_eight_times_the_length_is_read_without_its_fragment() -> None:
 def test_a_base_of_many_folders_is_entered_in_linear_time() -> None:
     def work(size: int) -> Callable[[], object]:
         base = "http://a.example/" + "a/" * size
-        return lambda: LinkResolver(1 << 20).resolve_many(base, ["x", "../y"])
+        return lambda: resolved(LinkResolver(1 << 20), base, ["x", "../y"])
 
     assert ratio(work, 5000) <= MOST_RATIO
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from crawl_lib.errors import UrlError
 from crawl_lib.urls import LinkResolver, Rejection, Target, canonicalize, host_of, key_of, resolve
+from tests.urls.resolved import resolved
 from tests.urls.test_canonical import nasty
 
 BASES = [
@@ -80,7 +81,7 @@ hrefs = st.one_of(st.lists(st.sampled_from(ALMOST), max_size=7).map("".join), na
 
 
 def one(resolver: LinkResolver, base: str, href: str) -> Target:
-    (target,) = resolver.resolve_many(base, (href,))
+    (target,) = resolved(resolver, base, (href,))
     return target
 
 
@@ -116,9 +117,9 @@ def expected(base: str, href: str, limit: int = 2000) -> Target:
     ]
 )
 def test_it_agrees_with_resolve(pages: list[tuple[str, list[str]]]) -> None:
-    resolver = LinkResolver(max_remembered=8)
+    resolver = LinkResolver()
     for base, links in pages * 2:
-        assert resolver.resolve_many(base, links) == [expected(base, href) for href in links]
+        assert resolved(resolver, base, links) == [expected(base, href) for href in links]
 
 
 @given(st.sampled_from(BASES), hrefs)
@@ -134,32 +135,20 @@ def test_limit_of_length_also_for_plain_links() -> None:
         assert one(resolver, "http://a.b/", href).rejection is Rejection.TOO_LONG
 
 
-def test_what_it_remembers_is_the_same_object_and_bounded() -> None:
-    resolver = LinkResolver(max_remembered=100)
-    first = one(resolver, "http://a.b/x/1", "y.html")
-    assert one(resolver, "http://a.b/x/2", "y.html") is first, "another page of the same directory"
-    for number in range(1000):
-        one(resolver, f"http://a.b/{number}/", f"{number}.html")
-        kept = (
-            sum(len(table) for generation in (resolver._young, resolver._old) for table in generation.values())
-            - len(resolver._young)
-            - len(resolver._old)
-        )
-        assert kept <= 101
-        assert len(resolver._young) + len(resolver._old) <= 102
-    assert one(resolver, "http://a.b/x/1", "y.html") == first
+@given(st.sampled_from(BASES), hrefs, st.sampled_from(["", "#", "#y", "#y# ", "#" + "y" * 5000]))
+def test_an_answer_that_lasts_holds_for_all_pages_of_the_folder(base: str, href: str, fragment: str) -> None:
+    resolver, query = LinkResolver(), base.find("?")
+    folder = base[: base.rfind("/", 0, query if query >= 0 else len(base)) + 1]
+    for other in (base, f"{folder}other", f"{folder}?query=/other"):
+        resolver.enter(other)
+        target, lasts = resolver.find(href + fragment)
+        if other is base:
+            expected_lasts, first = lasts, target
+        if expected_lasts:
+            assert (target, lasts) == (first, True)
 
 
-def test_long_hrefs_are_not_remembered() -> None:
+def test_answers_about_long_references_do_not_last() -> None:
     resolver = LinkResolver()
-    one(resolver, "http://a.b/", "data:," + "x" * 100_000)
-    one(resolver, "http://a.b/", "x#" + "y" * 100_000)
-    assert [href for table in resolver._young.values() for href in table if href] == ["x"]
-
-
-def test_hrefs_that_differ_by_their_fragment_are_remembered_once() -> None:
-    resolver = LinkResolver()
-    for number in range(10):
-        one(resolver, "http://a.b/", f"x#{number}")
-        one(resolver, "http://a.b/", f"#{number}")
-    assert [href for table in resolver._young.values() for href in table if href] == ["x"]
+    resolver.enter("http://a.b/")
+    assert [resolver.find(href)[1] for href in ("", "?x", "x", "data:," + "x" * 100_000)] == [False, False, True, False]

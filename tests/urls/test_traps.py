@@ -13,6 +13,8 @@ from benchmarks.crawl import DOC, TREES
 from crawl_lib.config import ParseConfig, TrapsConfig, UrlsConfig
 from crawl_lib.parse import parse_html
 from crawl_lib.urls import LinkResolver, Rejection, Traps, UrlFilter, canonicalize, host_of, pattern_of
+from tests.parse.links import columns
+from tests.urls.resolved import resolved
 
 SID = "0123456789abcdef0123456789ABCDEF"
 OTHER_SID = "fedcba98765432100123456789abcdef"
@@ -179,7 +181,8 @@ def urls_of(tree: Path) -> list[str]:
             found[url] = None
         if file.is_file() and ".html" in file.suffixes:
             page = parse_html(file.read_bytes(), url=url, header_charset=None, config=ParseConfig())
-            targets = zip(resolver.resolve_many(page.base, page.links.hrefs), page.links.followable, strict=True)
+            links = columns(page.links)
+            targets = zip(resolved(resolver, page.base, links.hrefs), links.followable, strict=True)
             found.update((target.url, None) for target, is_followed in targets if is_followed and target.url)
     return list(found)
 

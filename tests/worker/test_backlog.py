@@ -87,7 +87,7 @@ def test_all_that_is_kept_back_is_what_would_have_been_written_at_once(
 ):
     monkeypatch.setattr("crawl_lib.worker.page.MOST_FETCHES", fetches_kept)
     monkeypatch.setattr("crawl_lib.worker.page.MOST_BYTES", bytes_kept)
-    monkeypatch.setattr("crawl_lib.worker.page._MOST_LINKS", 150)
+    monkeypatch.setattr("crawl_lib.worker.page._MOST_LINKS_BYTES", 3000)
     for name, later in (("later", True), ("once", False)):
         write(tmp_path / name, config, kept_back=later)
     found = {name: list_parts(tmp_path / name) for name in ("later", "once")}

@@ -12,6 +12,7 @@ from crawl_lib.parse import parse_head
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
 from crawl_lib.worker.reading import LEGACY_IN_PLACE_BYTES, Reader
+from tests.parse.links import columns
 
 LIST = b"http://a.test/one\nhttp://a.test/two/arti"
 
@@ -23,7 +24,7 @@ def links(config: Config, head: bytes, body: bytes, truncated: str | None = None
     content = reader.content(headers, fetched)
     mime = reader.facts(headers, fetched, content).mime
     assert reader.is_page(headers, fetched.outcome, mime, content.data)
-    return reader.page(headers, fetched.url, content, mime).links.hrefs
+    return columns(reader.page(headers, fetched.url, content, mime).links).hrefs
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"

@@ -22,6 +22,7 @@ from crawl_lib.urls import LinkResolver, key_of
 from crawl_lib.worker import reading
 from crawl_lib.worker.large import ReadingNotes
 from crawl_lib.worker.reading import BARRED, places
+from tests.parse.links import written
 from tests.segment.helpers import INFO
 from tests.web.hostile_urls import MOST_RATIO, draw, ratio
 from tests.worker.test_large_pages import config, errors, handler_of, item, rows
@@ -55,28 +56,29 @@ def test_twice_the_links_take_about_twice_the_time(config: Config, tmp_path: Pat
     assert {name: times for name, times in found.items() if times > MOST_RATIO} == {}
 
 
-def test_slices_are_bounded_in_number_and_in_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_are_bounded_in_number_and_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "SLICE_LINKS", 10)
-    monkeypatch.setattr(reading, "SLICE_CHARS", 1000)
-    few, large = ["x"] * 25, ["y" * 400] * 7
-    assert [(part.start, part.stop) for part in places(few)] == [(0, 10), (10, 20), (20, 25)]
-    assert [(part.start, part.stop) for part in places(large)] == [(0, 3), (3, 6), (6, 7)]
-    assert [part.stop for part in places([])] == [0]
-    assert [href for part in places(few + large) for href in (few + large)[part]] == few + large
+    monkeypatch.setattr(reading, "SLICE_BYTES", 1000)
+    few, large = written([("ax", "", "")] * 25), written([("a" + "y" * 396, "", "")] * 7)
+    assert [(start, len(part) // 5) for start, part in places(few)] == [(0, 10), (10, 10), (20, 5)]
+    assert [(start, len(part) // 400) for start, part in places(large)] == [(0, 3), (3, 3), (6, 1)]
+    assert list(places(b"")) == [(0, b"")]
+    assert b"".join(part for _, part in places(few + large)) == few + large
+    assert b"".join(part for _, part in places(few + b"not whole\0")) == few + b"not whole\0"
 
 
 def test_a_turn_ends_by_time(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where each link is slow, pages after the first are left for other turns, and a turn goes through one slice."""
     now, turns = [0.0], list[int]()
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    true = LinkResolver.resolve_many
+    true = LinkResolver.find
 
-    def slow(self: LinkResolver, base: str, hrefs: list[str]) -> object:
+    def slow(self: LinkResolver, text: str) -> object:
         now[0] += 1.0
         turns[-1] += 1
-        return true(self, base, hrefs)
+        return true(self, text)
 
-    monkeypatch.setattr(LinkResolver, "resolve_many", slow)
+    monkeypatch.setattr(LinkResolver, "find", slow)
     items = [item(number, b"<a href=/%d>x</a>" % number) for number in range(5)]
 
     async def main() -> None:
@@ -130,14 +132,14 @@ def visit(config: Config, spool: Path, items: list, robots: Fetched | None) -> N
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: type[BaseException]) -> None:
-    true = LinkResolver.resolve_many
+    true = LinkResolver.find
 
-    def resolve_many(self: LinkResolver, base: str, hrefs: list[str]) -> object:
-        if any(BAD in href for href in hrefs):
+    def find(self: LinkResolver, text: str) -> object:
+        if BAD in text:
             raise error("planted")
-        return true(self, base, hrefs)
+        return true(self, text)
 
-    monkeypatch.setattr(LinkResolver, "resolve_many", resolve_many)
+    monkeypatch.setattr(LinkResolver, "find", find)
 
 
 @pytest.mark.parametrize("kind", ["small", "large", "long", "redirect", "robots"])

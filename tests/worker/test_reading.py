@@ -13,6 +13,7 @@ from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
 from crawl_lib.worker.reading import Reader
 from tests.e2e.crawl import make_config
+from tests.parse.links import columns
 
 URL = "http://a.test/folder/page"
 
@@ -42,24 +43,25 @@ def test_the_field_means_what_a_meta_refresh_means(config: Config, value: str) -
 
 def test_the_hop_is_the_first_link_and_the_page_says_the_rest(config: Config) -> None:
     page = page_of(config, "<title>T</title><meta name=robots content=nofollow><a href=y>z</a>", "Refresh: 0;url=x")
-    assert (page.links.hrefs, page.links.elements, page.links.anchors) == (["x", "y"], ["meta", "a"], ["", "z"])
+    links = columns(page.links)
+    assert (links.hrefs, links.elements, links.anchors) == (["x", "y"], ["meta", "a"], ["", "z"])
     assert (page.title, page.nofollow, page.links_cut) == ("T", True, 0)
 
 
 def test_the_target_is_relative_to_the_page_and_not_to_its_base(config: Config) -> None:
     page = page_of(config, "<base href=/other/><a href=y>z</a>", "Refresh: 0;url=x")
-    assert (page.base, page.links.hrefs) == ("http://a.test/other/", ["http://a.test/folder/x", "y"])
+    assert (page.base, columns(page.links).hrefs) == ("http://a.test/other/", ["http://a.test/folder/x", "y"])
 
 
 def test_octets_are_escaped_as_they_are(config: Config) -> None:
     utf8, latin1 = (f"Refresh: 0;url=/caf{text}?q={text}" for text in ("é".encode().decode("latin-1"), "é"))
-    assert page_of(config, "", utf8).links.hrefs == ["/caf%C3%A9?q=%C3%A9"]
-    assert page_of(config, "", latin1).links.hrefs == ["/caf%E9?q=%E9"]
+    assert columns(page_of(config, "", utf8).links).hrefs == ["/caf%C3%A9?q=%C3%A9"]
+    assert columns(page_of(config, "", latin1).links).hrefs == ["/caf%E9?q=%E9"]
 
 
 def test_of_several_fields_the_first_that_is_not_empty_counts(config: Config) -> None:
     fields = ("Refresh:", "Refresh: 0;url=x", "Refresh: 0;url=y")
-    assert page_of(config, "<meta http-equiv=refresh content='0;url=z'>", *fields).links.hrefs == ["x", "z"]
+    assert columns(page_of(config, "<meta http-equiv=refresh content='0;url=z'>", *fields).links).hrefs == ["x", "z"]
 
 
 @pytest.mark.parametrize("kind", ["", "text/plain", "image/png", "text/xml"])
@@ -72,11 +74,11 @@ def test_an_answer_of_any_type_may_be_a_hop(config: Config, kind: str, body: byt
     mime = reader.facts(headers, fetched, content).mime
     assert reader.is_page(headers, Outcome.OK, mime, content.data)
     page = reader.page(headers, URL, content, mime)
-    assert (page.links.hrefs, page.words) == (["x"], None)
+    assert (columns(page.links).hrefs, page.words) == (["x"], None)
     assert not reader.is_page(headers, Outcome.GONE, mime, content.data)
 
 
 def test_the_most_links_of_a_page_hold(config: Config) -> None:
     few = replace(config, parse=replace(config.parse, max_links_per_page=2))
     page = page_of(few, "<a href=1></a><a href=2></a><a href=3></a>", "Refresh: 0;url=x")
-    assert (page.links.hrefs, page.links_cut) == (["x", "1"], 2)
+    assert (columns(page.links).hrefs, page.links_cut) == (["x", "1"], 2)

@@ -168,8 +168,10 @@ static bool next_text(const unsigned char **at, const unsigned char *end, struct
 static bool read_links(struct krake_rows *r, const unsigned char *at, const unsigned char *end) {
     bool hops = false;
     for (struct link link = {0}; at < end; hops = hops || link.is_hop) {
-        link.code = *at++;
         if (!next_text(&at, end, &link.href) || !next_text(&at, end, &link.anchor) || !next_text(&at, end, &link.rel)) break;
+        if (link.href.length == 0) break;
+        link.code = *link.href.at++;
+        link.href.length--;
         link.is_hop = element_of(link.code)->is_hop;
         buffer_add(&r->links, &link, sizeof link);
     }
