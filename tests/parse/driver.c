@@ -2,6 +2,7 @@
 
    A page: a line `MODE LENGTH STATE NAME`, then LENGTH bytes. MODE `tokens`: its tokens, beginning in the tokenizer's
    state STATE (`enum content`) behind a start tag NAME (`-`: none). MODE `links`: its links (STATE: how many at most; NAME: KRAKE_CUT, KRAKE_XML, their sum, or 0).
+   MODE `rows`: the bytes are links, of a page in the folder NAME (STATE: `how` of rows.h), and so on from page to page.
    An answer: a line `STATUS LENGTH CUT STEPS`, then LENGTH bytes. Each page lies in memory of its own size, so that
    a look beyond its end is found. */
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 
 #include "links.h"
+#include "rows.h"
 #include "text.h"
 
 static void put_number(struct buffer *out, size_t number) {
@@ -87,6 +89,61 @@ static void links(const char *html, size_t length, int most, int how) {
     krake_free(&page);
 }
 
+/* A resolver and a filter that know no URLs: a reference beginning with `!` is none, one with `/` is its own URL. */
+static void learn(struct krake_rows *r, const struct krake_ask *ask, const char *folder) {
+    char url[1 << 12], key[KRAKE_KEY] = {0};
+    size_t length = 0;
+    if (ask->length == 0 || ask->text[0] != '/') length = strlen(folder);
+    memcpy(url, folder, length);
+    for (uint32_t i = 0; i < ask->length && length < sizeof url; i++) url[length++] = (char)ask->text[i];
+    bool rejected = ask->length && ask->text[0] == '!';
+    memcpy(key, url, length < sizeof key ? length : sizeof key);
+    if (krake_rows_learn(r, ask->number, url, rejected ? 0 : length, rejected ? NULL : key, 5, ask->length % 3 != 0) < 0) exit(4);
+}
+
+static void judge(struct krake_rows *r, const struct krake_ask *ask, int64_t position, struct buffer *out) {
+    unsigned sum = 0;
+    for (uint32_t i = 0; i < ask->length; i++) sum += ask->text[i];
+    krake_rows_judge(r, ask->number, sum % 2, 6 + sum % 2, sum % 5 != 0);
+    if (sum % 2 == 0 || !krake_rows_send(r, ask->number, position)) return;
+    put_number(out, ask->link);
+    put_number(out, ask->is_hop);
+    put_number(out, ask->length);
+    buffer_add(out, ask->text, ask->length);
+}
+
+static struct krake_rows *new_rows(void) {
+    struct krake_rows *r = krake_rows_new(1 << 16, 0x123456789abcdef);
+    static const char *const RULES[] = {"", "element", "nofollow", "redirect_limit", "similar", "invalid", "scope", "accepted"};
+    for (size_t i = 0; r != NULL && i < sizeof RULES / sizeof *RULES; i++)
+        if (krake_rows_rule(r, RULES[i], strlen(RULES[i])) < 0) exit(4);
+    return r;
+}
+
+/* Answers with what is handed on, a NUL number, the columns one behind the other, and the rejected links by rule. */
+static void rows(const char *links, size_t length, int how, const char *folder) {
+    static struct krake_rows *r;
+    static int64_t page;
+    if (r == NULL && (r = new_rows()) == NULL) exit(4);
+    struct buffer out = {0};
+    struct krake_block block = {0};
+    int64_t count = krake_rows_look(r, (const unsigned char *)links, length, folder, strlen(folder), how);
+    for (int64_t i = 0; i < count; i++) learn(r, &krake_rows_asks(r)[i], folder);
+    page++;
+    int64_t position = page ^ 3;  /* not in turn */
+    if (count < 0 || (count = krake_rows_unjudged(r, position)) < 0) exit(4);
+    for (int64_t i = 0; i < count; i++) judge(r, &krake_rows_asks(r)[i], position, &out);
+    put_number(&out, UINT32_MAX);
+    if (krake_rows_write(r, &block, "source of 20 bytes..") < 0) exit(4);
+    put_number(&out, block.rows);
+    for (int i = 0; i < COLUMNS; i++) buffer_add(&out, block.columns[i].bytes, block.columns[i].length);
+    for (int i = 0; i < 8; i++) put_number(&out, krake_rows_rules(r)[i].rejected);
+    krake_block_free(&block);
+    printf("0 %zu 0 0\n", out.length);
+    if (out.length) fwrite(out.bytes, 1, out.length, stdout);
+    buffer_free(&out);
+}
+
 int main(void) {
     char mode[8], name[32];
     size_t length;
@@ -95,6 +152,7 @@ int main(void) {
         char *html = malloc(length ? length : 1);
         if (getchar() != '\n' || html == NULL || fread(html, 1, length, stdin) != length) return 2;
         if (strcmp(mode, "tokens") == 0) tokens(html, length, state, name);
+        else if (strcmp(mode, "rows") == 0) rows(html, length, state, name);
         else links(html, length, state, atoi(name));
         free(html);
     }

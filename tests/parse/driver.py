@@ -49,6 +49,12 @@ class Driver:
         """Return the links of pages. `how`: as `scan` has it."""
         return self._run(b"links %d %d %d\n" % (len(page), max_links, how) + page for page in pages)
 
+    def rows(self, pages: Iterable[tuple[bytes, int, str]]) -> list[Answer]:
+        """Return the rows of pages, one after the other; each has links as bytes, `how` of rows.h, and a folder."""
+        return self._run(
+            b"rows %d %d %b\n" % (len(links), how, folder.encode()) + links for links, how, folder in pages
+        )
+
     def _run(self, pages: Iterable[bytes]) -> list[Answer]:
         done = subprocess.run([self._program], input=b"".join(pages), capture_output=True)
         assert done.returncode == 0, done.stderr.decode()[-3000:]

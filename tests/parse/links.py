@@ -53,14 +53,17 @@ class Columns(NamedTuple):
 
 def read_links(data: bytes) -> list[Link]:
     """The links in document order. What is no whole link ends them."""
-    texts = data.decode("utf-8", "surrogateescape").split("\0")[:-1]
-    found = []
-    for href, anchor, rel in zip(texts[::3], texts[1::3], texts[2::3], strict=False):
-        if not href:
+    texts, found = data.split(b"\0")[:-1], []
+    for texts_of_link in zip(texts[::3], texts[1::3], texts[2::3], strict=False):
+        code = texts_of_link[0][:1].decode("latin-1")
+        if not code:
             break
-        letter = href[0].lower() if href[0].isascii() else ""
+        href, anchor, rel = (
+            text.decode("utf-8", "surrogateescape") for text in (texts_of_link[0][1:], *texts_of_link[1:])
+        )
+        letter = code.lower() if code.isascii() else ""
         may = letter in TO_PAGES or (letter in BY_REL and not FOLLOWED_RELS.isdisjoint(rel.lower().split(" ")))
-        found.append(Link(href[1:], anchor, rel, NAMES.get(letter, ""), may, "A" <= href[0] <= "Z"))
+        found.append(Link(href, anchor, rel, NAMES.get(letter, ""), may, "A" <= code <= "Z"))
     return found
 
 
