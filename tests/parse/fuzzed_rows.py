@@ -2,8 +2,8 @@
 
     python -m tests.parse.fuzzed_rows --seeds 1000000 [--first 0]
 
-C is compiled with sanitizers. Python finds out anew what C remembers of earlier pages. `_target` and `_verdict` give the
-answers of the resolver and the filter of `driver.c`, which know no URLs.
+C is compiled with sanitizers. Python finds out anew what C remembers of earlier pages. `_target` and `_verdict` give
+the answers of the resolver and the filter of `driver.c`, which know no URLs.
 """
 
 from __future__ import annotations
