@@ -20,7 +20,7 @@ SAYS_NOFOLLOW, FOLLOWS_ALL, NO_HOP, IS_SIMILAR = 1, 2, 4, 8
 """KRAKE_SAYS_NOFOLLOW and the others of `rows.h`, which bar links of a page."""
 _BARS = ("", Rejection.ELEMENT, Rejection.NOFOLLOW, Rejection.REDIRECT_LIMIT, Rejection.SIMILAR)
 """The rules of `enum krake_bar`."""
-_ASK, _RULE = Struct("@IIIIP20s4x"), Struct("@8xI")
+_ASK, _RULE = Struct("@IIIIP20s4x"), Struct("@P4xI")
 _NO_REFERENCE = -1
 
 
@@ -53,6 +53,7 @@ class LinkRows:
             raise MemoryError
         weakref.finalize(self, self._native.krake_rows_free, self._rows)
         self._rules: dict[str, int] = {}
+        self._names: list[bytes] = []
         self._links = b""
         for rule in _BARS:
             self._rule(rule)
@@ -101,7 +102,7 @@ class LinkRows:
     def rejected(self) -> dict[str, int]:
         """Return how many links of the page that was written each rule rejects. Some of them are no rows."""
         rules = ctypes.string_at(self._native.krake_rows_rules(self._rows), _RULE.size * len(self._rules))
-        return {name: count for name, (count,) in zip(self._rules, _RULE.iter_unpack(rules), strict=True) if count}
+        return {name: count for name, (_, count) in zip(self._rules, _RULE.iter_unpack(rules), strict=True) if count}
 
     def _asked(self, count: int) -> list[Ask]:
         if not _checked(count):
@@ -116,6 +117,7 @@ class LinkRows:
         number = self._rules.get(name)
         if number is None:
             text = name.encode()
+            self._names.append(text)  # C keeps where it is
             number = self._rules[str(name)] = _checked(self._native.krake_rows_rule(self._rows, text, len(text)))
         return number
 

@@ -34,32 +34,25 @@ struct krake_rows {
     size_t most_bytes;
     uint64_t secret;
     uint32_t *slots, slot_count, folders, page;
-    struct buffer names, entries, targets, rule_names, rules, links, asks;
+    struct buffer names, entries, targets, rules, links, asks;
 };
 
-enum may { NEVER, ALWAYS, BY_REL };
+enum { PAGE = 1, BY_REL = 2, HOP = 4, ONLY_FOLLOWED = 8 };
 struct element {
     const char *name;
-    enum may leads_to_page;
-    bool is_hop, only_followed;
+    int flags;  /* its target may be a page, or rel says so; it is a hop; it is a row only if it is followed */
 };
-/* By the letters of tags.c, and of sitemap.py. */
+/* By the letters of tags.c, and of sitemap.py. The second one is unknown. */
 static const struct element ELEMENTS[LETTERS] = {
-    {"a", ALWAYS, 0, 0}, {NULL}, {"loc", ALWAYS, 0, 0}, {"item", ALWAYS, 0, 0}, {"embed", NEVER, 0, 0},
-    {"frame", ALWAYS, 0, 0}, {"img", NEVER, 0, 0}, {NULL}, {"iframe", ALWAYS, 0, 0}, {"object", NEVER, 0, 0}, {NULL},
-    {"link", BY_REL, 0, 0}, {"meta", ALWAYS, 1, 0}, {"input", NEVER, 0, 0}, {"source", NEVER, 0, 0},
-    {"sitemap", ALWAYS, 1, 0}, {NULL}, {"area", ALWAYS, 0, 0}, {"script", NEVER, 0, 0}, {"track", NEVER, 0, 0},
-    {"audio", NEVER, 0, 0}, {"video", NEVER, 0, 0}, {NULL}, {"robots", ALWAYS, 0, 1}, {"entry", BY_REL, 0, 0}, {NULL},
+    {"a", PAGE}, {"", 0}, {"loc", PAGE}, {"item", PAGE}, {"embed", 0}, {"frame", PAGE}, {"img", 0}, {"", 0}, {"iframe", PAGE},
+    {"object", 0}, {"", 0}, {"link", BY_REL}, {"meta", PAGE | HOP}, {"input", 0}, {"source", 0}, {"sitemap", PAGE | HOP},
+    {"", 0}, {"area", PAGE}, {"script", 0}, {"track", 0}, {"audio", 0}, {"video", 0}, {"", 0},
+    {"robots", PAGE | ONLY_FOLLOWED}, {"entry", BY_REL}, {"", 0},
 };
-static const struct element UNKNOWN = {"", NEVER, 0, 0};
 /* The words of rel that make the target of a `link` a page to follow. */
 static const char *const FOLLOWED_RELS[] = {"next", "prev", "index", "contents", "start", "alternate", "canonical", "author", "copyright", "help", "search", "license"};
 
-static const struct element *element_of(unsigned char code) {
-    const struct element *found = is_letter(code) ? &ELEMENTS[lower(code) - 'a'] : &UNKNOWN;
-    return found->name != NULL ? found : &UNKNOWN;
-}
-
+static const struct element *element_of(unsigned char code) { return &ELEMENTS[is_letter(code) ? lower(code) - 'a' : 1]; }
 static struct entry *entry_at(const struct krake_rows *r, uint32_t number) { return (struct entry *)(void *)r->entries.bytes + number; }
 static struct target *target_at(const struct krake_rows *r, uint32_t number) { return (struct target *)(void *)r->targets.bytes + number; }
 static struct link *links_of(const struct krake_rows *r) { return (struct link *)(void *)r->links.bytes; }
@@ -143,17 +136,16 @@ struct krake_rows *krake_rows_new(size_t most_bytes, uint64_t secret) {
 }
 
 void krake_rows_free(struct krake_rows *r) {
-    struct buffer *all[] = {&r->names, &r->entries, &r->targets, &r->rule_names, &r->rules, &r->links, &r->asks};
+    struct buffer *all[] = {&r->names, &r->entries, &r->targets, &r->rules, &r->links, &r->asks};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) buffer_free(all[i]);
     free(r->slots);
     free(r);
 }
 
 int64_t krake_rows_rule(struct krake_rows *r, const char *name, size_t length) {
-    struct krake_rule rule = {(uint32_t)r->rule_names.length, (uint32_t)length, 0};
-    buffer_add(&r->rule_names, name, length);
+    struct krake_rule rule = {name, (uint32_t)length, 0};
     buffer_add(&r->rules, &rule, sizeof rule);
-    return r->rule_names.failed || r->rules.failed ? -1 : (int64_t)(r->rules.length / sizeof rule) - 1;
+    return r->rules.failed ? -1 : (int64_t)(r->rules.length / sizeof rule) - 1;
 }
 
 static bool next_text(const unsigned char **at, const unsigned char *end, struct span *text) {
@@ -172,7 +164,7 @@ static bool read_links(struct krake_rows *r, const unsigned char *at, const unsi
         if (link.href.length == 0) break;
         link.code = *link.href.at++;
         link.href.length--;
-        link.is_hop = element_of(link.code)->is_hop;
+        link.is_hop = element_of(link.code)->flags & HOP;
         buffer_add(&r->links, &link, sizeof link);
     }
     return hops;
@@ -203,9 +195,9 @@ static bool is_followed(struct span rel) {
 }
 
 static enum krake_bar bar_of(const struct link *link, int how) {
-    enum may may = element_of(link->code)->leads_to_page;
+    int flags = element_of(link->code)->flags;
     bool says_nofollow = (how & KRAKE_SAYS_NOFOLLOW) || (link->code >= 'A' && link->code <= 'Z');
-    if (may == NEVER || (may == BY_REL && !is_followed(link->rel))) return KRAKE_ELEMENT;
+    if (!(flags & PAGE) && !((flags & BY_REL) && is_followed(link->rel))) return KRAKE_ELEMENT;
     if (says_nofollow && !(how & KRAKE_FOLLOWS_ALL)) return KRAKE_NOFOLLOW;
     if (link->is_hop && (how & KRAKE_NO_HOP)) return KRAKE_REDIRECT_LIMIT;
     return how & KRAKE_IS_SIMILAR ? KRAKE_SIMILAR : KRAKE_FREE;
@@ -250,18 +242,14 @@ int64_t krake_rows_learn(struct krake_rows *r, int64_t number, const char *url, 
     return r->targets.failed ? -1 : (int64_t)entry_at(r, of_url)->target;
 }
 
-static bool is_known(const struct krake_rows *r, const struct target *target, int64_t position) {
-    if (target->length == 0 || target->judged == r->page) return true;
-    return target->judged == LASTS && (!target->followed || target->sent <= position);
-}
-
 int64_t krake_rows_unjudged(struct krake_rows *r, int64_t position) {
     struct link *all = links_of(r);
     r->asks.length = 0;
     for (size_t i = 0; i < link_count(r); i++) {
         if ((all[i].number = entry_at(r, all[i].number)->target) == NONE) return -1;
         struct target *target = target_at(r, all[i].number);
-        if (all[i].bar != KRAKE_FREE || is_known(r, target, position)) continue;
+        bool lasts = target->judged == LASTS && (!target->followed || target->sent <= position);
+        if (all[i].bar != KRAKE_FREE || target->length == 0 || target->judged == r->page || lasts) continue;
         target->judged = r->page;
         struct krake_ask ask = {(uint32_t)i, all[i].number, target->length, all[i].is_hop, (const unsigned char *)r->names.bytes + target->url, {0}};
         memcpy(ask.key, target->key, sizeof ask.key);
@@ -300,7 +288,7 @@ static void add_row(const struct krake_rows *r, struct krake_block *block, const
     add_text(block, ANCHOR, link->anchor.at, link->anchor.length);
     add_text(block, REL, link->rel.at, link->rel.length);
     add_text(block, ELEMENT, element, strlen(element));
-    add_text(block, RULE, r->rule_names.bytes + rule->from, rule->length);
+    add_text(block, RULE, rule->name, rule->length);
     if (block->rows % 8 == 0) buffer_add(bits, "", 1);
     if (followed && !bits->failed) bits->bytes[bits->length - 1] |= (char)(1 << block->rows % 8);
     block->rows++;
@@ -315,7 +303,7 @@ int64_t krake_rows_write(struct krake_rows *r, struct krake_block *block, const 
         bool followed = link->bar == KRAKE_FREE && target->length && target->followed;
         struct krake_rule *rule = &rules[target->length && link->bar != KRAKE_FREE ? link->bar : target->rule];
         rule->rejected += !followed;
-        if (target->length && (followed || !element_of(link->code)->only_followed)) add_row(r, block, source, link, followed, rule);
+        if (target->length && (followed || !(element_of(link->code)->flags & ONLY_FOLLOWED))) add_row(r, block, source, link, followed, rule);
     }
     r->links.length = 0;
     int64_t bytes = 0;

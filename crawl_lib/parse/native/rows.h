@@ -29,13 +29,15 @@ struct krake_ask {
 };
 
 struct krake_rule {
-    uint32_t from, length, rejected;  /* links of the last page that was written */
+    const char *name;
+    uint32_t length, rejected;  /* links of the last page that was written */
 };
 
 /* A function that returns a number returns -1 if memory ran out. `most_bytes`: of memory, beyond which all is forgotten
    before the next page; `secret`: a random number. */
 struct krake_rows *krake_rows_new(size_t most_bytes, uint64_t secret);
 void krake_rows_free(struct krake_rows *r);
+/* Names the next rule, by a text that stays where it is. Returns its number. */
 int64_t krake_rows_rule(struct krake_rows *r, const char *name, size_t length);
 
 /* Begins a page. `links`: as in `struct krake_page`, unchanged until they are written; they end where one is not whole.
