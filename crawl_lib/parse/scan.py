@@ -32,7 +32,7 @@ class _Answer(ctypes.Structure):
 
 
 class Scanned(NamedTuple):
-    """What the scanner found. `fields`: the texts that `struct krake_page` in links.h describes, then an empty text.
+    """The answer of the scanner. `fields`: the texts that `struct krake_page` in links.h describes, then an empty text.
 
     `links`: as described there; some bytes may be no UTF-8. `cut`: links beyond the limit. `steps`: bytes that were
     looked at, each as often as it was: the work, which no clock must measure. `words`: digest of the different words of

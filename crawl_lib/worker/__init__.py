@@ -4,8 +4,9 @@ How data flows: `run_workers` shares a take among processes by host. They are fo
 modules (`forkserver`), without secrets in their environment, and can open next to no files (`sandbox`). The kernel
 refuses system calls that fetching never needs (`calls`). Fetching processes ask the task for turns that nodes share.
 A `worker` fetches its URLs (`crawl_lib.fetch`), appends their records, and has `page` make the rows: content and links
-(`crawl_lib.parse`), then which links are followed (`discovery`). Large pages are read by a process of their own
-(`large`, `aside`), so that the loop goes on. `patterns` ends URLs whose pages are nearly all the same.
+(`crawl_lib.parse`), then which links are followed (`discovery`), with a memory of earlier links (`rows`). Large pages
+are read by a process of their own (`large`, `aside`), so that the loop goes on. `patterns` ends URLs whose pages are
+nearly all the same.
 
 After a kill the records in the spool count: only URLs without a record are fetched again. A page at which two readers
 died is skipped, since its place is noted before it is read.

@@ -80,7 +80,7 @@ class Discovery:
             self._hand_on(taken, target, start + ask.link, depth, redirects)
 
     def _hand_on(self, taken: TakenUrl, target: Target, index: int, depth: int, redirects: int) -> None:
-        """Hand a discovered URL on. Of the places where it was found the first in batch order counts."""
+        """Hand a discovered URL on. The first place in batch order counts."""
         found = (target.url, taken.key, depth, redirects, "")
         self._writer.part.outlinks.add(self._owner_index(target.host), taken.position + 1, index, found)
         if self.on_found is not None and taken.position < _ROBOTS_POSITION:
@@ -89,9 +89,8 @@ class Discovery:
     def sitemaps(self, url: str, links: bytes, start: int = 0) -> None:
         """Hand on the sitemaps that the robots.txt at a URL names, as if a seed linked to them; behind all links.
 
-        Those that are accepted are rows of `links` too, since a CrawlDb learns of them there. `links`: as
-        `robots_sitemaps` returns them. `start`: the place in the robots.txt of the first of them, where they come a
-        part at a time.
+        Accepted sitemaps are rows of `links` too, from which a CrawlDb learns of them. `links`: as `robots_sitemaps`
+        returns links. `start`: the place in the robots.txt of the first link, where links come a part at a time.
         """
         taken = TakenUrl(_ROBOTS_POSITION, key_of(url), QueuedUrl(url))
         self.links(taken, Page("", None, None, None, None, url, links, nofollow=False, links_cut=0), False, start)
