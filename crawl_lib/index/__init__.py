@@ -16,27 +16,27 @@ from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
     from crawl_lib.index.copies import delete_other_copies, local_folder, verify_copy
-    from crawl_lib.index.fields import Fields, IndexedPage
+    from crawl_lib.index.fields import REVISION, Fields, IndexedPage, pages_with_keys, sites_of
     from crawl_lib.index.languages import LANGUAGES, OTHER, Analysers
     from crawl_lib.index.look import WHY, index_counts, index_stats, why_indexed
     from crawl_lib.index.output import INDEX_OUTPUT
     from crawl_lib.index.pages import PAGES_SCHEMA
     from crawl_lib.index.runs import find_runs, spaced, without_runs
     from crawl_lib.index.update import newest_index, update_index
-    from crawl_lib.index.versions import INDEX, PAGES_FILE
+    from crawl_lib.index.versions import INDEX, PAGES_FILE, file_of
 else:
     # Tantivy is 17 MB; most commands need no index.
     __getattr__ = loads_later(
         __name__,
         {
             "copies": ("delete_other_copies", "local_folder", "verify_copy"),
-            "fields": ("Fields", "IndexedPage"),
+            "fields": ("REVISION", "Fields", "IndexedPage", "pages_with_keys", "sites_of"),
             "languages": ("LANGUAGES", "OTHER", "Analysers"),
             "look": ("WHY", "index_counts", "index_stats", "why_indexed"),
             "output": ("INDEX_OUTPUT",),
             "pages": ("PAGES_SCHEMA",),
             "runs": ("find_runs", "spaced", "without_runs"),
             "update": ("newest_index", "update_index"),
-            "versions": ("INDEX", "PAGES_FILE"),
+            "versions": ("INDEX", "PAGES_FILE", "file_of"),
         },
     )

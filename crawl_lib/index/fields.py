@@ -17,11 +17,13 @@ Fast numbers: `order` (the first 8 bytes of the key), and in microseconds `publi
 `published` where that is known, else `captured`.
 
 Stored for results, in UTF-8: `url`, `title`, `body` (the text). The text is stored apart from `text`, where words of
-other scripts that touch a run stand alone.
+other scripts that touch a run stand alone. A second value of `body` has headings and anchors as JSON, for
+`krake index push` (`pages_with_keys`).
 """
 
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
@@ -34,8 +36,8 @@ from crawl_lib.index.languages import LETTERS, OTHER, PLAIN, RAW, Analysers
 from crawl_lib.index.runs import find_runs, spaced, without_runs
 from crawl_lib.urls import budget_domain_of, host_of
 
-REVISION = 1
-"""Raised where equal pages would get other words or fields."""
+REVISION = 2
+"""Raised where equal pages would get other words or fields. Documents have headings and anchors from 2 on."""
 TITLE_TIMES, HEADINGS_TIMES = 3, 2
 MOST_ANCHOR_TIMES = 10
 """How often an anchor counts at most. All pages of a site link to the pages of its menu with the same words: to count
@@ -138,6 +140,37 @@ class Fields:
         return builder.build()
 
 
+def pages_with_keys(searcher: tantivy.Searcher, schema: tantivy.Schema, keys: Sequence[bytes]) -> Iterator[IndexedPage]:
+    """Read pages back from their documents, one after the other, in any order.
+
+    Pages without a document are left out. Raises ValueError, as Tantivy does, for damaged files, and for an index of a
+    revision before 2.
+    """
+    query = tantivy.Query.term_set_query(schema, "key", [key.hex() for key in keys])
+    addresses = [address for _, address in searcher.search(query, len(keys), count=False).hits]
+    times = (searcher.fast_field_values(name, addresses) for name in ("captured", "published"))
+    for address, captured, published in zip(addresses, *times, strict=True):
+        yield _page_of(searcher.doc(address), captured, published)
+
+
+def _page_of(document: tantivy.Document, captured_us: int, published_us: int | None) -> IndexedPage:
+    url, title, text = (bytes(document.get_first(name) or b"").decode() for name in ("url", "title", "body"))
+    more = json.loads(bytes(document.get_all("body")[-1]))
+    return IndexedPage(
+        key=bytes.fromhex(str(document.get_first("key"))),
+        url=url,
+        text=text,
+        captured_us=captured_us,
+        title=title,
+        headings=more["headings"],
+        anchors=tuple(Counter(more["anchors"]).elements()),
+        language=document.get_first("language"),
+        mime_type=str(document.get_first("type")),
+        published_us=published_us,
+        robots=tuple(document.get_all("robots")),
+    )
+
+
 def sites_of(host: str) -> list[str]:
     """Return a canonical host and each domain above it, to the one that is registered."""
     registered, sites = budget_domain_of(host), [host]
@@ -171,7 +204,8 @@ def _add_facts(document: tantivy.Document, page: IndexedPage) -> None:
         document.add_text("robots", word)
     document.add_text("type", page.mime_type)
     document.add_text("address", page.url)
-    for name, value in (("url", page.url), ("title", page.title), ("body", page.text)):
+    more = json.dumps({"headings": page.headings, "anchors": Counter(page.anchors)}, ensure_ascii=False)
+    for name, value in (("url", page.url), ("title", page.title), ("body", page.text), ("body", more)):
         document.add_bytes(name, value.encode())
     document.add_text("key", page.key.hex())
     document.add_unsigned("order", order_of(page.key))
