@@ -18,9 +18,11 @@ TREES = {
     "crawl_lib/parse/native": "crawl_lib/parse/native",
 }
 
+FILES = {"config/opensearch-mapping.json": "crawl_lib/opensearch-mapping.json"}
+
 
 class BuildPy(build_py):
-    """Copies `TREES`; those that are packages already get the files that are no modules."""
+    """Copies `TREES` and `FILES`; packages among the trees get the files without modules."""
 
     def run(self) -> None:
         super().run()
@@ -28,6 +30,8 @@ class BuildPy(build_py):
             for source, target in TREES.items():
                 ignored = shutil.ignore_patterns("__pycache__")
                 shutil.copytree(source, f"{self.build_lib}/{target}", ignore=ignored, dirs_exist_ok=True)
+            for source, target in FILES.items():
+                shutil.copyfile(source, f"{self.build_lib}/{target}")
 
 
 class BdistWheel(bdist_wheel):

@@ -19,6 +19,8 @@
     |   |-- KeyAccessError          the operator: correct user, password or rights on the named server
     |   |-- KeyTablesError          the operator: create or drop the key tables as the message says
     |   `-- DamagedKeysError        the operator: run the repair command that is named
+    |-- SearchServerError           Airflow retries; if it stays, the operator looks at the OpenSearch of `push.url`
+    |   `-- SearchAccessError       the operator: user, password, right or certificate for `push.url`; Airflow retries
     |-- QueueError                  the operator: run the repair command that is named
     |-- DamagedFileError            the operator: the named file is not what its format says
     |-- FewAnswersError             the operator looks at the network; nothing is lost, and a new run goes on
@@ -141,6 +143,14 @@ class KeyTablesError(KeyStoreError):
 
 class DamagedKeysError(KeyStoreError):
     """A key table is damaged, or has rows that are no keys. The message names the file and the repair command."""
+
+
+class SearchServerError(KrakeError):
+    """OpenSearch does not answer, or refuses a request. If the error stays, look at the server of `push.url`."""
+
+
+class SearchAccessError(SearchServerError):
+    """OpenSearch refuses the user, the password or a right, or is not trusted. See `push.url` and the user."""
 
 
 class QueueError(KrakeError):

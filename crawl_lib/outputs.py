@@ -14,6 +14,7 @@ from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.graph import EXPORTS_OUTPUT
 from crawl_lib.index import INDEX_OUTPUT
 from crawl_lib.linkdb import LINKDB_OUTPUT, OUTLINKS_OUTPUT
+from crawl_lib.push import PUSH_OUTPUT
 from crawl_lib.ranks import LINKRANK_OUTPUT
 from crawl_lib.segment import INDEX_NAME
 from crawl_lib.stores import Stores
@@ -69,6 +70,7 @@ OUTPUTS: tuple[Output, ...] = (
     EXPORTS_OUTPUT,
     CDXJ_OUTPUT,
     INDEX_OUTPUT,
+    PUSH_OUTPUT,
 )
 """Each after those that it is made of."""
 MADE_BY_TASKS = {output.name: output for output in OUTPUTS if type(output).make is not Output.make}

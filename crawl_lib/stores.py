@@ -18,6 +18,15 @@ from crawl_lib.stopping import OnProgress, Work
 from crawl_lib.storage import DfsAccess, S3Credentials, Storage, open_storage
 
 PASSWORD_VARIABLE = "KRAKE_KEY_STORAGE_PASSWORD"
+SEARCH_USER_VARIABLE, SEARCH_PASSWORD_VARIABLE = "KRAKE_SEARCH_USER", "KRAKE_SEARCH_PASSWORD"
+
+
+@dataclass(frozen=True)
+class SearchCredentials:
+    """Who asks OpenSearch. `repr` hides the password."""
+
+    user: str
+    password: str = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -26,16 +35,20 @@ class Secrets:
 
     `dfs`: how HDFS is reached, where Airflow's connection says it otherwise than the config; no secret by itself.
     `s3`: what an object store asks for; None has it found in the environment or by the machine's role.
+    `search`: the user of OpenSearch; None without login.
     """
 
     key_storage_password: str | None = field(default=None, repr=False)
     dfs: DfsAccess = field(default_factory=DfsAccess)
     s3: S3Credentials | None = field(default=None, repr=False)
+    search: SearchCredentials | None = field(default=None, repr=False)
 
     @classmethod
     def from_environment(cls) -> "Secrets":
-        """Secrets from `KRAKE_KEY_STORAGE_PASSWORD`."""
-        return cls(key_storage_password=os.environ.get(PASSWORD_VARIABLE))
+        """Return the secrets of `KRAKE_KEY_STORAGE_PASSWORD`, `KRAKE_SEARCH_USER` and `KRAKE_SEARCH_PASSWORD`."""
+        user = os.environ.get(SEARCH_USER_VARIABLE)
+        search = SearchCredentials(user, os.environ.get(SEARCH_PASSWORD_VARIABLE, "")) if user else None
+        return cls(key_storage_password=os.environ.get(PASSWORD_VARIABLE), search=search)
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,8 @@ def _rules(config: Config) -> Problems:
         from crawl_lib.scoring import Scoring  # noqa: PLC0415 - with all that tables need; few crawls do
 
         Scoring.of(config)
+    if "push" in config.outputs.tasks and config.push.url is None:
+        yield ConfigError("outputs.tasks: push needs push.url, the address of an OpenSearch")
 
 
 def _store(config: Config, secrets: Secrets, stop: Event | None) -> Problems:

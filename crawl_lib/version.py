@@ -1,6 +1,7 @@
 """The version of Krake, as WARC records, manifests and the User-Agent header have it; a digest of its code.
 
-In a checkout the queries are in `sql/` next to the package, in an installed wheel in the package.
+In a checkout the queries are in `sql/` next to the package, in an installed wheel in the package. The mapping for
+OpenSearch is in `config/` of a checkout, and next to the queries in a wheel.
 """
 
 from functools import cache
@@ -21,6 +22,12 @@ def sql_directory(package: Path = _PACKAGE) -> Path:
     """Where the queries are."""
     inside = package / "sql"
     return inside if inside.is_dir() else package.parent / "sql"
+
+
+def mapping_file(package: Path = _PACKAGE) -> Path:
+    """Return the file with Krake's mapping for OpenSearch."""
+    inside = package / "opensearch-mapping.json"
+    return inside if inside.is_file() else package.parent / "config" / "opensearch-mapping.json"
 
 
 @cache

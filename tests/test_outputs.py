@@ -39,6 +39,8 @@ LEFT = {
 }
 """A path of each output that is left over, but of tables with versions, where it is the same for all."""
 OPTIONS: dict[str, dict[str, Any]] = {"linkdb": {"within_host": True}, "scoring": {"plugins": ["opic"]}}
+WITH_FILES = [output for output in OUTPUTS if output.name != "push"]
+"""Outputs with files of the crawl: the pages of a push are in OpenSearch (`tests/push`)."""
 HOLDING = {"text", "outlinks", "linkdb", "terms", "exports", "cdxj", "index"}
 """Outputs that repeat content of a page."""
 
@@ -91,7 +93,7 @@ def test_the_list_has_all_tables_in_order_and_its_tasks_are_those_of_the_config(
     assert tuple(MADE_BY_TASKS) == OUTPUT_TASKS == tuple(TASKS)
 
 
-@pytest.mark.parametrize("output", OUTPUTS, ids=lambda output: str(output.name))
+@pytest.mark.parametrize("output", WITH_FILES, ids=lambda output: str(output.name))
 def test_damage_of_each_is_found(output: Output, stores: Stores) -> None:
     assert output.paths(stores)
     assert output.check(stores, full=True) == []
@@ -105,7 +107,7 @@ def test_damage_of_each_is_found(output: Output, stores: Stores) -> None:
     assert output.check(stores, full=True) != []
 
 
-@pytest.mark.parametrize("output", OUTPUTS, ids=lambda output: str(output.name))
+@pytest.mark.parametrize("output", WITH_FILES, ids=lambda output: str(output.name))
 def test_what_is_left_over_of_each_is_swept(output: Output, stores: Stores) -> None:
     assert sweep(stores, dry_run=True).deleted == []
     left = LEFT.get(output.name) or f"crawl/{output.paths(stores)[0].rpartition('/')[2]}/.1-{ID}"
@@ -157,7 +159,7 @@ def test_plug_ins_say_what_the_index_boosts(stores: Stores) -> None:
     assert len(set(boosts)) > 1
 
 
-@pytest.mark.parametrize("output", OUTPUTS, ids=lambda output: str(output.name))
+@pytest.mark.parametrize("output", WITH_FILES, ids=lambda output: str(output.name))
 def test_each_is_deleted_and_nothing_else_with_it(output: Output, stores: Stores) -> None:
     others = {other.name: other.paths(stores) for other in OUTPUTS if other is not output}
     output.delete(stores)

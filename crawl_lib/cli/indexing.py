@@ -1,4 +1,4 @@
-"""`krake index update|check|stats`: the index of pages that `krake search` asks."""
+"""`krake index update|push|check|stats`: the index of pages that `krake search` asks."""
 
 import argparse
 from datetime import UTC, datetime
@@ -6,6 +6,7 @@ from functools import partial
 
 from crawl_lib.cli.common import print_counts, print_result, say, stage_stores, tool_stores
 from crawl_lib.index import INDEX_OUTPUT, index_counts, index_stats, update_index
+from crawl_lib.push import push_index
 
 
 def update(arguments: argparse.Namespace) -> int:
@@ -14,6 +15,14 @@ def update(arguments: argparse.Namespace) -> int:
         version = update_index(stores, now=datetime.now(UTC), purge=arguments.purge)
     found = index_counts(version)
     print_result(arguments, found, partial(print_counts, "index", found))
+    return 0
+
+
+def push(arguments: argparse.Namespace) -> int:
+    """Bring OpenSearch to the newest version."""
+    with stage_stores(arguments) as stores:
+        found = push_index(stores)
+    print_result(arguments, found, partial(print_counts, "push", found))
     return 0
 
 

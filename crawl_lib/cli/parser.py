@@ -389,6 +389,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "make the version of the index that has the pages which are there now",
         (_flag("--purge", "make all anew, and delete older versions: no words of deleted pages are left"), _JSON),
     ),
+    ("index push", "indexing.push", "bring OpenSearch (push.url) to the newest index: all pages, or changes", (_JSON,)),
     ("index check", "indexing.check", "compare all files of the index with their digests; 1 if one differs", (_JSON,)),
     ("index stats", "indexing.stats", "what the newest index has, and what it leaves out", (_JSON,)),
     (

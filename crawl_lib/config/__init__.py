@@ -33,6 +33,7 @@ from crawl_lib.config.model import (
     OutputsConfig,
     PageRankConfig,
     ParseConfig,
+    PushConfig,
     QueueConfig,
     RetryConfig,
     RuleConfig,

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from crawl_lib.config.model import TOKEN_PATTERN, Config
 from crawl_lib.config.place import CONFIG_PATH_VARIABLE, find_config_path, short_path
@@ -377,6 +378,23 @@ def _contact_problem(value: str) -> str:
     return f"{value!r} is neither a mail address (crawler@example.org) nor a URL (https://example.org/crawler)"
 
 
+def _server_problem(value: str) -> str:
+    """Say why a text is no address of a server; "" for an address.
+
+    No message repeats the text, for the text may hold a password.
+    """
+    try:
+        parts = urlsplit(value)
+        is_server = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        return _SERVER_WORDS
+    if "@" in parts.netloc:
+        return "must have no user and no password: name both in the environment, or in Airflow's connection"
+    return "" if is_server and _SERVER.fullmatch(value) else _SERVER_WORDS
+
+
+_SERVER = re.compile(r"https?://[^\s?#\\]+", re.I)
+_SERVER_WORDS = "must be the address of a server, such as https://search.example.org:9200, without ? and #"
 _HOST_WORDS = r"([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|\[[0-9A-Fa-f:.]+\])"
 _REACHABLE = re.compile(rf"(mailto:)?[^\s@<>()\"]+@{_HOST_WORDS}|https?://{_HOST_WORDS}(:[0-9]+)?([/?#].*)?", re.I)
 _TOKEN_WORDS = (
@@ -386,6 +404,7 @@ _FORMS: dict[str, Callable[[str], str]] = {
     "network": _network_problem,
     "token": _token_problem,
     "contact": _contact_problem,
+    "server": _server_problem,
 }
 """Problems of a text of each form, in words."""
 

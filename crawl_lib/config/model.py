@@ -18,6 +18,8 @@ def option(default: Any = MISSING, **checks: Any) -> Any:
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 CRAWL_NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 """Part of Airflow's ids, which have up to 250 characters."""
+INDEX_NAME_PATTERN = r"[a-z0-9][a-z0-9._-]{0,99}"
+"""An alias of OpenSearch. Names of indexes begin with the alias, and have up to 255 bytes."""
 FOLDER_PATTERN = r"(?!.*(^|/)\.)[^/:][^:]*"
 """A folder below `dfs_primary`: no part begins with a dot, since such names belong to unfinished work."""
 TOKEN_PATTERN = r"[A-Za-z_-]+"
@@ -33,7 +35,7 @@ STATUSES = (
     "orphan",
 )
 """What the CrawlDb says of a URL (`crawldb.Status`)."""
-OUTPUT_TASKS = ("text", "index")
+OUTPUT_TASKS = ("text", "index", "push")
 """What `outputs.tasks` may name, in the order in which the tasks run."""
 INDEX_LANGUAGES = ("da", "de", "en", "es", "fi", "fr", "hu", "it", "nl", "no", "pt", "ru", "sv")
 """Languages that an index can have stems of (`crawl_lib.index.LANGUAGES`)."""
@@ -464,6 +466,18 @@ class SearchConfig:
 
 
 @dataclass(frozen=True)
+class PushConfig:
+    """The OpenSearch that gets the pages of the index, and limits of a push. Credentials are no options."""
+
+    url: str | None = option(None, form="server")
+    index: str | None = option(None, pattern=INDEX_NAME_PATTERN)
+    mapping: str | None = option(None, path="file")
+    batch_bytes: int = option(5 << 20, minimum=1 << 16, maximum=100 << 20)
+    timeout_s: float = option(60.0, minimum=0.1)
+    wait_s: float = option(120.0, minimum=0)
+
+
+@dataclass(frozen=True)
 class SegmentConfig:
     """How a segment's files are cut and made durable."""
 
@@ -515,6 +529,7 @@ class Config:
     index: IndexConfig = IndexConfig()
     commoncrawl: CommonCrawlConfig = CommonCrawlConfig()
     search: SearchConfig = SearchConfig()
+    push: PushConfig = PushConfig()
     segment: SegmentConfig = SegmentConfig()
     scratch: ScratchConfig = ScratchConfig()
     spark: SparkConfig = SparkConfig()

@@ -1,6 +1,6 @@
 """What stages get from Airflow's connections: secrets, and how HDFS is reached. Passwords never reach a log.
 
-A connection of a crawl of its own, `krake_keys_<crawl.name>` or `krake_dfs_<crawl.name>`, comes before the common one.
+A connection of a crawl of its own, such as `krake_keys_<crawl.name>`, comes before the common one.
 
 `krake_keys`: its password is the key servers', unless `KRAKE_KEY_STORAGE_PASSWORD` is set.
 
@@ -22,6 +22,9 @@ which Krake does not know: refused.
 Where `dfs_primary` is `s3://bucket/prefix`, `krake_dfs` has the type `aws`: its login is the id of an access key, its
 password the secret, its extra `aws_session_token` the token of a session. Without the connection, credentials come from
 the environment or the machine's role.
+
+`krake_search`, asked for only where `push.url` names an OpenSearch: login and password of the user who pushes, unless
+`KRAKE_SEARCH_USER` is set. The address comes from `push.url`, so all other fields are left alone.
 """
 
 from __future__ import annotations
@@ -38,10 +41,11 @@ from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
 from crawl_lib.config import Config, is_sqlite_server
 from crawl_lib.errors import ConfigError
 from crawl_lib.storage import DfsAccess, S3Credentials, is_hdfs, is_s3
-from crawl_lib.stores import Secrets
+from crawl_lib.stores import SearchCredentials, Secrets
 
 KEYS_CONNECTION = "krake_keys"
 DFS_CONNECTION = "krake_dfs"
+SEARCH_CONNECTION = "krake_search"
 S3_TYPE = "aws"
 DFS_TYPE = "webhdfs"
 """The connection's type; the provider `apache-airflow-providers-apache-hdfs`, whose form it is, need not be there."""
@@ -64,7 +68,20 @@ def secrets_for(config: Config) -> Secrets:
         secrets = replace(secrets, dfs=dfs_access(config.crawl.name))
     if is_s3(config):
         secrets = replace(secrets, s3=s3_credentials(config.crawl.name))
+    if config.push.url is not None and secrets.search is None:
+        secrets = replace(secrets, search=search_credentials(config.crawl.name))
     return secrets
+
+
+def search_credentials(crawl: str) -> SearchCredentials | None:
+    """Return login and password of the connection `krake_search`; None without the connection, or without a login.
+
+    `crawl`: the name of the crawl, for a connection of its own.
+    """
+    connection = _connection(SEARCH_CONNECTION, crawl, "OpenSearch is asked without a user")
+    if connection is None or not connection.login:
+        return None
+    return SearchCredentials(connection.login, connection.password or "")
 
 
 def s3_credentials(crawl: str) -> S3Credentials | None:

@@ -86,6 +86,11 @@ METRICS: Mapping[str, tuple[Metric, ...]] = {
         Metric("pages", "pages of the newest index", is_gauge=True),
         Metric("left_out", "pages that are there and not in it, by reason", is_gauge=True, by_key=True),
     ),
+    "push": (
+        Metric("pages", "pages of the index in OpenSearch", is_gauge=True),
+        Metric("sent", "pages sent to OpenSearch"),
+        Metric("deleted", "pages deleted there"),
+    ),
     "score": (),
     "finalizer": (
         Metric("nodes", "nodes of its web graph", is_gauge=True),

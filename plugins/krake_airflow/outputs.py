@@ -36,7 +36,13 @@ class IndexOperator(OutputOperator):
     stage_name = "index"
 
 
-TASKS: dict[str, type[OutputOperator]] = {kind.stage_name: kind for kind in (TextOperator, IndexOperator)}
+class PushOperator(OutputOperator):
+    """`push`: the pages of the newest index in OpenSearch."""
+
+    stage_name = "push"
+
+
+TASKS: dict[str, type[OutputOperator]] = {kind.stage_name: kind for kind in (TextOperator, IndexOperator, PushOperator)}
 
 
 def add_outputs(config: Config, before: BaseOperator | None = None) -> None:

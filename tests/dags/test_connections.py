@@ -11,10 +11,10 @@ import pytest
 from krake_airflow import connections
 
 from crawl_lib.config import Config
-from crawl_lib.config.model import DfsConfig
+from crawl_lib.config.model import DfsConfig, PushConfig
 from crawl_lib.errors import ConfigError, StorageError
 from crawl_lib.storage import DfsAccess, S3Credentials
-from crawl_lib.stores import open_stores
+from crawl_lib.stores import SearchCredentials, open_stores
 from tests.e2e.crawl import make_config
 
 VARIABLE = "AIRFLOW_CONN_KRAKE_DFS"
@@ -167,3 +167,22 @@ def test_what_an_object_store_cannot_use_is_refused(
     with pytest.raises(ConfigError, match=field) as caught:
         connections.secrets_for(dataclasses.replace(config, dfs_primary="s3://bucket/crawls"))
     assert "secret'" not in str(caught.value)
+
+
+def test_login_and_password_for_opensearch_come_from_a_connection_and_nothing_else_does(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("KRAKE_SEARCH_USER", "KRAKE_SEARCH_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+    pushing = dataclasses.replace(config, push=PushConfig(url="http://search.example:9200"))
+    assert connections.secrets_for(pushing).search is None
+    fields = {"conn_type": "http", "host": "other.example", "login": "anna", "password": "very-secret"}
+    monkeypatch.setenv("AIRFLOW_CONN_KRAKE_SEARCH", json.dumps(fields))
+    assert connections.secrets_for(config).search is None
+    found = connections.secrets_for(pushing)
+    assert found.search == SearchCredentials("anna", "very-secret")
+    assert "very-secret" not in repr(found)
+    monkeypatch.setenv("AIRFLOW_CONN_KRAKE_SEARCH_KRAKE", json.dumps({**fields, "login": "own"}))
+    assert connections.secrets_for(pushing).search == SearchCredentials("own", "very-secret")
+    monkeypatch.setenv("KRAKE_SEARCH_USER", "of-environment")
+    assert connections.secrets_for(pushing).search == SearchCredentials("of-environment", "")

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,7 +21,7 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 from krake_airflow import operators
 from krake_airflow.metrics import DURATION, FAILURES, METRICS, tell_result
-from krake_airflow.outputs import IndexOperator, TextOperator
+from krake_airflow.outputs import IndexOperator, PushOperator, TextOperator
 from krake_airflow.scores import DuplicatesOperator, InvertLinksOperator, ScoreOperator
 from krake_airflow.settings import PROJECT
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -28,10 +29,12 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from crawl_lib import errors, stages
 from crawl_lib.fetch import HostStore, make_hosts_folder
 from crawl_lib.fetch.hoststore import BackOff
+from crawl_lib.push import push_index
 from crawl_lib.stores import node_dir, open_stores
 from demo import Serving
 from tests.dags.crawls import WEB, small_config
 from tests.dags.test_operators import context, run
+from tests.push.fake import fake_opensearch
 
 PREFIX = "airflow"
 RESULTS: dict[str, dict[str, Any]] = {
@@ -117,6 +120,7 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "score": ScoreOperator(task_id="score", of_run=True),
         "text": TextOperator(task_id="text"),
         "index": IndexOperator(task_id="index"),
+        "push": PushOperator(task_id="push"),
     }
     for stage, task in found.items():
         monkeypatch.setattr(type(task), "stage", lambda *_, result=RESULTS[stage]: dict(result))
@@ -178,6 +182,8 @@ def test_the_results_of_the_stages_have_these_fields(tmp_path: Path, received: R
     results["duplicates"] = stages.mark_duplicates(open_stores(config))
     results["score"] = stages.update_score(open_stores(config), export=results["export"]["export"])
     results |= {name: stages.make_output(open_stores(config), output=name) for name in ("text", "index")}
+    with fake_opensearch() as server:
+        results["push"] = push_index(open_stores(replace(config, push=replace(config.push, url=server.url))))
     for stage, metrics in METRICS.items():
         assert {metric.result for metric in metrics} <= results[stage].keys()
         assert all(isinstance(results[stage][metric.result], dict) or not metric.by_key for metric in metrics)
