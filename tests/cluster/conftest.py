@@ -35,6 +35,7 @@ LIMIT_S = 1200
 
 
 LONGEST_FIRST = (
+    "test_opensearch.py",
     "test_edge.py",
     "ui/test_running_airflow.py",
     "test_spark_tables.py",
