@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import tantivy
 
-from crawl_lib.index import LANGUAGES, Analysers, Fields, IndexedPage, find_runs, spaced, without_runs
+from crawl_lib.index import LANGUAGES, Analysers, Fields, IndexedPage, find_runs, pages_with_keys, spaced, without_runs
 from crawl_lib.index.fields import order_of, sites_of
 from crawl_lib.urls import key_of
 
@@ -133,6 +133,19 @@ def test_what_a_result_shows_is_stored_as_it_was() -> None:
     assert found.fast_field_values("order", [address]) == [order_of(PAGE.key)]
     assert found.fast_field_values("published", [address]) == [None]
     assert found.fast_field_values("date", [address]) == [5]
+
+
+def test_pages_are_read_back_from_their_documents() -> None:
+    """In Unicode's form NFC, and with each anchor ten times at most."""
+    one = replace(PAGE, anchors=("b", "a", "b"), published_us=7, robots=("nosnippet",), mime_type="application/pdf")
+    other = IndexedPage(key_of("http://a.example/"), "http://a.example/", "cafe\u0301", 3, anchors=("x",) * 20)
+    found = searcher(one, other, replace(PAGE, key=bytes(20)))
+    keys = [one.key, b"?" * 20, other.key]
+    pages = {page.key: page for page in pages_with_keys(found, FIELDS.schema, keys)}
+    assert pages == {
+        one.key: replace(one, anchors=("b", "b", "a")),
+        other.key: replace(other, text="café", anchors=("x",) * 10),
+    }
 
 
 def test_every_language_has_a_stemmer_and_stop_words() -> None:
