@@ -7,7 +7,6 @@ from pathlib import Path
 
 from crawl_lib.cli.common import console, print_counts, print_result, require_yes, say, stage_stores, tool_stores
 from crawl_lib.cli.looking import nodes_table
-from crawl_lib.crawldir import SCOPE_FILE, read_lines
 from crawl_lib.errors import ConfigError
 from crawl_lib.node import admit_node, retire_lost, retire_node
 from crawl_lib.rounds import crawl_status
@@ -22,7 +21,7 @@ def list_nodes(arguments: argparse.Namespace) -> int:
     with tool_stores(arguments) as stores:
         nodes = crawl_status(stores, only_nodes=True)["nodes"]
         newest, servers = stores.crawl.newest(), stores.config.servers
-        hosts = read_lines(stores.storage, stores.crawl.at(newest, SCOPE_FILE)) if newest else []
+        hosts = stores.crawl.scope(stores.crawl.folder(newest).iteration()) if newest else set()
     shares = Counter(map(Owners(servers).owner, hosts))
     total = max(1, len(hosts))
     texts = {node: f"{shares[node]:,} ({shares[node] / total:.0%})" for node in servers}

@@ -1,7 +1,7 @@
 """The crawl directory on the DFS: which folders and segments exist, and what their small files say.
 
 <crawl>/<folder>/iteration.json   written by start: whose iteration this is, its nodes and batch sizes
-<crawl>/<folder>/scope            hosts of all seeds so far, and of where they redirect, a line each
+<crawl>/<folder>/scope            in folders of older versions: the iteration's scope
 <crawl>/<folder>/<node>/          a segment, there all at once
 <crawl>/<folder>/index.json       written by commit, changed by repairs only: sums, and parts per owner, of the
                                   segments that were there; `missing`: nodes that commit went on without. A late
@@ -10,6 +10,8 @@
 <crawl>/<folder>/dropped          an empty file: pages of some of its segments were dropped by hand
 <crawl>/seeds/<digest>/           injected seeds, in the form of a segment's outlinks
 <crawl>/lists/<name>/             the same, of URLs that are to be fetched though they were crawled; without a scope
+<crawl>/scope/<digest>            a scope, by its SHA-256: hosts of all seeds so far, and of where they redirect, a line
+                                  each. Iterations of equal scopes have one file, which outlives their folders
 <crawl>/scope/<folder>            hosts that an iteration added to the scope; it outlives the iteration's folder
 <crawl>/scope/<folder>-<node>     the same of a segment that came late
 <crawl>/started/<folder>-<n>      which attempt's folder follows that folder, see `naming`
@@ -21,6 +23,7 @@
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -39,8 +42,9 @@ LISTS_FOLDER = "lists"
 SCOPE_FOLDER = "scope"
 SCOPE_FILE = "scope"
 SCOPE_DIGEST = "scope_sha256"
-"""In the small file next to a `scope`: its SHA-256, which each reader compares. What a scope lacks is out of the crawl
+"""In the small file that names a scope: its SHA-256, which each reader compares. What a scope lacks is out of the crawl
 for good, since each iteration takes its scope from the one before."""
+_SCOPE_NAME = re.compile("[0-9a-f]{64}")
 DROPPED_FILE = "dropped"
 DAMAGED_PREFIX = ".damaged-"
 """Of the hidden names of damaged segments and seeds that were put aside; only `krake sweep --damaged` deletes them."""
@@ -56,7 +60,8 @@ class Iteration:
 
     `folder`: name of the iteration's folder, the POSIX time of its start. `batch_sizes`: URLs that each node may take;
     `limited`: they keep `crawl.max_pages`. `taken_before`: URLs taken in the folders `summed`, which are complete;
-    `seeds`: injected folders whose hosts are in the scope. `scope_sha256`: of the file `scope` next to it.
+    `seeds`: injected folders whose hosts are in the scope. `scope_sha256`: of its scope. `agreed`: version, code and
+    options of the machine that named the folder; empty in folders of older versions, whose notes are files.
     """
 
     folder: str
@@ -71,6 +76,7 @@ class Iteration:
     seeds: tuple[str, ...]
     scope_sha256: str
     limited: bool = False
+    agreed: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_mapping(cls, folder: str, value: dict[str, Any]) -> "Iteration":
@@ -88,6 +94,7 @@ class Iteration:
             seeds=tuple(value["seeds"]),
             scope_sha256=value[SCOPE_DIGEST],
             limited=bool(value.get("limited", False)),
+            agreed=dict(value.get("agreed", {})),
         )
 
     @property
@@ -126,12 +133,11 @@ def scope_digest(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-def _read_scope(storage: Storage, folder: str, digest: object) -> set[str]:
-    """The hosts of `<folder>/scope`. `digest`: what the small file next to it says.
+def _read_scope(storage: Storage, where: str, digest: object) -> set[str]:
+    """Read the hosts of a scope. `digest`: what the small file that names the scope says.
 
     Raises DamagedFileError if it is missing or not what was written, naming the command that makes it again.
     """
-    where = f"{folder}/{SCOPE_FILE}"
     try:
         data = storage.read_bytes(where)
         if scope_digest(data) == digest:
@@ -232,11 +238,18 @@ class CrawlDirectory:
 
     def seeds_scope(self, digest: str) -> set[str]:
         """The hosts of injected seeds."""
-        return _read_scope(self.storage, self.seeds_path(digest), self.seeds_manifest(digest).get(SCOPE_DIGEST))
+        where = f"{self.seeds_path(digest)}/{SCOPE_FILE}"
+        return _read_scope(self.storage, where, self.seeds_manifest(digest).get(SCOPE_DIGEST))
 
     def scope(self, iteration: Iteration) -> set[str]:
         """The hosts of an iteration's scope: as `start` wrote them, else DamagedFileError."""
-        return _read_scope(self.storage, self.at(iteration.folder), iteration.scope_sha256)
+        return _read_scope(self.storage, self.scope_path(iteration), iteration.scope_sha256)
+
+    def scope_path(self, iteration: Iteration) -> str:
+        """Return where an iteration's scope is, or should be: in its folder, if an older version wrote it there."""
+        shared, own = self.at(SCOPE_FOLDER, iteration.scope_sha256), self.at(iteration.folder, SCOPE_FILE)
+        is_old = not self.storage.exists(shared) and self.storage.exists(own)
+        return own if is_old else shared
 
     def find(self, run_id: str, number: int | None, *, among: Sequence[str] | None = None) -> Iteration | None:
         """The folder that a run's iteration has, None if it has none (yet). Raises StoppedError.
@@ -261,7 +274,12 @@ class CrawlDirectory:
 
     def kept_scopes(self) -> list[str]:
         """Paths of the files that keep hosts which iterations added to the scope, also of folders that are gone."""
-        return [self.at(SCOPE_FOLDER, name) for name in self.names(SCOPE_FOLDER, files=True)]
+        names = self.names(SCOPE_FOLDER, files=True)
+        return [self.at(SCOPE_FOLDER, name) for name in names if not _SCOPE_NAME.fullmatch(name)]
+
+    def scopes(self) -> list[str]:
+        """Return the digests of the scopes that are kept by their content."""
+        return [name for name in self.names(SCOPE_FOLDER, files=True) if _SCOPE_NAME.fullmatch(name)]
 
 
 @dataclass(frozen=True)

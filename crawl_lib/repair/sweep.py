@@ -12,6 +12,7 @@ A hidden name belongs to the attempt that made it. It is deleted only if it is c
   name.
 * what each output finds of its own (`crawl_lib.outputs`), such as `crawldb/.<number>-<id>` once version `<number>`
   exists, and tables of texts that are no segment's newest.
+* `scope/<digest>`: the scope of iterations whose folders are deleted; it lacks a host that each later scope will have.
 * `retry_now/<time>-<id>`: a note of `krake retry --now` that is older than any wait.
 * `.deleted.<id>`: a folder that was being deleted on a local store. Two may delete it at once.
 
@@ -31,6 +32,7 @@ from crawl_lib.crawldir import (
     IMPORT_NODE,
     LISTS_FOLDER,
     RETRY_NOW_FOLDER,
+    SCOPE_FOLDER,
     SEEDS_FOLDER,
     START_PREFIX,
     hidden_prefix,
@@ -45,6 +47,7 @@ from crawl_lib.findings import Finding, Severity
 from crawl_lib.frontier import open_take
 from crawl_lib.outputs import OUTPUTS
 from crawl_lib.repair.folders.identity import readable_iterations
+from crawl_lib.repair.folders.scope import unused_scopes
 from crawl_lib.repair.places import nodes_held
 from crawl_lib.repair.segments.swap import all_aside
 from crawl_lib.rounds import list_number
@@ -121,7 +124,10 @@ def _damaged(stores: Stores, report: SweepReport, now_s: float) -> Iterator[str]
 def check_leftovers(stores: Stores, nodes: Collection[str]) -> list[Finding]:
     """What killed attempts left on the store, and no attempt owns. `nodes`: of this machine, whose locks are held."""
     crawl, storage, findings = stores.crawl, stores.storage, []
-    starts = tuple(hidden_prefix(one.run_id, one.iteration) for one in readable_iterations(stores))
+    iterations = readable_iterations(stores)
+    starts = tuple(hidden_prefix(one.run_id, one.iteration) for one in iterations)
+    problem = "is a scope that no iteration has, or will have"
+    findings += [_leftover(crawl.at(SCOPE_FOLDER, digest), problem) for digest in unused_scopes(stores, iterations)]
     for name in retry_now_names(crawl, stores.config.retry.max_wait_s, over=True):
         problem = "is a note of `krake retry --now` of which nothing waits any more (retry.max_wait_s)"
         findings.append(_leftover(crawl.at(RETRY_NOW_FOLDER, name), problem))

@@ -1,8 +1,9 @@
 """What must be the same on all machines of an iteration: Krake's code, and the config but for local options.
 
-The task that names the folder notes its own next to `iteration.json`, as `agreed-1.json`; a node's task compares before
-it begins. A change that is meant is made known by running the run's `inject` again, which notes the next one for
-each iteration of the run that lacks segments; the last one holds. What is written is never changed.
+The task that names the folder notes its own in `iteration.json`; a node's task compares before it begins. A change that
+is meant is made known by running the run's `inject` again, which notes it next to `iteration.json` as `agreed-<n>.json`
+for each iteration of the run that lacks segments; the last note holds. What is written is never changed. Older versions
+wrote the first note, too, to such a file.
 """
 
 import logging
@@ -21,14 +22,9 @@ FIRST_FILE = f"{AGREED_PREFIX}1.json"
 log = logging.getLogger(__name__)
 
 
-def agreed_bytes(stores: Stores, run_id: str, iteration: int) -> bytes:
-    """What the start of an iteration notes: version, digest of the code, and shared options of its machine.
-
-    And whose iteration it is, so that `iteration.json` can be made again from it.
-    """
-    return write_json_bytes(
-        {**_ours(stores), "format_version": SEALED_VERSION, "run_id": run_id, "iteration": iteration}
-    )
+def to_agree(stores: Stores) -> dict[str, Any]:
+    """Return what the start of an iteration notes: version, digest of the code, and shared options of its machine."""
+    return {"krake_version": VERSION, "code_digest": code_digest(), "config": shared_options(stores.config)}
 
 
 def note_change(stores: Stores, run_id: str) -> None:
@@ -53,8 +49,10 @@ def _note_change(stores: Stores, current: Iteration) -> None:
             " routing, and keeps them; undo the change, or trigger a new run"
         )
     log.warning("iteration %s goes on with other settings: %s", current.folder, problem)
+    whose = {"run_id": current.run_id, "iteration": current.iteration}  # `iteration.json` can be made again from it
+    note = {**to_agree(stores), **whose, "format_version": SEALED_VERSION}
     with suppress(TargetExistsError):  # another attempt, on this machine, noted the same
-        register.write_next(newest, agreed_bytes(stores, current.run_id, current.iteration))
+        register.write_next(newest, write_json_bytes(note))
 
 
 def require_agreement(stores: Stores, current: Iteration) -> None:
@@ -67,17 +65,15 @@ def require_agreement(stores: Stores, current: Iteration) -> None:
         )
 
 
-def _ours(stores: Stores) -> dict[str, Any]:
-    return {"krake_version": VERSION, "code_digest": code_digest(), "config": shared_options(stores.config)}
-
-
 def _difference(stores: Stores, current: Iteration) -> tuple[Register, int, str]:
-    """The notes of an iteration, the newest one's number (0 in a folder of before there were any), and how this
-    machine differs from it, "" if it does not."""
+    """Return the notes of changes, the newest one's number (0 if there is none), and how this machine differs.
+
+    "": it does not differ from that note, or without one from what `iteration.json` says.
+    """
     register = Register(stores.storage, stores.crawl.at(current.folder), AGREED_PREFIX, ".json")
     newest, _ = register.newest()
-    agreed = read_json(stores.storage, register.path(newest)) if newest else {}
-    ours, differs = _ours(stores), []
+    agreed = read_json(stores.storage, register.path(newest)) if newest else current.agreed
+    ours, differs = to_agree(stores), []
     if agreed.get("krake_version", VERSION) != VERSION:
         differs.append(f"this machine has Krake {VERSION}, and the iteration was begun with {agreed['krake_version']}")
     elif (code := agreed.get("code_digest", ours["code_digest"])) != ours["code_digest"]:

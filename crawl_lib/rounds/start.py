@@ -1,9 +1,9 @@
 """The start of an iteration: its first crawl task names the folder, and decides what all its nodes must agree on.
 
-A hidden folder with `iteration.json` and `scope` is written, then made visible under its time (`naming`, which also
-says what overlapping attempts do). Run again, `start` finds the folder whose `iteration.json` is its own. `commit`
-deletes hidden folders that are left. Starts of other runs that overlap come one after the other: each knows all folders
-before its own, so together they keep `crawl.max_pages`.
+The start writes the scope under its digest, then a hidden folder with `iteration.json`. It makes that folder visible
+under its time (`naming` says what overlapping attempts do). Run again, `start` finds the folder whose `iteration.json` is
+its own. `commit` deletes hidden folders that are left. Starts of other runs that overlap come one after the other: each
+knows all folders before its own, so together they keep `crawl.max_pages`.
 
 A folder is summed up, once for all, when its commit has run and no segment may come late. Until then it is read again
 by each start, and a node whose segment is missing counts as if it fetched its whole share of `crawl.max_pages`, as long
@@ -22,7 +22,7 @@ from crawl_lib.crawldir import (
     ITERATION_FILE,
     NONE,
     SCOPE_DIGEST,
-    SCOPE_FILE,
+    SCOPE_FOLDER,
     FolderState,
     Iteration,
     give_name,
@@ -33,8 +33,8 @@ from crawl_lib.crawldir import (
     write_json_bytes,
 )
 from crawl_lib.durable import reached
-from crawl_lib.errors import ConfigError
-from crawl_lib.rounds.agreement import FIRST_FILE, agreed_bytes
+from crawl_lib.errors import ConfigError, TargetExistsError
+from crawl_lib.rounds.agreement import to_agree
 from crawl_lib.rounds.crawlname import note_name
 from crawl_lib.rounds.layout import require_layout
 from crawl_lib.rounds.shares import put_by, share_out
@@ -111,7 +111,7 @@ def _prepare(stores: Stores, run_id: str, iteration: int, batch_size: int, folde
     nodes = stores.config.servers if iteration else (IMPORT_NODE,)
     seeds = crawl.seeds()
     sums = _sum_up(stores, folders, seeds)
-    scope, limit = scope_bytes(sums.hosts), stores.config.crawl.max_pages
+    limit = stores.config.crawl.max_pages
     remaining = None if limit is None else max(0, limit - sums.taken - sums.open_taken)
     identity = {
         "format_version": SEALED_VERSION,
@@ -127,16 +127,27 @@ def _prepare(stores: Stores, run_id: str, iteration: int, batch_size: int, folde
         "summed": sums.summed,
         FOLLOWS: (folders or [NONE])[-1],
         "seeds": seeds,
-        SCOPE_DIGEST: scope_digest(scope),
+        SCOPE_DIGEST: _keep_scope(stores, scope_bytes(sums.hosts)),
+        "agreed": to_agree(stores),
     }
     name = f"{hidden_prefix(run_id, iteration)}{uuid.uuid4().hex}"
     hidden = crawl.at(name)
     storage.make_dirs(hidden)
-    storage.write_bytes(f"{hidden}/{SCOPE_FILE}", scope)
-    storage.write_bytes(f"{hidden}/{FIRST_FILE}", agreed_bytes(stores, run_id, iteration))
     storage.write_bytes(f"{hidden}/{ITERATION_FILE}", write_json_bytes(identity))
     reached("start.written")
     return name
+
+
+def _keep_scope(stores: Stores, scope: bytes) -> str:
+    """Have a scope in the crawl directory, durably; return its digest. Most iterations have that of the one before."""
+    digest = scope_digest(scope)
+    path = stores.crawl.at(SCOPE_FOLDER, digest)
+    try:
+        stores.storage.write_bytes(path, scope)
+        reached("start.scope")
+    except TargetExistsError:
+        stores.storage.secure(path)
+    return digest
 
 
 def _sum_up(stores: Stores, folders: list[str], seeds: list[str]) -> _Sums:

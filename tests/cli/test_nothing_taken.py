@@ -12,6 +12,7 @@ import pytest
 from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest, file_entry
 from demo import Serving
 from tests.cli.conftest import Krake
+from tests.older import as_older, scope_of, shared_scopes
 
 NODES = ("node-a", "node-b")
 EXPORT = (("export", "--label", "e"), ("graph", "link"), ("graph", "finalize"))
@@ -54,7 +55,9 @@ def test_an_iteration_that_took_nothing_has_a_manifest_of_each_node_and_no_table
 ) -> None:
     folder = crawl_and_nothing(krake, serving)
     manifests = {f"{node}/manifest.json" for node in NODES}
-    assert names(folder) == {"iteration.json", "index.json", "agreed-1.json", "scope", *manifests}
+    assert names(folder) == {"iteration.json", "index.json", *manifests}
+    krake.ok("crawl", "--run-id", "three", "--iterations", "1")
+    assert len(shared_scopes(folder.parent)) == 1, "iterations of equal scopes have one file"
 
 
 @pytest.mark.parametrize("order", ["fifo", "crawldb"])
@@ -84,8 +87,12 @@ def test_an_iteration_of_an_older_version_with_empty_tables_is_read(krake: Krake
     folder = crawl_and_nothing(krake, serving)
     for node in NODES:
         as_before(folder / node)
+    as_older(folder.parent)
     for words in (*EXPORT, *TABLES[:2], ("index", "cdxj"), ("segment", "list")):
         krake.ok(*words)
+    assert "clean" in krake.ok("fsck").out
+    krake.ok("crawl", "--run-id", "three", "--iterations", "1")
+    assert scope_of(folders(krake)[-1]).read_bytes() == (folder / "scope").read_bytes()
     assert "clean" in krake.ok("fsck").out
 
 

@@ -23,6 +23,7 @@ from crawl_lib.states import KeyState
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import Result, check_cdxj, check_warcs, make_config
+from tests.older import scope_of
 from tests.repair.archives import (
     answer,
     arc_archive,
@@ -148,7 +149,7 @@ def test_a_crawl_goes_on_after_an_import(config: Config, tmp_path: Path) -> None
     begun = start_iteration(stores, run_id="run", iteration=1)
     assert begun.nodes == config.servers
     assert begun.taken_before == 0
-    assert "old.example" in (Result(config).crawl_dir / begun.folder / "scope").read_text().split()
+    assert "old.example" in scope_of(Result(config).crawl_dir / begun.folder).read_text().split()
 
 
 def test_what_is_no_page_is_counted_with_its_reason_and_place(config: Config, tmp_path: Path) -> None:

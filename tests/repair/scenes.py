@@ -22,6 +22,7 @@ from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb
 from tests.cli.conftest import Krake
 from tests.e2e.crawl import Result
+from tests.older import as_older, scope_of
 from tests.repair.killed import run_killed
 
 LABEL = "e"
@@ -90,7 +91,8 @@ KINDS = (
     Kind("iteration", rf"{ROUND}/iteration\.json", 4),
     Kind("agreed", rf"{ROUND}/agreed-\d+\.json", 3),
     Kind("index", rf"{ROUND}/index\.json", 4),
-    Kind("scope", f"{ROUND}/scope", 2),
+    Kind("scope", "dfs/crawl/scope/[0-9a-f]{64}", 2),
+    Kind("scope of an older version", f"{ROUND}/scope", 2),
     Kind("dropped mark", f"{ROUND}/dropped"),
     Kind("manifest", rf"{SEGMENT}/manifest\.json", 10),
     Kind("WARC", rf"{SEGMENT}/[^/]*\.warc\.gz", 2, found=True),
@@ -106,7 +108,7 @@ KINDS = (
     Kind("manifest of seeds", r"dfs/crawl/seeds/\w+/manifest\.json", 4),
     Kind("seeds", r"dfs/crawl/seeds/\w+/outlinks"),
     Kind("scope of seeds", r"dfs/crawl/seeds/\w+/scope"),
-    Kind("kept scope", "dfs/crawl/scope/[^/]*"),
+    Kind("kept scope", r"dfs/crawl/scope/\d+(-[^/]*)?"),
     Kind("started", "dfs/crawl/started/[^/]*", 2),
     Kind("settled", "dfs/crawl/settled/[^/]*/[^/]*", 2),
     Kind("held keys", "dfs/crawl/held/[^/]*/[^/]*/keys"),
@@ -202,6 +204,12 @@ def _pages(folder: Path) -> list[str]:
     return sorted(row["url"] for row in pq.read_table(table).to_pylist() if row["outcome"] == "ok")
 
 
+def _of_older_version(directory: Path) -> None:
+    """Folders have their scopes and notes themselves."""
+    _killed("intake.chunk.inserted")(directory)
+    as_older(directory / "dfs/crawl")
+
+
 def _salvaged(directory: Path) -> None:
     """A segment was made again, its damaged one is kept; the next intake was killed while it moved files."""
     _damage(min(directory.glob("dfs/crawl/1*/node-a/*.warc.gz")))
@@ -232,10 +240,8 @@ def _with_second_node(kill_at: str) -> Callable[[Path], None]:
         _run(directory, "settle")
         _with_servers(directory, "node-a", "node-b")
         _undecided(directory)
-        [hosts] = {path.read_bytes() for path in _newest(directory).glob("scope")}
-        (directory / "queue/node-a/scope_added").write_bytes(hosts)
-        (directory / "dfs/crawl/scope").mkdir()
-        shutil.copy(min(directory.glob("dfs/crawl/1*/scope")), directory / "dfs/crawl/scope" / _newest(directory).name)
+        shutil.copy(scope_of(_newest(directory)), directory / "queue/node-a/scope_added")
+        shutil.copy(scope_of(_oldest(directory)), directory / "dfs/crawl/scope" / _newest(directory).name)
         _run(directory, *SECOND[0], kill_at=kill_at)
 
     return make
@@ -294,7 +300,7 @@ SCENES = (
     Scene("fetched", _killed("take.leftover"), ON),
     Scene("built", _killed("segment.publish.uploaded"), ON),
     Scene("published", _killed("segment.publish.renamed"), ON),
-    Scene("intake", _killed("intake.chunk.inserted"), ON),
+    Scene("intake", _of_older_version, ON),
     Scene("salvaged", _salvaged, ON),
     Scene("started", _killed("start.renamed"), ON),
     Scene("swapping", _swapping, ON),

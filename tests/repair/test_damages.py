@@ -22,6 +22,7 @@ from crawl_lib.storage import LocalStorage
 from demo import Serving
 from tests.cli.conftest import Krake
 from tests.e2e.crawl import Result
+from tests.older import as_older, scope_of, shared_scopes
 
 REPAIR = ("fsck", "--repair")
 FIND_AGAIN = (REPAIR, ("settle",))
@@ -390,16 +391,21 @@ DAMAGES = {
     ),
     "a scope that lacks a host": Damage(
         "scope_damaged",
-        lambda d: _newest(d, "scope").write_bytes(_newest(d, "scope").read_bytes().split(b"\n", 1)[1]),
+        lambda d: _scope(d).write_bytes(_scope(d).read_bytes().split(b"\n", 1)[1]),
     ),
-    "a scope that is none": Damage("scope_damaged", lambda d: _newest(d, "scope").write_bytes(b"\xcb\xff\n")),
-    "a scope that is gone": Damage("scope_damaged", lambda d: _newest(d, "scope").unlink()),
+    "a scope that is none": Damage("scope_damaged", lambda d: _scope(d).write_bytes(b"\xcb\xff\n")),
+    "a scope that is gone": Damage("scope_damaged", lambda d: _scope(d).unlink()),
+    "a scope of an older version that lacks a host": Damage(
+        "scope_damaged",
+        lambda d: (as_older(d / "dfs/crawl"), _replace(_newest(d, "scope"), b"127.", b"126.")),
+    ),
     "the scope of seeds is cut": Damage("scope_damaged", lambda d: _cut_file(_first(d, SEEDS_SCOPE))),
     "the scope of seeds is gone": Damage("scope_damaged", lambda d: _first(d, SEEDS_SCOPE).unlink()),
     "all scopes are cut": Damage(
         "scope_damaged",
         lambda d: [
-            path.write_bytes(path.read_bytes()[:5]) for path in [*d.glob("dfs/crawl/*/scope"), _first(d, SEEDS_SCOPE)]
+            path.write_bytes(path.read_bytes()[:5])
+            for path in [*shared_scopes(d / "dfs/crawl"), _first(d, SEEDS_SCOPE)]
         ],
     ),
     "an iteration that is none": Damage("iteration_damaged", lambda d: _newest(d, "iteration.json").write_bytes(b"{")),
@@ -411,7 +417,7 @@ DAMAGES = {
         "iteration_damaged", lambda d: _edit(_newest(d, "iteration.json"), lambda value: value.pop("nodes"))
     ),
     "an iteration and its scope are gone": Damage(
-        "iteration_damaged", lambda d: (_newest(d, "iteration.json").unlink(), _newest(d, "scope").unlink())
+        "iteration_damaged", lambda d: (_scope(d).unlink(), _newest(d, "iteration.json").unlink())
     ),
     "all iterations are none": Damage(
         "iteration_damaged",
@@ -424,11 +430,17 @@ DAMAGES = {
         "iteration_damaged", lambda d: _newest(d, "iteration.json").unlink(), kill_at="start.renamed"
     ),
     "a note of what was agreed that is none": Damage(
-        "agreed_damaged", lambda d: _newest(d, "agreed-1.json").write_bytes(b"\xff{"), kill_at="take.written"
+        "agreed_damaged",
+        lambda d: (as_older(d / "dfs/crawl"), _newest(d, "agreed-1.json").write_bytes(b"\xff{")),
+        kill_at="take.written",
     ),
     "an iteration of which nothing is known": Damage(
         "iteration_damaged",
-        lambda d: (_newest(d, "iteration.json").unlink(), _newest(d, "agreed-1.json").unlink()),
+        lambda d: (
+            as_older(d / "dfs/crawl"),
+            _newest(d, "iteration.json").unlink(),
+            _newest(d, "agreed-1.json").unlink(),
+        ),
         kill_at="start.renamed",
     ),
     "the mark of dropped pages is gone": Damage("dropped_unmarked", dropped_without_mark),
@@ -473,6 +485,11 @@ DAMAGES = {
 def _newest(directory: Path, name: str) -> Path:
     """A small file of the newest iteration."""
     return max(directory.glob("dfs/crawl/1*")) / name
+
+
+def _scope(directory: Path) -> Path:
+    """The scope of the newest iteration."""
+    return scope_of(_newest(directory, ""))
 
 
 def _first(directory: Path, pattern: str) -> Path:

@@ -18,6 +18,7 @@ import yaml
 
 from crawl_lib.cli.parser import build_parser
 from tests.cli.conftest import Krake
+from tests.older import scope_of
 from tests.repair.archives import pages_archive, write
 from tests.repair.crawled import flip
 
@@ -70,8 +71,8 @@ def lost_queue(krake: Krake) -> list[str]:
 
 
 def broken_folder(krake: Krake) -> list[str]:
-    for name in ("iteration.json", "scope", "index.json"):
-        (newest(krake) / name).write_bytes(b"{")
+    for path in (scope_of(newest(krake)), newest(krake) / "iteration.json", newest(krake) / "index.json"):
+        path.write_bytes(b"{")
     return []
 
 

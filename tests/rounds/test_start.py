@@ -90,7 +90,7 @@ def test_no_folder_is_named_after_one_of_a_clock_that_was_more_than_a_day_ahead(
     with pytest.raises(StorageError, match=rf"crawl/{first.folder}: .* {days} .*\(1970-01-01\).*Set the clock"):
         start_iteration(stores, run_id="r", iteration=2, clock=lambda: 5000.0)
     assert start_iteration(stores, run_id="r", iteration=1, clock=lambda: 5000.0) == first
-    assert sorted(entry.name for entry in stores.storage.list("crawl")) == [first.folder, "_crawl", "started"]
+    assert sorted(entry.name for entry in stores.storage.list("crawl")) == [first.folder, "_crawl", "scope", "started"]
     last = start_iteration(stores, run_id="r", iteration=2, clock=lambda: 5001.0 + ahead_s - DAY_S)
     assert int(last.folder) == int(first.folder) + 1
 
@@ -229,8 +229,8 @@ def test_a_scope_that_was_cut_stops_the_start_which_would_carry_it_on(stores: St
         start_iteration(stores, run_id="r", iteration=1)
     stores.storage.delete("crawl/seeds/aa")
     first = start_iteration(stores, run_id="r", iteration=1)
-    stores.storage.delete(f"crawl/{first.folder}/scope")
-    with pytest.raises(DamagedFileError, match="scope: is not there; run `krake fsck --repair`"):
+    stores.storage.delete(stores.crawl.scope_path(first))
+    with pytest.raises(DamagedFileError, match=r"scope/[0-9a-f]{64}: is not there; run `krake fsck --repair`"):
         start_iteration(stores, run_id="r", iteration=2)
 
 
@@ -246,7 +246,7 @@ def test_the_scope_grows_by_seeds_and_by_what_segments_add(stores: Stores) -> No
     third = start_iteration(stores, run_id="r", iteration=3)
 
     def scope(folder: str) -> list[str]:
-        return read_lines(stores.storage, f"crawl/{folder}/scope")
+        return read_lines(stores.storage, stores.crawl.scope_path(stores.crawl.folder(folder).iteration()))
 
     assert scope(first.folder) == ["seed.example"]
     assert scope(second.folder) == ["moved.example", "seed.example"]
@@ -360,7 +360,7 @@ def test_commit_that_died_after_it_kept_the_scope_goes_on(stores: Stores) -> Non
     commit_iteration(stores, run_id="r", iteration=1)
     stores.storage.delete(f"crawl/{first.folder}")
     again = start_iteration(stores, run_id="r", iteration=2)
-    assert stores.storage.read_bytes(f"crawl/{again.folder}/scope") == b"found.example\n"
+    assert stores.crawl.scope(again) == {"found.example"}
 
 
 def test_commit_before_start_says_so(stores: Stores) -> None:

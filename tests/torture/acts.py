@@ -16,6 +16,7 @@ from typing import Any
 from crawl_lib.errors import UrlError
 from crawl_lib.urls import canonicalize
 from demo import SynthWeb
+from tests.older import scope_of
 from tests.torture.operated import AbandonedError, FindingError, Operated
 
 NODES = ("node-0", "node-1", "node-2")
@@ -240,7 +241,8 @@ class Acts:
         if not it.folders():
             return False
         folder = it.rng.choice(it.folders())
-        path = folder / it.rng.choice(("iteration.json", "scope", "index.json"))
+        name = it.rng.choice(("iteration.json", "scope", "index.json"))
+        path = scope_of(folder) if name == "scope" else folder / name
         if not path.exists():
             return False
         self._damage(path)

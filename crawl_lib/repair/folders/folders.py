@@ -2,7 +2,7 @@
 
 Of an iteration's folder, in this order, since each needs what is before it:
 
-1. `iteration.json` (`identity`), `scope` (`scope`) and its digest;
+1. `iteration.json` (`identity`), and the scope whose digest it has (`scope`);
 2. notes of what machines agreed on: one that cannot be read is set aside, since no task asks for it;
 3. a repair of a segment whose decision cannot be read: the new segment takes its place if that was prepared, else the
    old one stays; of segments that lie aside while there is no other the newest is put back; one without dropped pages
@@ -32,7 +32,6 @@ from crawl_lib.crawldir import (
     LISTS_FOLDER,
     RETRY_NOW_FOLDER,
     SCOPE_DIGEST,
-    SCOPE_FILE,
     SCOPE_FOLDER,
     START_PREFIX,
     STARTED_FOLDER,
@@ -56,6 +55,7 @@ from crawl_lib.repair.folders.identity import Identity
 from crawl_lib.repair.folders.scope import (
     added_by_index,
     kept_hosts,
+    lost_scope,
     old_scope,
     scope_of_iteration_again,
     scope_of_seeds_again,
@@ -92,6 +92,7 @@ class SmallFiles:
         self.stores, self.crawl, self.storage = stores, stores.crawl, stores.storage
         self.findings = Findings("folder", "run `krake fsck --repair`")
         self._say, self._dry_run = say, dry_run
+        self._whole_scopes = set[str]()
 
     def shared(self, nodes: Collection[str]) -> None:
         """Files that belong to no folder alone. `nodes`: those whose locks are held; their notes may be deleted.
@@ -168,29 +169,45 @@ class SmallFiles:
     # Looking, and repairing
 
     def _identity(self, path: str, folder: str) -> None:
-        """`iteration.json`, and the scope whose digest it has: "" while the file is made again."""
-        where, identity, value = f"{path}/{ITERATION_FILE}", Identity(self.stores, folder), dict[str, Any]()
+        """Check `iteration.json`, and the scope that it names."""
+        where, identity = f"{path}/{ITERATION_FILE}", Identity(self.stores, folder)
+        iteration = None
         try:
             iteration = self.crawl.folder(folder).iteration()
             problem = identity.contradicts(iteration)
         except (DamagedFileError, PathNotFoundError) as error:
             problem = str(error)
-        if problem:
-            self.findings.add("iteration_damaged", where, problem)
-            if self._say is None:
-                return
-            value = {**identity.mapping(whole_hosts(old_scope(self.stores, path))), SCOPE_DIGEST: ""}
-            iteration = Iteration.from_mapping(folder, value)
+        if iteration and not problem:
+            self._scope(where, iteration)
+            return
+        self.findings.add("iteration_damaged", where, problem)
+        if self._say is not None:
+            known = iteration and old_scope(self.stores, self.crawl.scope_path(iteration))
+            old = known or lost_scope(self.stores, folder)
+            value = {**identity.mapping(whole_hosts(old)), SCOPE_DIGEST: ""}
+            hosts = scope_of_iteration_again(self.stores, Iteration.from_mapping(folder, value), old)
+            self._scope_again(where, value, scope_bytes(hosts))
+
+    def _scope(self, where: str, iteration: Iteration) -> None:
+        """Check an iteration's scope. `where`: the file that names the scope."""
+        place = self.crawl.scope_path(iteration)
+        if place in self._whole_scopes:
+            return
         try:
             self.crawl.scope(iteration)
+            self._whole_scopes.add(place)
         except DamagedFileError as error:
-            if not problem:
-                self.findings.add("scope_damaged", f"{path}/{SCOPE_FILE}", str(error))
-            if self._say:
-                data = scope_bytes(scope_of_iteration_again(self.stores, iteration))
-                if data != old_scope(self.stores, path):
-                    self._do(f"{path}/{SCOPE_FILE}: made again", partial(self._write, f"{path}/{SCOPE_FILE}", data))
-                self._note_digest(where, value or read_json(self.storage, where), data)
+            self.findings.add("scope_damaged", place, str(error))
+            if self._say is not None:
+                hosts = scope_of_iteration_again(self.stores, iteration, old_scope(self.stores, place))
+                self._scope_again(where, read_json(self.storage, where), scope_bytes(hosts))
+
+    def _scope_again(self, where: str, value: dict[str, Any], scope: bytes) -> None:
+        """Write an iteration's scope, unless it is there, and `where`, the file that names it."""
+        place = self.crawl.at(SCOPE_FOLDER, scope_digest(scope))
+        if not self.storage.exists(place) or scope != old_scope(self.stores, place):
+            self._do(f"{place}: made again", partial(self._write, place, scope))
+        self._note_digest(where, value, scope)
 
     def _note_digest(self, where: str, value: dict[str, Any], scope: bytes) -> None:
         """Write the file that has the digest of a scope, unless it has it."""

@@ -1,4 +1,4 @@
-"""A file `scope` made again. None gets a host that the crawl has not in its scope anyway.
+"""A scope made again. None gets a host that the crawl has not in its scope anyway.
 
 That of seeds: the hosts of their URLs. That of an iteration: what `start` put together, from the same files. Where the
 digest of the old one says that the new one is the same, it is; else lines of the old one that later iterations have are
@@ -7,7 +7,15 @@ kept too.
 
 from contextlib import suppress
 
-from crawl_lib.crawldir import INDEX_FILE, SCOPE_DIGEST, SCOPE_FILE, Iteration, readable_json, scope_digest
+from crawl_lib.crawldir import (
+    INDEX_FILE,
+    SCOPE_DIGEST,
+    SCOPE_FILE,
+    SCOPE_FOLDER,
+    Iteration,
+    readable_json,
+    scope_digest,
+)
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.frontier import OUTLINKS_NAME, host_of_line, part_mapping, read_outlinks
 from crawl_lib.repair.folders.identity import readable_iterations
@@ -16,24 +24,61 @@ from crawl_lib.stores import Stores
 from crawl_lib.urls import is_list_of_hosts, scope_bytes, whole_hosts
 
 
-def old_scope(stores: Stores, folder: str) -> bytes:
-    """What is left of `<folder>/scope`; nothing, if it is not there."""
+def old_scope(stores: Stores, path: str) -> bytes:
+    """Return what is left of a scope; nothing, if it is not there."""
     with suppress(PathNotFoundError):
-        return stores.storage.read_bytes(f"{folder}/{SCOPE_FILE}")
+        return stores.storage.read_bytes(path)
     return b""
 
 
-def scope_of_iteration_again(stores: Stores, iteration: Iteration) -> set[str]:
-    """The hosts that an iteration's scope should have; `scope_sha256` may be "", if it is not known."""
+def lost_scope(stores: Stores, folder: str) -> bytes:
+    """Return what may be the scope of a folder whose `iteration.json` is lost. Each host is in the crawl's scope.
+
+    A folder of an older version has the file. Else a scope that no other iteration names is taken, or the scope of the
+    next iteration, in which there may be more hosts.
+    """
+    if own := old_scope(stores, stores.crawl.at(folder, SCOPE_FILE)):
+        return own
+    iterations = readable_iterations(stores)
+    named = {one.scope_sha256 for one in iterations}
+    unnamed = [_shared(stores, digest) for digest in stores.crawl.scopes() if digest not in named]
+    if not any(unnamed):
+        unnamed = [_scopes(stores, [one for one in iterations if int(one.folder) > int(folder)][:1])]
+    return scope_bytes(set().union(*unnamed))
+
+
+def unused_scopes(stores: Stores, iterations: list[Iteration]) -> list[str]:
+    """Return digests of scopes that no iteration has, and none will get: they lack a host of the newest one's.
+
+    Each start adds to the scope of the newest iteration. `iterations`: all that can be read. Raises StoppedError.
+    """
+    if not iterations or len(iterations) < len(stores.crawl.folders()):
+        return []
+    named = {one.scope_sha256 for one in iterations}
+    newest = _scopes(stores, iterations[-1:])
+    digests = [digest for digest in stores.crawl.scopes() if digest not in named]
+    return [digest for digest in stores.until_stopped(digests) if not newest <= _shared(stores, digest)]
+
+
+def _shared(stores: Stores, digest: str) -> set[str]:
+    """Return the hosts of a scope, none if it is damaged."""
+    data = old_scope(stores, stores.crawl.at(SCOPE_FOLDER, digest))
+    return whole_hosts(data) if scope_digest(data) == digest else set()
+
+
+def scope_of_iteration_again(stores: Stores, iteration: Iteration, old: bytes) -> set[str]:
+    """Return the hosts that an iteration's scope should have. `scope_sha256` may be "", if it is not known.
+
+    `old`: what is left of the scope.
+    """
     hosts = _found_before(stores, iteration)
     if scope_digest(scope_bytes(hosts)) == iteration.scope_sha256:
         return hosts
-    data = old_scope(stores, stores.crawl.at(iteration.folder))
-    old = whole_hosts(data)
-    if scope_bytes(old) == data and not iteration.scope_sha256:
-        return hosts | old
+    left = whole_hosts(old)
+    if scope_bytes(left) == old and not iteration.scope_sha256:
+        return hosts | left
     later = [one for one in readable_iterations(stores) if int(one.folder) > int(iteration.folder)]
-    return hosts | (old & _scopes(stores, later))
+    return hosts | (left & _scopes(stores, later))
 
 
 def scope_of_seeds_again(stores: Stores, digest: str) -> set[str]:
@@ -53,13 +98,13 @@ def scope_of_seeds_again(stores: Stores, digest: str) -> set[str]:
             f"{path}/{SCOPE_FILE}: cannot be made again from its URLs: bring it back from a copy; or move {path} away"
             " and inject the same seeds again with the same --run-id"
         )
-    return (hosts | whole_hosts(old_scope(stores, path))) & _scopes(stores, users)
+    return (hosts | whole_hosts(old_scope(stores, f"{path}/{SCOPE_FILE}"))) & _scopes(stores, users)
 
 
 def _scopes(stores: Stores, iterations: list[Iteration]) -> set[str]:
     """All hosts of the scopes of these, of those that are whole."""
     found: set[str] = set()
-    for iteration in stores.until_stopped(iterations):
+    for iteration in stores.until_stopped({one.scope_sha256: one for one in iterations}.values()):
         with suppress(DamagedFileError):
             found |= stores.crawl.scope(iteration)
     return found
