@@ -52,9 +52,10 @@ def rename_durable(source: Path, target: Path) -> None:
         fsync_dir(source.parent)
 
 
-def write_durable(path: Path, data: bytes | Iterable[bytes]) -> None:
+def write_durable(path: Path, data: bytes | Iterable[bytes], *, sync_folder: bool = True) -> None:
     """Replace a file's content, by bytes or pieces of them, so that a reader, and a crash, see the old or the new one.
 
+    `sync_folder`: False for a caller that calls `fsync_dir` after more files: until then a crash may undo the rename.
     Raises StorageError naming the path; the operator looks at the disk.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -62,7 +63,9 @@ def write_durable(path: Path, data: bytes | Iterable[bytes]) -> None:
         with temporary.open("wb") as file:
             file.writelines([data] if isinstance(data, bytes) else data)
             fsync_file(file)
-        rename_durable(temporary, path)
+        temporary.replace(path)
+        if sync_folder:
+            fsync_dir(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise os_error(error, path, "cannot be written") from error

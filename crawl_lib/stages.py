@@ -121,10 +121,11 @@ def inject(
         result["crawldb"] = {name: grown[name] for name in ("version", "rows")}
     urls = _few_seeds(stores, manifest)
     if refused := [url for url in urls if _is_refused(stores, url)]:
-        result["warning"] = (
-            f"{', '.join(refused[:3])}: addresses of inner networks are not fetched, unless fetch.allow_networks of"
-            " the config names them"
-        )
+        from crawl_lib.fetch import how_to_allow, inner_networks  # noqa: PLC0415 - pycurl takes a moment
+
+        allow = how_to_allow(inner_networks(" ".join(host_of(url).strip("[]") for url in refused)), "the config")
+        named = ", ".join(refused[:3])
+        result["warning"] = f"{named}: addresses of inner networks are not fetched. If they are yours: {allow}"
     if waiting := {} if config.frontier.is_crawldb else waits_until(config, urls):
         result["waiting"] = [f"{url} waits already, {at_once(until, url)}" for url, until in sorted(waiting.items())]
     return result

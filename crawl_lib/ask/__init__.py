@@ -3,15 +3,22 @@
 How data flows: `find_page` looks a page up in an export, else its newest capture in the segments, and `read_answer`
 reads what came (`page`). `explain` says of a URL what led to it, what rules and robots.txt say of it, and where it is
 (`why`); `check_url` what the config would do with it, and fetches it once (`check`); `visit_url` reads that answer
-too, and judges its links (`visit`). `list_segments`, `captures_of` and `dump_rows` give what segments hold
-(`segments`), `inlinks_of` and `dump_links` what the tables of links do, and `links_left_out` what the LinkDb's limits
-leave out (`links`).
+too, and judges its links (`visit`). `list_segments`, `captures_of` and `dump_rows` give what segments hold,
+`refused_hosts` which hosts were refused for their addresses (`segments`). `inlinks_of` and `dump_links` give what the
+tables of links do, and `links_left_out` what the LinkDb's limits leave out (`links`).
 """
 
 from crawl_lib.ask.check import check_url
 from crawl_lib.ask.links import dump_links, inlinks_of, links_left_out
 from crawl_lib.ask.page import Answer, find_page, newest_rows, read_answer
-from crawl_lib.ask.segments import captures_of, dump_rows, list_segments, require_segments, segment_files
+from crawl_lib.ask.segments import (
+    captures_of,
+    dump_rows,
+    list_segments,
+    refused_hosts,
+    require_segments,
+    segment_files,
+)
 from crawl_lib.ask.table import (
     best_rows,
     crawldb_stats,

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from io import BytesIO
 from itertools import islice
 from typing import Any, NamedTuple, TextIO
@@ -12,6 +12,7 @@ from crawl_lib.errors import InputError
 from crawl_lib.export import plain_row, url_named
 from crawl_lib.repair import bodies_needed
 from crawl_lib.segment import SegmentReader, Whole, scan
+from crawl_lib.states import Outcome
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
@@ -112,6 +113,21 @@ def dump_rows(stores: Stores, segments: Sequence[SegmentRef], table: str, out: T
                     out.write(json.dumps(values) + "\n")
             count += batch.num_rows
     return count
+
+
+def refused_hosts(stores: Stores, folders: Collection[str]) -> dict[str, str]:
+    """Return some hosts that were refused for their addresses in iterations, each with an error that names an address.
+
+    Raises DamagedFileError, StorageError.
+    """
+    for segment in stores.crawl.segments():
+        if segment.folder not in folders:
+            continue
+        for batch in SegmentReader(stores.storage, segment.path).pages(["host", "outcome", "error"]):
+            rows = (row for row in batch.to_pylist() if row["outcome"] == Outcome.ADDRESS_REFUSED)
+            if found := {row["host"]: row["error"] or "" for row in rows}:
+                return found
+    return {}
 
 
 def require_segments(stores: Stores, names: Sequence[str]) -> list[SegmentRef]:

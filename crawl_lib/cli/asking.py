@@ -1,7 +1,6 @@
 """`krake show`, `krake cat`, `krake why`, `krake check`: what people ask of a page, or of a URL."""
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -9,7 +8,7 @@ from typing import Any
 
 from crawl_lib.ask import check_url, explain, find_page, read_answer
 from crawl_lib.cli.common import config_file, print_counts, print_result, say, tool_stores
-from crawl_lib.fetch import inner_networks
+from crawl_lib.fetch import how_to_allow, inner_networks
 from crawl_lib.parse import HTML_TYPES, detect_mime, html_to_utf8, parse_head, to_utf8
 from crawl_lib.states import Outcome
 
@@ -76,7 +75,7 @@ def _add_cure(arguments: argparse.Namespace, found: dict[str, Any], ended: Mappi
     if ended.get("outcome") == Outcome.ADDRESS_REFUSED and networks:
         again = "the same command again" if "fetch" in found else "inject it again"
         found["cure"] = (
-            f"if it is yours: allow_networks: {json.dumps(networks)} under fetch in {config_file(arguments)},"
+            f"if it is yours: {how_to_allow(networks, config_file(arguments))},"
             f" then krake forget {found['host']} --yes, and {again}"
         )
 

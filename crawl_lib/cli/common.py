@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from threading import Event
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from rich.console import Console
 from rich.padding import Padding
@@ -24,6 +24,7 @@ from crawl_lib.errors import ConfigError, printable
 from crawl_lib.stopping import Work
 from crawl_lib.stores import Stores, open_stores
 
+Report = TypeVar("Report")
 PROGRESS_INTERVAL_S = 1.0
 WIDE_CHARS = 120
 """Of a terminal on which a column of words fits next to a table's numbers."""
@@ -253,6 +254,21 @@ def require_yes(arguments: argparse.Namespace, what: str) -> None:
         raise ConfigError(refused)
     if ask(arguments, f"{what}. Type yes to go on: ") != "yes":
         raise ConfigError(refused)
+
+
+def looked_first(arguments: argparse.Namespace, act: Callable[[bool], Report], lost: Callable[[Report], str]) -> Report:
+    """Have a command look before it asks: where nothing would be lost, nothing is asked, and its report says why.
+
+    `act`: does the work; for `True` as a dry run. `lost`: the clause for `require_yes`, "" for nothing.
+    """
+    if not (arguments.yes or arguments.dry_run):
+        report = act(True)
+        if not lost(report):
+            return report
+        require_yes(arguments, lost(report))
+        return act(False)
+    name_config(arguments)
+    return act(arguments.dry_run)
 
 
 def ask(arguments: argparse.Namespace, question: str) -> str:

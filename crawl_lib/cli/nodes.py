@@ -4,8 +4,9 @@ import argparse
 from collections import Counter
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from crawl_lib.cli.common import console, print_counts, print_result, require_yes, say, stage_stores, tool_stores
+from crawl_lib.cli.common import console, looked_first, print_counts, print_result, say, stage_stores, tool_stores
 from crawl_lib.cli.looking import nodes_table
 from crawl_lib.errors import ConfigError
 from crawl_lib.node import admit_node, retire_lost, retire_node
@@ -37,15 +38,20 @@ def retire(arguments: argparse.Namespace) -> int:
     Raises ConfigError where the node is in the config, the others have not settled, or `--lost` comes with `--dir`.
     """
     node, directory, dry_run = arguments.node, arguments.dir and Path(arguments.dir).resolve(), arguments.dry_run
+    if arguments.lost and directory is not None:
+        raise ConfigError("--lost is for a node whose directory is gone; with --dir its directory is used")
+
+    def act(dry_run: bool) -> dict[str, Any]:
+        with tool_stores(arguments) if dry_run else stage_stores(arguments) as stores:
+            if arguments.lost:
+                return retire_lost(stores, node=node, dry_run=dry_run)
+            return retire_node(stores, node=node, directory=directory, dry_run=dry_run)
+
+    given_up = f"what only the disk of {node} held is given up: URLs put there by hand"
     if arguments.lost:
-        if directory is not None:
-            raise ConfigError("--lost is for a node whose directory is gone; with --dir its directory is used")
-        require_yes(arguments, f"what only the disk of {node} held is given up: URLs put there by hand")
-    with tool_stores(arguments) if dry_run else stage_stores(arguments) as stores:
-        if arguments.lost:
-            result = retire_lost(stores, node=node, dry_run=dry_run)
-        else:
-            result = retire_node(stores, node=node, directory=directory, dry_run=dry_run)
+        result = looked_first(arguments, act, lambda found: "" if found.get("retired") else given_up)
+    else:
+        result = act(dry_run)
     print_result(arguments, result, partial(print_counts, f"retire {node}", result))
     return 0
 

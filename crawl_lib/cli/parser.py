@@ -1,6 +1,7 @@
 """Which commands and options `krake` has."""
 
 import argparse
+import gc
 import math
 import re
 import sys
@@ -577,11 +578,15 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _late(function: str) -> Callable[[argparse.Namespace], int]:
+def _late(words: str) -> Callable[[argparse.Namespace], int]:
     """A function of this package, whose module is loaded once it is called: some cost a second."""
 
     def run(arguments: argparse.Namespace) -> int:
-        module, _, name = function.partition(".")
-        return int(getattr(import_module(f"crawl_lib.cli.{module}"), name)(arguments))
+        module, _, name = words.partition(".")
+        function = getattr(import_module(f"crawl_lib.cli.{module}"), name)
+        if not gc.isenabled():  # see `cli.krake`
+            gc.freeze()
+            gc.enable()
+        return int(function(arguments))
 
     return run

@@ -10,7 +10,15 @@ from itertools import islice
 from pathlib import Path
 
 from crawl_lib import curate
-from crawl_lib.cli.common import ResultTable, print_counts, print_result, require_yes, say, tool_stores, waiting
+from crawl_lib.cli.common import (
+    ResultTable,
+    looked_first,
+    print_counts,
+    print_result,
+    say,
+    tool_stores,
+    waiting,
+)
 from crawl_lib.curate import (
     CompactReport,
     DropReport,
@@ -43,13 +51,18 @@ def forget(arguments: argparse.Namespace) -> int:
         pages = _pages(arguments.what, older_than_s, stores.config.urls.max_length_chars)
         if pages.urls and older_than_s is not None:
             raise ConfigError("--older-than is for all pages, or those of a host; a URL is forgotten whatever its age")
+        named = ", ".join(arguments.what[:3]) + (", ..." if len(arguments.what) > 3 else "") or "all hosts"
+        lost = f"pages of {named} become new: they are fetched again once they are found or injected"
+
+        def act(dry_run: bool) -> ForgetReport:
+            with stores.key_servers() as store:
+                store.require_ring(write=not dry_run)
+                return curate.forget(stores, store, pages, dry_run=dry_run)
+
         if pages.urls or pages.hosts or older_than_s is not None:
-            named = ", ".join(arguments.what[:3]) + (", ..." if len(arguments.what) > 3 else "") or "all hosts"
-            lost = f"pages of {named} become new: they are fetched again once they are found or injected"
-            require_yes(arguments, lost)
-        with stores.key_servers() as store:
-            store.require_ring(write=not arguments.dry_run)
-            report = curate.forget(stores, store, pages, dry_run=arguments.dry_run)
+            report = looked_first(arguments, act, lambda report: lost if report.forgotten else "")
+        else:
+            report = act(arguments.dry_run)
         waiting = waits_until(stores.config, pages.urls, pages.hosts) if report.waiting else {}
     urls = stores.config.urls
     limits = (urls.max_pages_per_host, urls.max_pages_per_domain, urls.max_hosts_per_domain)
@@ -181,11 +194,22 @@ def _utc(seconds: float) -> str:
 
 def drop(arguments: argparse.Namespace) -> int:
     """Take pages out of all segments; 1 if one of them is in none."""
-    require_yes(arguments, f"{len(arguments.page)} pages are taken out of all results for good")
-    with tool_stores(arguments) as stores, repairs_locked(stores, dry_run=arguments.dry_run):
-        report = curate.drop_pages(stores, arguments.page, dry_run=arguments.dry_run)
+
+    def act(dry_run: bool) -> DropReport:
+        with tool_stores(arguments) as stores, repairs_locked(stores, dry_run=arguments.dry_run):
+            if not arguments.dry_run:
+                finish_all_swaps(stores)  # else the look would miss segments that lie aside
+            return curate.drop_pages(stores, arguments.page, dry_run=dry_run)
+
+    report = looked_first(arguments, act, _would_lose)
     print_result(arguments, report, partial(_show_dropped, report))
     return 1 if report.unknown else 0
+
+
+def _would_lose(report: DropReport) -> str:
+    pages = {page for some in report.dropped.values() for page in some}
+    number = "1 page is" if len(pages) == 1 else f"{len(pages):,} pages are"
+    return f"{number} taken out of all results for good" if pages else ""
 
 
 def _show_dropped(report: DropReport) -> None:
@@ -201,29 +225,39 @@ def _show_dropped(report: DropReport) -> None:
         say("next: krake forget would let them be crawled again")
 
 
-def _node_locked(stores: Stores, node: str, arguments: argparse.Namespace) -> AbstractContextManager[object]:
+def _node_locked(
+    stores: Stores, node: str, arguments: argparse.Namespace, *, dry_run: bool
+) -> AbstractContextManager[object]:
     """Hold the node's lock, if its directory is on this machine; for a dry run without waiting, and without a trace."""
-    directory, is_dry = stores.node_dir(node), arguments.dry_run
+    directory = stores.node_dir(node)
     if node not in stores.config.servers or not directory.is_dir():
         return nullcontext()
-    timeout_s, what = 0.0 if is_dry else stores.config.queue.lock_timeout_s, "krake segment compact"
-    return NodeLock(directory, node, timeout_s, what=what, on_wait=waiting(arguments), leaves_trace=not is_dry)
+    timeout_s, what = 0.0 if dry_run else stores.config.queue.lock_timeout_s, "krake segment compact"
+    return NodeLock(directory, node, timeout_s, what=what, on_wait=waiting(arguments), leaves_trace=not dry_run)
 
 
 def compact(arguments: argparse.Namespace) -> int:
     """Write segments again without dropped pages: those that are named, else all that have some."""
-    dry_run, reports = arguments.dry_run, []
-    with tool_stores(arguments) as stores:
-        names = [stores.crawl.segment_named(text) for text in arguments.segment]
-        require_yes(arguments, "the records of dropped pages are deleted for good")
-        with repairs_locked(stores, dry_run=dry_run):
-            if not dry_run:
-                finish_all_swaps(stores)
-            for name in names or stores.crawl.segments():
-                with _node_locked(stores, name.node, arguments):
-                    reports.append(curate.compact_segment(stores, name, dry_run=dry_run))
+    reports = looked_first(arguments, partial(_compacted, arguments), _has_dropped)
     print_result(arguments, reports, partial(_show_compacted, reports))
     return 0
+
+
+def _compacted(arguments: argparse.Namespace, dry_run: bool) -> list[CompactReport]:
+    reports = []
+    with tool_stores(arguments) as stores:
+        names = [stores.crawl.segment_named(text) for text in arguments.segment]
+        with repairs_locked(stores, dry_run=arguments.dry_run):
+            if not arguments.dry_run:
+                finish_all_swaps(stores)  # else the look would miss segments that lie aside
+            for name in names or stores.crawl.segments():
+                with _node_locked(stores, name.node, arguments, dry_run=dry_run):
+                    reports.append(curate.compact_segment(stores, name, dry_run=dry_run))
+    return reports
+
+
+def _has_dropped(reports: list[CompactReport]) -> str:
+    return "the records of dropped pages are deleted for good" if any(report.pages for report in reports) else ""
 
 
 def _show_compacted(reports: list[CompactReport]) -> None:

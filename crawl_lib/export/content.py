@@ -23,7 +23,6 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, DamagedFileError, NoRoomError, os_errors
 from crawl_lib.export.choice import Inputs
 from crawl_lib.export.folder import CONTENT, PAGES, ExportFolder
-from crawl_lib.parse import decode_content, parse_head
 from crawl_lib.segment import read_one, split_head
 from crawl_lib.stopping import Progress
 from crawl_lib.storage import Storage
@@ -90,6 +89,8 @@ def content_of(member: Member, max_bytes: int) -> bytes:
     `max_bytes`: content beyond is cut. Where a coding is damaged, what could be decoded. Raises DamagedFileError
     naming file and offset where the member is not a whole response record.
     """
+    from crawl_lib.parse import decode_content, parse_head  # noqa: PLC0415 - linker and finalizer read no page
+
     wanted = member.wanted
     try:
         record = read_one(member.data, wanted.offset, wanted.path)

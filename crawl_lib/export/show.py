@@ -7,7 +7,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from crawl_lib.errors import DamagedFileError, InputError, UrlError
@@ -115,8 +114,7 @@ def _rows(pages: Path, node_ids: list[int], columns: list[str] | None = None) ->
     """
     with parquet_errors(str(pages), f"; {REMEDY}"):
         options: dict[str, Any] = {"page_checksum_verification": True, "partitioning": None}
-        wanted = pc.field("node_id").isin(node_ids)
-        found = pq.read_table(pages, columns=columns, filters=wanted, **options).to_pylist()
+        found = pq.read_table(pages, columns=columns, filters=[("node_id", "in", node_ids)], **options).to_pylist()
     if len(found) != len(set(node_ids)):
         raise DamagedFileError(f"{pages}: lacks rows of {len(set(node_ids)) - len(found)} pages; {REMEDY}")
     return found

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
-    from crawl_lib.fetch.address import AddressFilter, inner_networks
+    from crawl_lib.fetch.address import AddressFilter, how_to_allow, inner_networks
     from crawl_lib.fetch.again import costs_a_retry, retry_at
     from crawl_lib.fetch.classify import outcome_of_status
     from crawl_lib.fetch.dispatch import Caller, Seams
@@ -50,6 +50,7 @@ else:
         {
             "address": (
                 "AddressFilter",
+                "how_to_allow",
                 "inner_networks",
             ),
             "again": (

@@ -6,6 +6,7 @@ inside (IPv4-mapped, 6to4, NAT64).
 """
 
 import ipaddress
+import json
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -46,6 +47,11 @@ def inner_networks(text: str) -> list[str]:
             if network := _inner_network(ipaddress.ip_address(word.partition("%")[0])):
                 found[str(network)] = None
     return list(found)
+
+
+def how_to_allow(networks: Sequence[str], config: str) -> str:
+    """Say which lines of a config allow networks. `config`: its path, as a person types it."""
+    return f"allow_networks: {json.dumps([*networks])} under fetch in {config}"
 
 
 def refusal(addresses: Sequence[str]) -> str:

@@ -71,7 +71,8 @@ class HostCounts:
         """
         if self.path.exists():
             with self._open() as base:
-                base.execute("DELETE FROM begun")
+                if base.execute("SELECT 1 FROM begun").fetchone():  # else SQLite would write all the same
+                    base.execute("DELETE FROM begun")
                 _count_domains(base)
 
     def note(self, counts: Mapping[bytes, int]) -> None:

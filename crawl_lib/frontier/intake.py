@@ -301,8 +301,9 @@ class _Intake:
     def finish(self, complete_folders: Collection[str]) -> None:
         """One move: `new` becomes the last data file, the sources are noted, the journal goes."""
         queue, journal = self.queue, self.journal
-        write_durable(queue.files.new_hosts, self.admission.lines())
-        reached("intake.hosts_written")
+        if journal.new_count:
+            write_durable(queue.files.new_hosts, self.admission.lines())
+            reached("intake.hosts_written")
         state, record = queue.state(), queue.record()
         taken_in = record.taken_in.with_sources([pair for pair in journal.plan if pair != UNDECIDED], complete_folders)
         taken_in = taken_in.without_lists(but=complete_folders)  # deleted ones, of which there is no end
@@ -323,7 +324,7 @@ class _Intake:
                 NodeDirectory.journal,
             ],
             renames=[(NodeDirectory.new_undecided, NodeDirectory.undecided)] if waits else [],
-            counts_hosts=True,
+            counts_hosts=bool(journal.new_count),
         )
         change_queue(queue, change)
 

@@ -201,20 +201,21 @@ def read_move(queue: Queue) -> Move | None:
 
 
 def _carry_out(queue: Queue, move: Move) -> None:
+    """Do all that a move lists. A crash on the way may undo some of that: the file `move` has the rest done again."""
     for group in move.groups:
         for step in group:
             _do(queue, step)
         # A file system may make renames durable in any order; the next group takes names that this one frees.
         fsync_dir(queue.directory)
         reached("queue.move.step")
-    write_durable(queue.files.state, move.state.encode())
+    write_durable(queue.files.state, move.state.encode(), sync_folder=False)
     reached("queue.move.state")
     if move.counts_hosts:
         HostCounts(queue.directory).add(move.move_id, lambda: read_counts(queue.files.new_hosts))
         reached("queue.move.hosts")
-        delete_durable(queue.files.new_hosts)
+        queue.files.new_hosts.unlink(missing_ok=True)
         reached("queue.move.hosts_deleted")
-    write_durable(queue.files.record, sealed_json(move.record))
+    write_durable(queue.files.record, sealed_json(move.record))  # and all names that the lines above changed
     reached("queue.move.record")
     delete_durable(queue.files.move)
     reached("queue.move.done")

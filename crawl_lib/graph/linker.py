@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from crawl_lib.engine import Engine, in_batches
 from crawl_lib.export import (
@@ -88,6 +87,8 @@ def each_once(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
     Among sorted rows that costs next to nothing; a `distinct` in the query takes a third of its time.
     """
+    import pyarrow.compute as pc  # noqa: PLC0415 - it takes 0.04 s, and the finalizer is in this room, too
+
     last: tuple[Any, ...] | None = None
     for batch in batches:
         if not len(batch):

@@ -28,7 +28,14 @@ from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.crawldir import Settled, finish_open_start, read_settled, take_note_away, write_settled
+from crawl_lib.crawldir import (
+    Settled,
+    finish_open_start,
+    read_settled,
+    take_note_away,
+    urls_of_lost_queue,
+    write_settled,
+)
 from crawl_lib.durable import delete_durable, reached, write_durable
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import (
@@ -197,9 +204,15 @@ def drop_decision(task: NodeTask) -> None:
 
 
 def _require_out(stores: Stores, node: str) -> None:
-    """Raise ConfigError for a node of the config: it cannot be retired."""
+    """Raise ConfigError for a node of the config, and for one that the crawl has never had: it cannot be retired."""
     if node in stores.config.servers:
         raise ConfigError(f"node {node} is in servers: take it out of the config of every machine, then retire it")
+    crawl = stores.crawl
+    notes = (read_settled(crawl, node), urls_of_lost_queue(crawl, node))
+    if notes == (None, None) and not has_never_worked(stores, node) and not stores.node_dir(node).is_dir():
+        newest = crawl.newest_iteration()
+        nodes = f": the newest iteration had {', '.join(newest.nodes)}" if newest else ""
+        raise ConfigError(f"node {node}: this crawl has never had a node of that name{nodes}")
 
 
 def _require_others_settled(stores: Stores, node: str, *, dry_run: bool) -> None:

@@ -1,9 +1,9 @@
 """The start of an iteration: its first crawl task names the folder, and decides what all its nodes must agree on.
 
 The start writes the scope under its digest, then a hidden folder with `iteration.json`. It makes that folder visible
-under its time (`naming` says what overlapping attempts do). Run again, `start` finds the folder whose `iteration.json` is
-its own. `commit` deletes hidden folders that are left. Starts of other runs that overlap come one after the other: each
-knows all folders before its own, so together they keep `crawl.max_pages`.
+under its time (`naming` says what overlapping attempts do). Run again, `start` finds the folder whose `iteration.json`
+is its own. `commit` deletes hidden folders that are left. Starts of other runs that overlap come one after the other:
+each knows all folders before its own, so together they keep `crawl.max_pages`.
 
 A folder is summed up, once for all, when its commit has run and no segment may come late. Until then it is read again
 by each start, and a node whose segment is missing counts as if it fetched its whole share of `crawl.max_pages`, as long

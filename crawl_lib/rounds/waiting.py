@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
+from crawl_lib import fetch
 from crawl_lib.config import Config
 from crawl_lib.errors import KrakeError, os_errors
-from crawl_lib.fetch import read_hosts
 from crawl_lib.frontier import Queue, due_of, host_of_line
 from crawl_lib.stores import node_dir
 
@@ -76,7 +76,7 @@ def _add_node(config: Config, node: str, found: Waiting) -> None:
     if not directory.is_dir():
         return
     longest_s = config.retry.max_wait_s
-    with read_hosts(directory) as hosts:
+    with fetch.read_hosts(directory) as hosts:
         back_offs = hosts.in_back_off(now, longest_s) if hosts else {}
         since = hosts.back_offs_since(now, longest_s) if hosts else None
     found.hosts += len(back_offs)
@@ -106,7 +106,7 @@ def waits_until(config: Config, urls: Collection[str], hosts: Collection[str] = 
     for node in config.servers:
         directory = node_dir(config, node)
         with suppress(KrakeError), os_errors(directory, "changes at the moment"):
-            with read_hosts(directory) as known:
+            with fetch.read_hosts(directory) as known:
                 back_offs = known.in_back_off(now, config.retry.max_wait_s) if known else {}
             for url, until in _waiting(Queue(directory, node), back_offs, now):
                 if until <= now:

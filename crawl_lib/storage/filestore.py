@@ -130,13 +130,17 @@ class Storage(ABC):
     def write_bytes(self, path: str, data: bytes) -> None:
         """Create a small file: all of it or, after a crash, nothing. Raises TargetExistsError if the path is taken."""
         hidden = hidden_next_to(path)
-        with self.open_write(hidden) as file:
+        with self._open_hidden(hidden) as file:
             file.write(data)
         try:
             self.rename(hidden, path)
         except StorageError:
             self.delete(hidden)
             raise
+
+    def _open_hidden(self, path: str) -> BinaryIO:
+        """Open a new file that is renamed next. A store may leave it to the rename to make the name durable."""
+        return self.open_write(path)
 
     def upload(self, local: Path, path: str) -> None:
         """Copy a local file to a new file. Raises TargetExistsError if the path is taken."""

@@ -68,10 +68,16 @@ class LocalStorage(Storage):
         return self.open_read(path)
 
     def open_write(self, path: str) -> BinaryIO:
+        return self._new_file(path)
+
+    def _new_file(self, path: str, *, sync_folder: bool = True) -> BinaryIO:
         place = self.local_path(path)
         self._make_dir(place.parent)
         with _translated(place, "cannot be created"):
-            return _NewFile(place)
+            return _NewFile(place, sync_folder=sync_folder)
+
+    def _open_hidden(self, path: str) -> BinaryIO:
+        return self._new_file(path, sync_folder=False)
 
     def upload_final(self, local: Path, path: str) -> None:
         """A hard link, where both lie on one file system that has them; else a copy."""
@@ -166,11 +172,14 @@ class LocalStorage(Storage):
 
 
 class _NewFile(io.BufferedWriter):
-    """A new file; durable on close, deleted when its `with` ends by an exception."""
+    """A new file; durable on close, deleted when its `with` ends by an exception.
 
-    def __init__(self, place: Path) -> None:
+    `sync_folder`: whether its name is durable on close, too.
+    """
+
+    def __init__(self, place: Path, *, sync_folder: bool = True) -> None:
         super().__init__(io.FileIO(place, "xb"), COPY_BYTES)
-        self._place = place
+        self._place, self._sync_folder = place, sync_folder
 
     def write(self, data: Any) -> int:
         with _translated(self._place, "cannot be written"):
@@ -183,7 +192,8 @@ class _NewFile(io.BufferedWriter):
             with _translated(self._place, "cannot be written"):
                 fsync_file(self)
                 super().close()
-                fsync_dir(self._place.parent)
+                if self._sync_folder:
+                    fsync_dir(self._place.parent)
         except StorageError:
             self._discard()
             raise

@@ -6,6 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console, Group
@@ -172,8 +173,10 @@ def _tries(number: int, retried: int) -> str:
     return f"{_shown(number)} {'try' if number == 1 else 'tries'}, {ended} ended ({_shown(retried)} tried again later)"
 
 
-def summary(config: Config, results: Mapping[str, Mapping[str, Any]]) -> Table:
-    """What was done and where it lies, from the results of the run's tasks."""
+def summary(
+    config: Config, results: Mapping[str, Mapping[str, Any]], hints: Mapping[str, str] = MappingProxyType(HINTS)
+) -> Table:
+    """What was done and where it lies, from the results of the run's tasks. `hints`: what to say of outcomes."""
     table = Table(title="Done", title_justify="left", show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -189,7 +192,7 @@ def summary(config: Config, results: Mapping[str, Mapping[str, Any]]) -> Table:
     table.add_row("iterations", f"{_shown(len(commits))}{ended and f', then {ended}'}")
     table.add_row("pages fetched", _shown(tries.total() - retried.total()) if tries else nothing)
     for outcome, number in tries.most_common():
-        table.add_row(f"  {outcome}", f"{_tries(number, retried[outcome])}{HINTS.get(outcome, '')}")
+        table.add_row(f"  {outcome}", f"{_tries(number, retried[outcome])}{hints.get(outcome, '')}")
     for row in _remarks(commits):
         table.add_row(*row)
     if not answers_of(tries)[0]:

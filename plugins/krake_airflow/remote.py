@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from threading import Thread
 from typing import Any
 from urllib.parse import quote
 
@@ -101,6 +102,7 @@ class RemoteRun:
 
     def __init__(self, airflow: Airflow, dag_id: str, params: Mapping[str, Any], display: Watcher) -> None:
         self._airflow, self._display = airflow, display
+        self._is_over = False
         self._seen: dict[str, tuple[str | None, int]] = {}
         body = {"logical_date": None, "conf": dict(params)}
         self.run_id = str(airflow.ask("POST", f"/api/v2/dags/{dag_id}/dagRuns", body)["dag_run_id"])
@@ -108,6 +110,23 @@ class RemoteRun:
 
     def watch(self, stop: StopSignal, say: Callable[[str], None]) -> str:
         """Look until the run has ended; returns its state, "" if the user stopped, and so the run was ended."""
+        ender = Thread(target=self._end, args=(stop, say), name="end", daemon=True)
+        ender.start()
+        state = self._until_ended(stop, say)
+        self._is_over = True
+        if not state:
+            ender.join()
+        return state
+
+    def _end(self, stop: StopSignal, say: Callable[[str], None]) -> None:
+        """End the run once the user stops. A thread does so: Airflow may take long to answer what was asked before."""
+        stop.wait()
+        if not self._is_over:
+            say("Stopping ...")
+            with suppress(KrakeError):  # the sentence at the end is true all the same
+                self._airflow.ask("PATCH", self._path, {"state": "failed"})
+
+    def _until_ended(self, stop: StopSignal, say: Callable[[str], None]) -> str:
         looks = 0
         while (state := str(self._airflow.ask("GET", self._path)["state"])) not in _ENDED:
             looks += state == "queued"
@@ -115,7 +134,6 @@ class RemoteRun:
                 say("Waiting: another run of this crawl is not finished.")
             self._look()
             if stop.wait(_LOOK_S):
-                self._airflow.ask("PATCH", self._path, {"state": "failed"})
                 return ""
         self._look()
         return state

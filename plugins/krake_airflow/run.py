@@ -16,7 +16,7 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,11 +32,12 @@ from crawl_lib.errors import InputError, KrakeError, LockedError, os_errors
 from crawl_lib.sealed import sealed_json, unsealed_or_old
 from crawl_lib.seeds import find_files, parse_seeds
 from crawl_lib.signals import StopSignal, stop_on_signals
+from crawl_lib.states import Outcome
 from crawl_lib.stores import open_stores
 from krake_airflow.alone import alone
 from krake_airflow.configs import crawl_kind, dag_file, link_configs
 from krake_airflow.database import DatabaseMark
-from krake_airflow.display import Display, summary
+from krake_airflow.display import HINTS, Display, summary
 from krake_airflow.remote import Airflow, RemoteRun
 from krake_airflow.server import password_of
 from krake_airflow.settings import (
@@ -60,6 +61,7 @@ DEMO_ITERATIONS = 6
 PLAIN_WIDTH = 200
 """Characters of a line where the output is no terminal, so that paths stay whole."""
 _RETRY_WAIT_S = 2.0
+STOPPED = "Stopped. What was fetched is kept; the same command goes on."
 _MOST_FORM_BYTES = 1 << 20
 """Of seeds in a form, which Airflow's database keeps."""
 
@@ -95,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
                 link_configs(home, path)
             if is_demo:
                 params["seeds"] = stack.enter_context(_synthetic_web(config, console))
-            crawl = _Crawl(stack, console, config, log)
+            crawl = _Crawl(stack, console, path, config, log)
             if url := _url_of_ui(stack, home, f"make crawl of {path}"):
                 _say(console, f"Config {short_path(path)}. `make ui` runs, at {url}: the run is there.")
                 code = crawl.run_in_ui(home, url, params)
@@ -248,10 +250,11 @@ def _next_to(config: Config, name: str) -> Path:
 
 @dataclass
 class _Crawl:
-    """One run. `stack`: what has to be undone at its end. `code`: how to end if the run does not succeed."""
+    """One run. `stack`: what has to be undone at its end. `path`: of the config. `code`: how to end without success."""
 
     stack: ExitStack
     console: Console
+    path: Path
     config: Config
     log: Path
     code: int = 1
@@ -269,7 +272,7 @@ class _Crawl:
             run = dag.test(run_conf=params, logical_date=begun, run_after=begun)
         if display.stopping or str(run.state) != "success":
             return self._say_failure(display)
-        self.console.print(summary(self.config, display.results))
+        self.console.print(summary(self.config, display.results, self._hints(display.results)))
         self._say(f"{time.monotonic() - began_s:.0f} s in all, as run {run.run_id}")
         # Not before it was said: killed until then, the same command finds everything done, and says it.
         delete_durable(unfinished)
@@ -281,6 +284,7 @@ class _Crawl:
         params = {**params, "seeds": _seeds_for_form(params["seeds"], self.config)}
         display = Display(self.console, lambda: None)
         with display, stop_on_signals() as stop:
+            stop.text = STOPPED  # said, too, where Airflow takes too long to answer
             airflow = Airflow(url, password_of(home))
             airflow.parse_again(dag_id, stop)
             if stop.is_set():
@@ -291,9 +295,25 @@ class _Crawl:
         display.stopping, self.code = not state, self.code if state else stop.code
         if state != "success":
             return self._say_failure(display)
-        self.console.print(summary(self.config, display.results))
+        self.console.print(summary(self.config, display.results, self._hints(display.results)))
         self._say(f"{time.monotonic() - began_s:.0f} s in all, as run {run.run_id}")
         return 0
+
+    def _hints(self, results: Mapping[str, Mapping[str, Any]]) -> Mapping[str, str]:
+        """Return what to say of outcomes: of addresses that were refused, the very networks and hosts."""
+        commits = [result for result in results.values() if Outcome.ADDRESS_REFUSED in result.get("outcomes", {})]
+        if not commits:
+            return HINTS
+        from crawl_lib.ask import refused_hosts  # noqa: PLC0415 - Arrow, for this outcome alone
+        from crawl_lib.fetch import how_to_allow, inner_networks  # noqa: PLC0415
+
+        with suppress(KrakeError):
+            hosts = refused_hosts(open_stores(self.config), {str(result.get("folder")) for result in commits})
+            if networks := inner_networks(" ".join(hosts.values())):
+                allow = how_to_allow(networks, short_path(self.path))
+                again = f"run `krake forget {' '.join(sorted(hosts)[:3])} --yes`, and the same command again"
+                return {Outcome.ADDRESS_REFUSED: f" (if {', '.join(networks)} is yours: {allow}; {again})"}
+        return HINTS
 
     def _stop(self, stop: StopSignal, display: Display) -> None:
         """In a thread of its own, since the main one may be in a query for long: wait for a signal, and pass it on."""
@@ -313,7 +333,7 @@ class _Crawl:
 
     def _say_failure(self, display: Display) -> int:
         if display.stopping:
-            self._say("Stopped. What was fetched is kept; the same command goes on.")
+            self._say(STOPPED)
             return self.code
         for task_id, message in sorted(display.failures.items()):
             self._say(f"{task_id}: {message}", "red")

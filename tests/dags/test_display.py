@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import io
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from krake_airflow import run
 from krake_airflow.display import HINTS, NOTHING, NOTHING_DUE, Display, summary
 from rich.console import Console
 
-from crawl_lib.config import from_mapping
+from crawl_lib.ask import refused_hosts
+from crawl_lib.config import from_mapping, load_config, short_path
+from crawl_lib.stores import open_stores
+from crawl_lib.urls import host_of
+from tests.cli.conftest import Krake, run_in_process
 
 
 class Shown:
@@ -154,3 +160,24 @@ def test_lines_end_between_words_on_a_terminal_and_are_whole_in_a_file() -> None
     assert len(lines) > 3
     assert {word for line in lines for word in line.split()} == {"done", "captures", "123"}
     assert file.export_text().splitlines() == [text]
+
+
+def test_hosts_that_were_refused_are_named_with_the_network_and_the_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the summary of `make crawl`, too."""
+    krake, seed = Krake(tmp_path, lambda words: run_in_process(capsys, words)), "http://127.0.0.9:8005/"
+    krake.configure(servers=["node-a"], fetch={"allow_networks": []})
+    krake.ok("inject", seed, "--run-id", "one")
+    krake.ok("crawl", "--run-id", "one", "--iterations", "1")
+    path, config = krake.file, load_config(str(krake.file))
+    folder = open_stores(config).crawl.newest()
+    crawl = run._Crawl(ExitStack(), Console(file=io.StringIO()), path, config, tmp_path / "log")
+    hint = crawl._hints({"iteration_1.commit": {"folder": folder, "outcomes": {"address_refused": 1}}})
+    host = host_of(seed)
+    assert hint == {
+        "address_refused": f' (if 127.0.0.0/8 is yours: allow_networks: ["127.0.0.0/8"] under fetch in'
+        f" {short_path(path)}; run `krake forget {host} --yes`, and the same command again)"
+    }
+    assert crawl._hints({"iteration_1.commit": {"folder": folder, "outcomes": {"ok": 1}}}) == HINTS
+    assert refused_hosts(open_stores(config), []) == {}

@@ -10,7 +10,7 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.errors import ConfigError, PathNotFoundError
+from crawl_lib.errors import ConfigError
 from crawl_lib.frontier import Queue
 from crawl_lib.node import retire as leaving
 from crawl_lib.node.retire import admit_node, retire_lost, retire_node
@@ -159,7 +159,7 @@ def test_what_was_sent_to_a_node_that_never_worked_goes_to_others(serving: Servi
     settle(old)
     with pytest.raises(ConfigError, match=r"seeds for node-2, .* run `krake nodes retire node-2`"):
         start_iteration(open_stores(old), run_id="again", iteration=1)
-    with pytest.raises(PathNotFoundError, match="holds no queue of node node-3"):
+    with pytest.raises(ConfigError, match="node-3: this crawl has never had a node of that name"):
         retire(old, "node-3")
     assert retire_node(open_stores(old), node="node-2", dry_run=True)["handed_over"]
     assert retire(old, "node-2")["handed_over"]

@@ -1,0 +1,77 @@
+"""`make crawl` next to `make ui`: a run that is stopped is ended at once, however slow Airflow is."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from krake_airflow import run
+from krake_airflow.remote import Airflow, RemoteRun
+from rich.console import Console
+
+from crawl_lib.config import from_mapping
+from crawl_lib.errors import KrakeError
+from crawl_lib.signals import StopSignal
+
+
+class SlowAirflow:
+    """Answers what is asked of the run only once it is told to end the run."""
+
+    def __init__(self, stop: StopSignal) -> None:
+        self.stop, self.ended, self.states = stop, Event(), list[str]()
+
+    def ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        if method == "POST":
+            return {"dag_run_id": "r"}
+        if method == "PATCH":
+            self.states.append(body["state"])
+            self.ended.set()
+        elif not path.endswith("offset=0"):
+            self.stop.set()  # the user stops while this is asked
+            assert self.ended.wait(60), "the run is not ended before Airflow has answered"
+        return {"state": "running", "task_instances": []}
+
+
+def test_a_stop_ends_the_run_while_airflow_has_not_answered_yet() -> None:
+    stop, said = StopSignal(), list[str]()
+    airflow = SlowAirflow(stop)
+    watched = RemoteRun(cast("Airflow", airflow), "krake_crawl", {}, cast("Any", SimpleNamespace()))
+    assert watched.watch(stop, said.append) == ""
+    assert (airflow.states, said) == (["failed"], ["Stopping ..."])
+
+
+def test_a_run_that_has_ended_is_left_as_it_is() -> None:
+    stop = StopSignal()
+    asked = list[str]()
+
+    def ask(method: str, path: str, body: Any = None) -> dict[str, Any]:
+        asked.append(method)
+        return {"dag_run_id": "r", "state": "success", "task_instances": []}
+
+    watched = RemoteRun(cast("Airflow", SimpleNamespace(ask=ask)), "krake_crawl", {}, cast("Any", None))
+    assert watched.watch(stop, asked.append) == "success"
+    stop.set()
+    assert "PATCH" not in asked
+
+
+def test_where_the_process_has_to_end_before_airflow_answers_the_sentence_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`LastResort` says what the signal has as its text."""
+    stop = StopSignal()
+
+    def refused(*_: object) -> None:
+        raise KrakeError("Airflow does not answer")
+
+    monkeypatch.setattr(run, "stop_on_signals", lambda: nullcontext(stop))
+    monkeypatch.setattr(run, "password_of", lambda home: "")
+    monkeypatch.setattr(run, "Airflow", refused)
+    config = from_mapping({"servers": ["node"], "dfs_primary": "dfs"}, base=tmp_path)
+    crawl = run._Crawl(ExitStack(), Console(quiet=True), tmp_path / "krake.yml", config, tmp_path / "log")
+    with pytest.raises(KrakeError, match="does not answer"):
+        crawl.run_in_ui(tmp_path, "http://127.0.0.1:9", {"seeds": "http://127.0.0.1:8005/"})
+    assert stop.text == run.STOPPED
