@@ -6,7 +6,7 @@ import os
 import select
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from threading import Event
@@ -28,6 +28,8 @@ Report = TypeVar("Report")
 PROGRESS_INTERVAL_S = 1.0
 WIDE_CHARS = 120
 """Of a terminal on which a column of words fits next to a table's numbers."""
+WHOLE_CHARS = 12
+"""A column of so short cells is never broken: numbers, and names of iterations."""
 WIDTH_ELSEWHERE_CHARS = 1000
 """Of tables that go to a file or a pipe: wide enough that no path and no message is broken into lines."""
 
@@ -91,7 +93,9 @@ def print_json(value: object) -> None:
 
 def print_counts(title: str, counts: Mapping[str, Any]) -> None:
     """A result for people: a title and a table of names and values; mappings and lists within are rows of their own."""
-    table = Table("", "", show_header=False)
+    table = Table(show_header=False)
+    for _ in range(2):
+        table.add_column(overflow="fold")  # a path or a URL is to be copied whole
     for name, value in counts.items():
         if isinstance(value, Mapping):
             rows = [(f"{name}.{inner}", number) for inner, number in value.items()]
@@ -102,6 +106,22 @@ def print_counts(title: str, counts: Mapping[str, Any]) -> None:
     end_line()
     say(printable(title))  # as the table's own title it would be broken at the table's width
     console().print(table)
+
+
+def grid(names: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> Table:
+    """Make a table that cuts no cell: a long one goes on in the next line. A narrow terminal gets no lines between.
+
+    `names`: of the columns. `rows`: the cells of each row.
+    """
+    narrow: dict[str, Any] = {"box": None, "pad_edge": False} if console().width < WIDE_CHARS else {}
+    table = Table(title=title, title_justify="left", min_width=len(title or ""), **narrow)
+    cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]
+    for number, name in enumerate(names):
+        longest = max(len(text) for text in (name, *(row[number] for row in cells)))
+        table.add_column(name, overflow="fold", no_wrap=longest <= WHOLE_CHARS)
+    for row in cells:
+        table.add_row(*row)
+    return table
 
 
 class ResultTable:
@@ -124,10 +144,11 @@ class ResultTable:
         table = Table(box=None, pad_edge=False, show_header=self._is_new)
         for name, width in self._columns.items():
             is_number = isinstance(counts.get(name), int)
-            table.add_column(name, min_width=width, no_wrap=True, justify="right" if is_number else "left")
+            justify: Any = "right" if is_number else "left"
+            table.add_column(name, min_width=width, no_wrap=is_number, overflow="fold", justify=justify)
         is_wide = console().width >= WIDE_CHARS
         if is_wide:
-            table.add_column("")
+            table.add_column("", overflow="fold")
         known, shown = {**counts, **cells}, {*self._columns, *map(str, cells.values())}
         rest = [
             _said(name, value)
@@ -247,8 +268,11 @@ def require_yes(arguments: argparse.Namespace, what: str) -> None:
     elsewhere, and for any other answer, ConfigError is raised, and nothing has been done.
     """
     name_config(arguments)
-    if arguments.yes or getattr(arguments, "dry_run", False):
-        return
+    if not (arguments.yes or getattr(arguments, "dry_run", False)):
+        _have_agreed(arguments, what)
+
+
+def _have_agreed(arguments: argparse.Namespace, what: str) -> None:
     refused = f"nothing was done: {what}; give --yes if that is meant"
     if not sys.stdin.isatty():
         raise ConfigError(refused)
@@ -261,14 +285,14 @@ def looked_first(arguments: argparse.Namespace, act: Callable[[bool], Report], l
 
     `act`: does the work; for `True` as a dry run. `lost`: the clause for `require_yes`, "" for nothing.
     """
-    if not (arguments.yes or arguments.dry_run):
-        report = act(True)
-        if not lost(report):
-            return report
-        require_yes(arguments, lost(report))
-        return act(False)
     name_config(arguments)
-    return act(arguments.dry_run)
+    if arguments.yes or arguments.dry_run:
+        return act(arguments.dry_run)
+    report = act(True)
+    if not lost(report):
+        return report
+    _have_agreed(arguments, lost(report))
+    return act(False)
 
 
 def ask(arguments: argparse.Namespace, question: str) -> str:

@@ -6,10 +6,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from rich.table import Table
-
 from crawl_lib import stages
-from crawl_lib.cli.common import console, print_counts, print_result, say, stage_stores
+from crawl_lib.cli.common import console, grid, print_counts, print_result, say, stage_stores
 from crawl_lib.crawldb import counts_of
 from crawl_lib.duplicates import find_mirrors, find_near, find_templates, mark_duplicates
 from crawl_lib.rounds import require_own_places
@@ -59,7 +57,5 @@ def _show(found: list[dict[str, Any]], none: str) -> None:
     if not found:
         say(none)
         return
-    table = Table(*(name.replace("_", " ") for name in found[0]))
-    for row in found:
-        table.add_row(*(f"{value:,}" if isinstance(value, int) else value for value in row.values()))
-    console().print(table)
+    names = [name.replace("_", " ") for name in found[0]]
+    console().print(grid(names, [list(row.values()) for row in found]))

@@ -18,7 +18,7 @@ from rich.segment import Segment, SegmentLines
 from rich.table import Table
 
 from crawl_lib.cli.bar import duration
-from crawl_lib.cli.common import console, print_counts, print_result, say, tool_stores
+from crawl_lib.cli.common import console, grid, print_counts, print_result, say, tool_stores
 from crawl_lib.config import Config, is_sqlite_server, load_config, to_mapping
 from crawl_lib.export import newest_export
 from crawl_lib.graph import export_graph, open_web_graph
@@ -172,7 +172,7 @@ def _status_parts(found: Mapping[str, Any], *, work_first: bool = False) -> list
 def _kept_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     """Yield the parts that the file store tells: iterations, outcomes, nodes."""
     names = ("folder", "run / iteration", "complete", "URLs", "tries", "deferred", "links", "MB")
-    yield _rows("iterations", names, list(map(_iteration_row, found["iterations"])))
+    yield grid(names, list(map(_iteration_row, found["iterations"])), "iterations")
     if found["older"]:
         yield f"and {found['older']:,} older ones; --last N shows the last N"
     for entry in found["iterations"]:
@@ -183,7 +183,7 @@ def _kept_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     tries, retried = found["totals"]["outcomes"], found["totals"].get("retried", {})
     if tries:
         rows = [(outcome, number - retried.get(outcome, 0), number) for outcome, number in tries.items()]
-        yield _rows("outcomes", ("outcome", "URLs", "tries"), rows)
+        yield grid(("outcome", "URLs", "tries"), rows, "outcomes")
     yield nodes_table(found["nodes"])
 
 
@@ -192,7 +192,7 @@ def _exports_table(found: Mapping[str, Any]) -> Table:
         (entry["name"], f"{entry['pages']:,} pages" if entry["complete"] else "unfinished")
         for entry in found["exports"]
     ]
-    return _rows("exports", ("name", ""), exports)
+    return grid(("name", ""), exports, "exports")
 
 
 def _work_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -204,25 +204,25 @@ def _work_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     ]
     if work:
         columns = ("node", "run / iteration", "phase", "fetched", "of", "URLs/s", "MB", "ends in", "queue in", "said")
-        yield _rows("at work", columns, work)
+        yield grid(columns, work, "at work")
 
 
 def _local_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     """Yield the tables of this machine's queues, and of the keys."""
     queues: list[tuple[Any, ...]] = [(node, _queue_text(queue)) for node, queue in found["queues"].items()]
-    yield _rows("queues", ("node", "URLs"), queues)
+    yield grid(("node", "URLs"), queues, "queues")
     hosts: list[tuple[Any, ...]] = [
         (node, host, count) for node, queue in found["queues"].items() for host, count in _hosts(queue)
     ]
     if hosts:
-        yield _rows("hosts of what is queued", ("node", "host", "URLs"), hosts)
+        yield grid(("node", "host", "URLs"), hosts, "hosts of what is queued")
     names = ("queued", "crawled", "gone")
     keys = [
         (entry.get("name", "all"), entry["error"]) if "error" in entry
         else (entry["name"], f"{entry['total']:,} ({', '.join(f'{entry.get(name, 0):,} {name}' for name in names)})")
         for entry in found["keys"]
     ]  # fmt: skip
-    yield _rows("keys", ("server", "keys"), keys)
+    yield grid(("server", "keys"), keys, "keys")
 
 
 def _work_row(node: str, queue: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -269,7 +269,7 @@ def nodes_table(nodes: Mapping[str, Any], more: Mapping[str, str] | None = None)
         share = (more.get(node, ""),) if more is not None else ()
         rows.append((node, *share, queue, _settled_text(entry), late))
     hosts = ("hosts",) if more is not None else ()
-    return _rows("nodes", ("node", *hosts, "queue when it settled", "settled after", ""), rows)
+    return grid(("node", *hosts, "queue when it settled", "settled after", ""), rows, "nodes")
 
 
 def _settled_text(entry: Mapping[str, Any]) -> str:
@@ -292,13 +292,6 @@ def _iteration_row(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     megabytes = f"{entry['bytes'] / 1e6:,.1f}" if "bytes" in entry else ""
     run = f"{entry.get('run_id', '')} / {entry.get('iteration', '')}"
     return entry["folder"], run, complete, *counts, megabytes
-
-
-def _rows(title: str, names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Table:
-    table = Table(*names, title=title, title_justify="left")
-    for row in rows:
-        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
-    return table
 
 
 def report(arguments: argparse.Namespace) -> int:

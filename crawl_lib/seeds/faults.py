@@ -39,13 +39,13 @@ def is_text(line: bytes) -> bool:
     return not line.startswith(_MARKS)
 
 
-def fault_of(text: str, separator: str) -> str | None:
-    """Name the fault of a line without its fields, if there is one. `separator`: of the file, if it is a CSV."""
+def fault_of(text: str, separator: str, fields: Sequence[str] = ()) -> str | None:
+    """Name the fault of a line, if there is one. `text`: before its `fields`. `separator`: of the file, if a CSV."""
     if "\0" in text:
         return Rejection.INVALID
     if separator and separator in text:
         return CSV
-    if _SECOND_URL.search(text):
+    if _SECOND_URL.search(text) or any(_SECOND_URL.match(f" {field.lstrip()}") for field in fields):
         return TWO_URLS
     return None if _SCHEME.match(text) else NO_SCHEME
 

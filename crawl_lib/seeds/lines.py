@@ -153,7 +153,7 @@ class Seeds:
             self.report.blank += not url
             self.report.comments += bool(url)
             return None
-        if fault := fault_of(url.strip(), line.separator):
+        if fault := fault_of(url.strip(), line.separator, fields):
             raise UrlError(fault, url)
         canonical = canonicalize(url.strip(), max_length_chars=self._max_length_chars)
         if self._filter is not None:

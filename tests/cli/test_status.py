@@ -155,3 +155,38 @@ def test_watch_has_a_screen_of_its_own(krake: Krake, at_work: str, size: tuple[i
     terminal.interrupt()
     assert terminal.finish() == 130
     assert (seen.is_alternate, seen.cursor_is_shown, seen.lines) == (False, True, [""]), terminal.written[-300:]
+
+
+RUN = "manual__2026-11-27T07:06:40.123456+00:00"
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_no_cell_is_cut_on_a_terminal(krake: Krake, size: tuple[int, int]) -> None:
+    """Neither the run's id, by which people go on, nor a number, a path or a URL."""
+    krake.configure(crawl={"name": "long"}, servers=["node-with-a-long-name-a", "node-with-a-long-name-b"])
+    stores = open_stores(load_config(str(krake.file)))
+    folder = start_iteration(stores, run_id=RUN, iteration=1).folder
+    for node in stores.config.servers:
+        lay_segment(stores, folder, node, outcomes={"ok": 1_234_567}, deferred=12_345_678)  # type: ignore[arg-type]
+    commit_iteration(stores, run_id=RUN, iteration=1)
+    terminal = run_in_terminal(KRAKE, ["--config", krake.file, "status"], size)
+    assert terminal.finish() == 0
+    lines = [line.rstrip() for line in terminal.screen.lines]
+    assert "exports" in lines
+    assert not [line for line in lines if "…" in line]
+    assert all(any(one in line for line in lines) for one in (folder, "2,469,134", "24,691,356", "deferred"))
+    first = next(number for number, line in enumerate(lines) if line.lstrip("┃ ").startswith("folder"))
+    begin = min(at for at in map(lines[first].find, ("run", "iteration")) if at > 0)
+    end = lines[first].index("complete")
+    column = "".join(line[begin:end].strip(" │") for line in lines[first + 1 : lines.index("outcomes")])
+    assert f"{RUN}/1" in column.replace(" ", "")
+
+
+def test_a_long_url_is_shown_whole(krake: Krake) -> None:
+    krake.configure()
+    url = f"http://127.0.0.1/{'long/' * 30}"
+    terminal = run_in_terminal(KRAKE, ["--config", krake.file, "why", url])
+    terminal.finish()
+    shown = "".join(line.strip(" │") for line in terminal.screen.lines)
+    assert url in shown
+    assert "…" not in shown

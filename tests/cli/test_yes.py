@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from demo import Serving
 from tests.cli.conftest import Krake
@@ -15,7 +17,7 @@ COMMANDS = {
     "keys create --drop": "every URL of the crawl is new again",
     "forget SEED": "fetched again",
     "forget --older-than 0": "pages of all hosts become new",
-    "segment drop SEED": "1 pages are taken out",
+    "segment drop SEED": "1 page is taken out",
     "segment compact": "records of dropped pages",
     "nodes retire node-b --lost": "only the disk of node-b",
 }
@@ -25,6 +27,11 @@ COMMANDS = {
 def crawled(krake: Krake, serving: Serving) -> Krake:
     krake.ok("inject", "\n".join(serving.seeds))
     krake.ok("crawl")
+    krake.ok("settle")
+    krake.ok("segment", "drop", serving.seeds[1], "--yes")
+    mapping = yaml.safe_load(krake.file.read_text())
+    krake.file.write_text(yaml.safe_dump({**mapping, "servers": ["node-a"]}))
+    shutil.rmtree(krake.directory / "queue" / "node-b")
     return krake
 
 

@@ -216,9 +216,11 @@ class Ui(Api):
 
     def backfill(self, first: str, last: str, conf: dict[str, Any]) -> None:
         """`airflow backfill create` while the DAG is paused, as docs/operating.md says; again, where SQLite let it die
-        of a locked database."""
+        of a locked database. Runs that such a try had made fail with its cancelling, and the next try has to take them.
+        """
         self.ask("PATCH", f"/api/v2/dags/{self.dag}", {"is_paused": True})
         dates = ["--from-date", first, "--to-date", last, "--dag-run-conf", json.dumps(conf)]
+        dates += ["--reprocess-behavior", "failed"]
         for _ in range(10):
             done = self.airflow("backfill", "create", "--dag-id", self.dag, *dates)
             if done.returncode == 0:
