@@ -6,14 +6,15 @@ import sys
 from collections.abc import Sequence
 
 from crawl_lib.cli.common import InterruptedTool, name_config, say
-from crawl_lib.cli.parser import build_parser
+from crawl_lib.cli.parser import build_parser, command_of
 from crawl_lib.errors import KrakeError, StoppedError
 from crawl_lib.signals import stop_on_signals
 
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    arguments = build_parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    arguments = build_parser(command_of(words)).parse_args(words)
     with stop_on_signals() as arguments.stop:
         try:
             return _run(arguments)

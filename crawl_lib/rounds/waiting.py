@@ -105,6 +105,8 @@ def waits_until(config: Config, urls: Collection[str], hosts: Collection[str] = 
     wanted, of_hosts = {url.encode() for url in urls}, {host.encode() for host in hosts}
     for node in config.servers:
         directory = node_dir(config, node)
+        if not directory.is_dir():
+            continue
         with suppress(KrakeError), os_errors(directory, "changes at the moment"):
             with fetch.read_hosts(directory) as known:
                 back_offs = known.in_back_off(now, config.retry.max_wait_s) if known else {}

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from crawl_lib.cli import main
 from crawl_lib.cli.common import print_counts
-from crawl_lib.cli.parser import _COMMANDS, build_parser
+from crawl_lib.cli.parser import _COMMANDS, build_parser, command_of
 from crawl_lib.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -143,3 +144,37 @@ def test_a_command_that_is_mistyped_names_the_nearest_one(
     with pytest.raises(SystemExit):
         build_parser().parse_args(words)
     assert hint in capsys.readouterr().err
+
+
+def test_the_parser_of_one_command_reads_it_as_the_whole_parser_does() -> None:
+    for words, _, _, options in _COMMANDS:
+        line = ["--config", "status", *words.split()]
+        for option, settings in options:
+            if settings.get("required", option[0] != "-" and settings.get("nargs") not in {"*", "?"}):
+                line += [option] * (option[0] == "-") + [next(iter(settings.get("choices", "1")))]
+        whole, alone = (vars(build_parser(first).parse_args(line)) for first in ("", command_of(line)))
+        assert whole.keys() == alone.keys()
+        assert all(whole[name] == alone[name] for name in whole.keys() - {"run"}), words
+
+
+@pytest.mark.parametrize(
+    ("line", "first"),
+    [
+        ("crawl --iterations 2", "crawl"),
+        ("--config crawl inject x", "inject"),
+        ("--config=crawl graph link", "graph"),
+        ("", ""),
+        ("--config", ""),
+        ("--help crawl", ""),
+        ("--conf x crawl", ""),
+        ("nonsense crawl", "nonsense"),
+    ],
+)
+def test_what_is_no_command_is_left_to_the_whole_parser(line: str, first: str) -> None:
+    assert command_of(line.split()) == first
+
+
+def test_an_unknown_command_is_told_of_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["crwal", "status"])
+    assert "the nearest one is crawl" in capsys.readouterr().err
