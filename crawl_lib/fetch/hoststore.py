@@ -227,6 +227,7 @@ class HostStore:
             self._db = sqlite3.connect(self.path, timeout=30.0, isolation_level=None, check_same_thread=False)
             try:
                 self._db.set_authorizer(_without_programs)
+                self._db.execute("PRAGMA synchronous=NORMAL")  # tables that a loss of power takes are made again
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.executescript(_SCHEMA)
                 for table, column in _LATER_COLUMNS:
