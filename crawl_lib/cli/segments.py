@@ -149,7 +149,9 @@ def _show_due(report: RetryNowReport) -> None:
     """Say what is due, what hosts asked for, and what fetches it."""
     is_due = "would be" if report.dry_run else "is"
     first = f" until {_utc(report.until)} or later" if report.until is not None else ""
-    say(f"{report.waiting:,} URLs wait on this machine{first}, and {report.hosts:,} hosts are in back-off")
+    urls = "1 URL waits" if report.waiting == 1 else f"{report.waiting:,} URLs wait"
+    hosts = "1 host is" if report.hosts == 1 else f"{report.hosts:,} hosts are"
+    say(f"{urls} on this machine{first}, and {hosts} in back-off")
     if report.waiting or report.hosts:
         say(f"that {is_due} over with the next take")
     if report.listed:

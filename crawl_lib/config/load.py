@@ -210,12 +210,18 @@ def _schedule_problems(config: Any) -> Iterator[str]:
     """Of files alone: fetching processes need no schedule."""
     schedule = config.crawl.schedule
     if schedule is not None:
-        from croniter import croniter  # type: ignore[import-untyped] # noqa: PLC0415 - 65 ms, as Airflow reads it
+        # 65 ms, as Airflow reads it
+        from croniter import CroniterBadDateError, croniter  # type: ignore[import-untyped] # noqa: PLC0415
 
         if not croniter.is_valid(schedule):
             yield f'crawl.schedule: {schedule!r} is not a cron expression, such as "0 3 * * *"'
         elif len(croniter(schedule).expanded) > _CRON_FIELDS:
             yield f"crawl.schedule: {schedule!r} has more than five fields; {_CRON_FIELDS_WORDS}"
+        else:
+            try:
+                croniter(schedule).get_next()
+            except CroniterBadDateError:  # such as of 31 February
+                yield f"crawl.schedule: {schedule!r} names a day that no year has"
 
 
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")

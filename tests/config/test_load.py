@@ -195,6 +195,16 @@ def test_a_schedule_that_is_no_cron_expression_is_named(tmp_path: Path, schedule
     assert load_config(file).crawl.schedule == "17 3 * * 1-5"
 
 
+@pytest.mark.parametrize("schedule", ["0 0 31 2 *", "0 0 31 4,6,9,11 *"])
+def test_a_schedule_that_never_comes_is_refused(tmp_path: Path, schedule: str) -> None:
+    file = tmp_path / "crawl.yml"
+    file.write_text(f"servers: [a]\ndfs_primary: dfs\ncrawl: {{schedule: {schedule!r}}}\n")
+    with pytest.raises(ConfigError, match=re.escape(f"crawl.schedule: {schedule!r} names a day that no year has")):
+        load_config(file)
+    file.write_text("servers: [a]\ndfs_primary: dfs\ncrawl: {schedule: '0 0 29 2 *'}\n")
+    assert load_config(file).crawl.schedule == "0 0 29 2 *"
+
+
 @pytest.mark.parametrize("schedule", ["0 3 * * * *", "* * * * * */15", "0 3 * * * 0 2030"])
 def test_a_schedule_of_more_than_five_fields_is_refused(tmp_path: Path, schedule: str) -> None:
     """Airflow takes the sixth field for the second."""
