@@ -34,8 +34,8 @@ PARTS = (
     "linkrank",
     "search",
 )
-PAIRS = "pairs"
-"""The part that needs a commit to compare with, so runs only when it is named."""
+COMPARED = ("pairs", "first")
+"""Parts that need a commit to compare with, so each runs only when it is named."""
 MARKS = ("<!-- bench:begin -->", "<!-- bench:end -->")
 """What is between them in a report is replaced."""
 
@@ -44,13 +44,13 @@ def main() -> int:
     """Run all parts, or those named on the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all if none is named")
-    parser.add_argument("--against", metavar="COMMIT", help=f"what the part `{PAIRS}` compares this checkout with")
+    parser.add_argument("--against", metavar="COMMIT", help=f"what {' and '.join(COMPARED)} compare this checkout with")
     parser.add_argument("--report", type=Path, help="a text whose table of figures is replaced by this run's")
     given = parser.parse_args()
-    if unknown := [name for name in given.parts if name not in (*PARTS, PAIRS)]:
-        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join((*PARTS, PAIRS))}")
-    if (PAIRS in given.parts) != bool(given.against):
-        parser.error(f"the part `{PAIRS}` and --against COMMIT go together")
+    if unknown := [name for name in given.parts if name not in (*PARTS, *COMPARED)]:
+        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join((*PARTS, *COMPARED))}")
+    if bool({*COMPARED} & {*given.parts}) != bool(given.against):
+        parser.error(f"{' or '.join(COMPARED)}, and --against COMMIT, go together")
     # As after an installation. Where Python must not write bytecode (PYTHONDONTWRITEBYTECODE), each process would
     # compile all it imports of Krake: a quarter of the start of a fetching process.
     importlib.import_module("compileall").compile_dir(Path(crawl_lib.__file__).parent, quiet=1)
@@ -61,7 +61,7 @@ def main() -> int:
         print(f"{name} ...", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix="krake-bench-") as directory:
             # Here, not above: each measured process imports this module again, and what it imports would be counted.
-            more = [given.against] if name == PAIRS else []
+            more = [given.against] if name in COMPARED else []
             found: list[Row] = importlib.import_module(f"benchmarks.{name}").run(Path(directory), *more)
         for row in found:  # it is minutes to the table
             print(f"  {row.what}: {row.value} {row.verdict}".rstrip(), file=sys.stderr, flush=True)

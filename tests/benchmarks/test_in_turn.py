@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import pairs, peers
+from benchmarks import first, pairs, peers
+from benchmarks.first import Cost
 from benchmarks.peers import Peer
 from benchmarks.report import Row
 from demo import Serving, SynthWeb
@@ -51,6 +52,23 @@ def test_pairs_are_judged_by_the_median_of_their_ratios() -> None:
     [row] = pairs.rows_of([(0.002, 0.001), (0.001, 0.002), (0.0011, 0.002)], "HEAD~1")
     assert row.what == "pairs: CPU a URL, this checkout against HEAD~1, median of 3 pairs"
     assert row.value == "0.550 (0.500 to 2.000); medians 1.100, 2.000 ms"
+
+
+def test_the_first_hour_is_judged_by_medians_of_turns_against_the_commit_before_alone(tmp_path: Path) -> None:
+    ran: list[tuple[Path, str]] = []
+
+    def cost(checkout: Path, directory: Path) -> list[Cost]:
+        ran.append((checkout, directory.name))
+        return [Cost(1.0, 9.0), Cost(2.0, 1.0)] if checkout == pairs.PROJECT else [Cost(4.0, 10.0), Cost(4.0, 1.0)]
+
+    other = tmp_path / "other"
+    found = first.in_turns(cost, other, tmp_path, 3)
+    assert [checkout for checkout, _ in ran] == [other, pairs.PROJECT, pairs.PROJECT, other, other, pairs.PROJECT]
+    assert len({name for _, name in ran}) == 6
+    cpu, clock = first.rows_of("later", found, slice(1, None), first.BEFORE)
+    assert (cpu.value, cpu.verdict) == ("1.00 (1.00 to 1.00); medians 1.00, 1.00 s", "MISSED")
+    assert (clock.value, clock.verdict) == ("0.50 (0.50 to 0.50); medians 2.00, 4.00 s", "met")
+    assert {row.verdict for row in first.rows_of("first", found, slice(1), "HEAD~1")} == {""}
 
 
 def test_a_checkout_crawls_with_its_own_code(tmp_path: Path) -> None:
