@@ -26,14 +26,15 @@ from benchmarks.pairs import PROJECT, checkout_of
 from benchmarks.report import Row, ahead
 from demo import Serving, SynthWeb
 
-WEB = SynthWeb(seed=8, sites=1, pages_per_site=5, specials=False)
+LATER = 4
+"""Runs after the first one of an Airflow."""
+WEB = SynthWeb(seed=8, sites=1 + LATER, pages_per_site=5, specials=False)
+"""A site for each run. All of them answer until the last run ends, since two iterations leave some pages to the next."""
 ITERATIONS = 2
 BUDGET, BEFORE = 0.6, "9d8e0c7"
 """At most this part of what the first hour cost at that commit."""
 TURNS = 7
 AIRFLOW_TURNS = 3
-LATER = 4
-"""Runs after the first one of an Airflow."""
 CONFIG = {
     "servers": ["node-a", "node-b"],
     "dfs_primary": "data/dfs",
@@ -127,13 +128,13 @@ def _children_cpu_s() -> float:
 def in_airflow(checkout: Path, directory: Path) -> list[Cost]:
     """Return the cost of the first run of a new Airflow, and of each later one."""
     _configure(directory)
-    with _airflow(checkout, directory) as run:
-        return [run() for _ in range(1 + LATER)]
+    with Serving(WEB) as serving, _airflow(checkout, directory) as run:
+        return list(map(run, serving.seeds))
 
 
 @contextmanager
-def _airflow(checkout: Path, directory: Path) -> Iterator[Callable[[], Cost]]:
-    """An Airflow with the code of a checkout, while the `with` block runs; yields what triggers a run, and waits."""
+def _airflow(checkout: Path, directory: Path) -> Iterator[Callable[[str], Cost]]:
+    """An Airflow with the code of a checkout, while the `with` block runs; yields what runs a seed to the end."""
     command = [checkout / ".venv/bin/python", "-c", _AIRFLOW, directory]
     variables = {**_environment(), "PYTHONPATH": str(checkout / "plugins")}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -143,10 +144,9 @@ def _airflow(checkout: Path, directory: Path) -> Iterator[Callable[[], Cost]]:
         lines = iter(server.stdout.readline, "")
         next(line for line in lines if line == "ready\n")
 
-        def run() -> Cost:
-            with Serving(WEB) as serving:
-                print(json.dumps({"seeds": serving.seeds[0], "iterations": ITERATIONS}), file=server.stdin, flush=True)
-                state, wall_s, cpu_s = json.loads(next(lines))
+        def run(seed: str) -> Cost:
+            print(json.dumps({"seeds": seed, "iterations": ITERATIONS}), file=server.stdin, flush=True)
+            state, wall_s, cpu_s = json.loads(next(lines))
             if state != "success":
                 raise RuntimeError(f"{checkout}: the run ended as {state}; {directory}/home/logs says why")
             return Cost(wall_s, cpu_s)

@@ -1,8 +1,7 @@
-"""A scope made again. None gets a host that the crawl has not in its scope anyway.
+"""Scopes made again. No scope gets a host that is not in the crawl's scope anyway.
 
-That of seeds: the hosts of their URLs. That of an iteration: what `start` put together, from the same files. Where the
-digest of the old one says that the new one is the same, it is; else lines of the old one that later iterations have are
-kept too.
+The scope of seeds has the hosts of their URLs. The scope of an iteration is what `start` put together, from the same
+files. If its digest is another one than before, lines of the old scope are kept that later iterations have, too.
 """
 
 from contextlib import suppress
