@@ -29,7 +29,7 @@ from demo import Serving, SynthWeb
 LATER = 4
 """Runs after the first one of an Airflow."""
 WEB = SynthWeb(seed=8, sites=1 + LATER, pages_per_site=5, specials=False)
-"""A site for each run. All of them answer until the last run ends, since two iterations leave some pages to the next."""
+"""A site for each run. All answer until the last run ends, since two iterations leave some pages to the next run."""
 ITERATIONS = 2
 BUDGET, BEFORE = 0.6, "9d8e0c7"
 """At most this part of what the first hour cost at that commit."""
