@@ -205,34 +205,39 @@ class _Search:
         candidates, total = self._candidates()
         if self._wanted.is_broader and self._asked:
             self._asked = broadened(self._index, self._clauses, self._asked, candidates[:BEST])
-            candidates = self._ranked(self._top(some_of(self._asked))[0], has_all=True)
+            candidates = self._ranked(self._top(some_of(self._asked), is_counted=False)[0], has_all=True)
         return candidates, total
 
     def _candidates(self) -> tuple[list[Candidate], int]:
         if not self._asked or self._reading.by_date:
             return self._unscored()
         if not self._wanted.weights.all_words_first:
-            hits, total = self._top(some_of(self._asked))
+            hits, total = self._top(some_of(self._asked), is_counted=True)
             return self._ranked(hits, has_all=True), total
-        hits, total = self._top(all_of(self._asked))
+        hits, total = self._top(all_of(self._asked), is_counted=True)
         candidates = self._ranked(hits, has_all=True)
         if len(candidates) < FEW and any(len(one.units) > 1 and one.loose for one in self._asked):
             there = {_place(address) for _, address in hits}
-            more = [hit for hit in self._top(some_of(self._asked))[0] if _place(hit[1]) not in there]
+            best, _ = self._top(some_of(self._asked), is_counted=False)
+            more = [hit for hit in best if _place(hit[1]) not in there]
             candidates += self._ranked(more, has_all=False)
         return candidates[:CANDIDATES], total
 
-    def _top(self, query: Query) -> tuple[list[Hit], int]:
-        """Return the best hits of a query, and how many pages match; where the last ones tie, those of least key."""
-        around = self._filters.around(query)
-        found = self._searcher.search(around, CANDIDATES + 1)
+    def _top(self, query: Query, *, is_counted: bool) -> tuple[list[Hit], int]:
+        """Return the best hits of a query, and how many pages match; where the last ones tie, those of least key.
+
+        `is_counted`: else the number is 0, and Tantivy leaves out pages that cannot win. Tantivy is asked once: to find
+        the pages of a phrase takes longer than to return all that tie.
+        """
+        found = self._searcher.search(self._filters.around(query), TIES, count=is_counted)
         hits: list[Hit] = found.hits
-        if len(hits) > CANDIDATES and rounded(hits[-1][0]) == rounded(hits[-2][0]):
-            hits = self._searcher.search(around, TIES, count=False).hits
-            orders = self._orders([address for _, address in hits])
-            ordered = sorted(zip(hits, orders, strict=True), key=lambda one: (-rounded(one[0][0]), one[1]))
-            hits = [hit for hit, _ in ordered]
-        return hits[:CANDIDATES], _count(found)
+        if len(hits) > CANDIDATES and (last := rounded(hits[CANDIDATES - 1][0])) == rounded(hits[CANDIDATES][0]):
+            above = [hit for hit in hits[:CANDIDATES] if rounded(hit[0]) > last]
+            tied = [hit for hit in hits[len(above) :] if rounded(hit[0]) == last]
+            orders = self._orders([address for _, address in tied])
+            ordered = sorted(zip(orders, tied, strict=True), key=lambda one: one[0])
+            hits = above + [hit for _, hit in ordered]
+        return hits[:CANDIDATES], _count(found) if is_counted else 0
 
     def _unscored(self) -> tuple[list[Candidate], int]:
         """Return pages by boost alone, or the newest ones, and how many match."""
@@ -263,7 +268,6 @@ class _Search:
 
     def _results(self, shown: Sequence[Candidate]) -> Iterator[Result]:
         pages = [self._searcher.doc(one.address) for one in shown]
-        missing = self._missing([one for one in shown if not one.has_all])
         snippets = Snippets(self._index, self._asked)
         dates = self._searcher.fast_field_values("date", [one.address for one in shown])
         published = self._searcher.fast_field_values("published", [one.address for one in shown])
@@ -280,30 +284,18 @@ class _Search:
                 int(date_us or 0),
                 published_us is not None,
                 None if self._reading.by_date else score,
-                missing.get(_place(one.address), ()),
+                () if one.has_all else self._missing(page, one.address),
                 tuple(_text(self._searcher.doc(other.address), "url") for other in one.like[:MOST_LIKE]),
                 robots,
                 None if "nosnippet" in robots else snippets.of(page),
                 explanation,
             )
 
-    def _missing(self, lacking: Sequence[Candidate]) -> dict[Place, tuple[str, ...]]:
-        """Return the words that pages lack, by place: those of the page's language, and those of all languages."""
-        if not lacking:
-            return {}
-        these = self._clauses.any_of("key", [one.fact.key.hex() for one in lacking])
-        missing: dict[Place, tuple[str, ...]] = {}
-        for asked in self._asked:
-            in_language = self._places(these, [asked.pages] if asked.pages else [unit.match for unit in asked.units])
-            for unit in asked.units:
-                for place in in_language - self._places(these, [unit.match]):
-                    missing[place] = (*missing.get(place, ()), unit.label)
-        return missing
-
-    def _places(self, these: Query, queries: Sequence[Query]) -> set[Place]:
-        one = Query.boolean_query([(Occur.Should, query) for query in queries])
-        both = Query.boolean_query([(Occur.Must, these), (Occur.Must, one)])
-        return {_place(address) for _, address in self._searcher.search(both, CANDIDATES, count=False).hits}
+    def _missing(self, page: tantivy.Document, address: DocAddress) -> tuple[str, ...]:
+        """Return the words that a page lacks: those of the page's language, and those of all languages."""
+        group = self._index.fields.group(page.get_first("language"))
+        units = (unit for asked in self._asked if asked.language in (group, None) for unit in asked.units)
+        return tuple(unit.label for unit in units if self._explained(unit.match, address) is None)
 
     def _explanation(self, one: Candidate) -> Explanation:
         leaves = {
@@ -314,11 +306,17 @@ class _Search:
         return Explanation(shares, by_words, one.fact.boost, one.boost_factor, one.site_factor)
 
     def _share(self, leaf: Leaf, address: DocAddress) -> Share | None:
-        try:
-            explained = json.loads(leaf.query.explain(self._searcher, address).to_json())
-        except ValueError:  # the page does not match
+        explained = self._explained(leaf.query, address)
+        if explained is None:
             return None
-        return Share(leaf.label, leaf.field, float(explained["value"]), leaf.weight, leaf.times)
+        return Share(leaf.label, leaf.field, float(json.loads(explained.to_json())["value"]), leaf.weight, leaf.times)
+
+    def _explained(self, query: Query, address: DocAddress) -> tantivy.Explanation | None:
+        """Return how a query scores a page; None where the page does not match."""
+        try:
+            return query.explain(self._searcher, address)
+        except ValueError:
+            return None
 
 
 def _count(found: tantivy.SearchResult) -> int:

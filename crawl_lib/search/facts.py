@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from crawl_lib.keys import KEY_BYTES
+
 COLUMNS = ("key", "boost", "host", "near", "unavailable_after")
 """Of `pages.parquet`."""
 _NEVER_US = np.iinfo(np.int64).max
@@ -33,9 +35,9 @@ class PageFacts:
 
     def __init__(self, table: pa.Table) -> None:
         """Take rows with `COLUMNS`, in order of keys. `near` may be of any type; boosts are about 1 in the mean."""
-        keys: Any = table.column("key").to_pylist()
-        self._keys = b"".join(keys)
-        self._orders: NDArray[Any] = np.ndarray((len(keys),), ">u8", self._keys, strides=(20,)).astype("u8")
+        keys: Any = table.column("key").cast(pa.binary(KEY_BYTES))
+        self._keys = b"".join(map(_bytes_of, keys.chunks))
+        self._orders: NDArray[Any] = np.ndarray((len(keys),), ">u8", self._keys, strides=(KEY_BYTES,)).astype("u8")
         self._boosts = table.column("boost").to_numpy().astype("f4")
         self._hosts, self._host_names = _encoded(table.column("host"))
         self._near, _ = _encoded(table.column("near"))
@@ -52,12 +54,18 @@ class PageFacts:
     def _fact(self, place: int) -> PageFact:
         near = int(self._near[place])
         return PageFact(
-            self._keys[place * 20 : place * 20 + 20],
+            self._keys[place * KEY_BYTES : (place + 1) * KEY_BYTES],
             float(self._boosts[place]),
             self._host_names[int(self._hosts[place])],
             near if near >= 0 else None,
             int(self._until[place]),
         )
+
+
+def _bytes_of(keys: Any) -> memoryview:
+    """Return the bytes of an array of keys, one after the other, without an object for each key."""
+    start = keys.offset * KEY_BYTES
+    return memoryview(keys.buffers()[1])[start : start + len(keys) * KEY_BYTES]
 
 
 def _encoded(column: "pa.ChunkedArray[Any]") -> tuple[NDArray[Any], list[str]]:

@@ -47,7 +47,9 @@ def open_index(folder: Path, number: int, languages: Sequence[str]) -> OpenIndex
         index = tantivy.Index.open(str(folder))
         if index.schema == fields.schema:
             fields.analysers.register(index)
-            return OpenIndex.of(number, fields, index, pq.read_table(folder / PAGES_FILE, columns=list(COLUMNS)))
+            opened = OpenIndex.of(number, fields, index, pq.read_table(folder / PAGES_FILE, columns=list(COLUMNS)))
+            pa.default_memory_pool().release_unused()  # the table took as much memory as all facts of its rows
+            return opened
     except (ValueError, OSError, pa.ArrowException) as error:
         raise _unusable(folder, str(error)) from error
     raise _unusable(folder, "another version of Krake made it, with other fields")

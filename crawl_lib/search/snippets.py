@@ -1,7 +1,14 @@
-"""Snippets: the place of a page's text that has most words of a query, and where the words are."""
+"""Snippets: the place of a page's text that has most words of a query, and where the words are.
 
-from collections.abc import Sequence
+Tantivy cuts a whole text into words to find that place, which costs more than all else of an answer. So the text is cut
+into pieces, and Tantivy gets the pieces that seem to have most words of the query first, until no other piece can have
+more. What a piece seems to have is found by plain search for the beginnings of words.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from unicodedata import normalize
 
 import tantivy
 from tantivy import Query, SnippetGenerator
@@ -12,8 +19,11 @@ from crawl_lib.search.opened import OpenIndex
 
 READ_CHARS = 100_000
 """Of a page's text that a snippet is looked for in."""
-SNIPPET_CHARS = 200
+PIECE_CHARS, SNIPPET_CHARS = 1_000, 200
 SHARED_FIELDS = ("text_cjk", "text")
+_ENDING_CHARS, _START_CHARS = 2, 3
+"""Letters at the end of a stem that texts may write otherwise (`happi`, `happy`), and letters that always stay."""
+_ACCENTS = re.compile("[\u0300-\u036f]")
 
 
 @dataclass(frozen=True)
@@ -30,7 +40,9 @@ class Snippets:
     def __init__(self, index: OpenIndex, asked: Sequence[Asked]) -> None:
         """Take what was asked of an index."""
         self._index, self._query = index, some_of(asked) if asked else Query.empty_query()
-        self._fields = {leaf.field for one in asked for unit in one.units for leaf in unit.leaves}
+        self._starts: dict[str, set[str]] = {}
+        for leaf in (leaf for one in asked for unit in one.units for leaf in unit.leaves):
+            self._starts.setdefault(leaf.field, set()).add(_start(leaf.label))
         self._generators: dict[str, SnippetGenerator] = {}
 
     def of(self, page: tantivy.Document) -> Snippet:
@@ -38,9 +50,22 @@ class Snippets:
         text = bytes(page.get_first("body") or b"").decode()[:READ_CHARS]
         own = self._index.fields.name(WORDS, self._index.fields.group(page.get_first("language")))
         for field in (own, *SHARED_FIELDS):
-            if field in self._fields and (snippet := self._found(field, text)).marks:
+            if field in self._starts and (snippet := self._best(field, text)).marks:
                 return snippet
         return Snippet(" ".join(text[:SNIPPET_CHARS].split()))
+
+    def _best(self, field: str, text: str) -> Snippet:
+        """Return the snippet of the piece of a text that has most words of the query."""
+        starts, best, most = self._starts[field], Snippet(""), 0
+        pieces = ((_count(starts, piece), piece) for piece in _pieces(text))
+        for seeming, piece in sorted(pieces, key=lambda one: -one[0]):
+            if best.marks and seeming <= most:
+                break
+            found = self._found(field, piece)
+            count = _count(starts, " ".join(found.text[start:end] for start, end in found.marks))
+            if count > most or not best.marks:
+                best, most = found, count
+        return best
 
     def _found(self, field: str, text: str) -> Snippet:
         if field not in self._generators:
@@ -51,6 +76,34 @@ class Snippets:
         document.add_text(field, text)
         found = self._generators[field].snippet_from_doc(document)
         return _in_characters(found.fragment(), [(mark.start, mark.end) for mark in found.highlighted()])
+
+
+def _start(label: str) -> str:
+    """Return the letters that a text has, in lower case and without accents, where it has a word or some words."""
+    plain = _plain(label).rstrip("*")
+    return plain[: max(_START_CHARS, len(plain) - _ENDING_CHARS)]
+
+
+def _plain(text: str) -> str:
+    lower = text.lower()
+    return lower if lower.isascii() else _ACCENTS.sub("", normalize("NFD", lower))
+
+
+def _count(starts: Collection[str], text: str) -> int:
+    """Count the words of a query that a text seems to have."""
+    plain = _plain(text)
+    return sum(start in plain for start in starts)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Cut a text into pieces, at white space where there is some."""
+    place = 0
+    while place < len(text):
+        end = place + PIECE_CHARS
+        if end < len(text):
+            end = max(text.rfind(" ", place, end), text.rfind("\n", place, end)) + 1 or end
+        yield text[place:end]
+        place = end
 
 
 def _in_characters(text: str, marks: Sequence[tuple[int, int]]) -> Snippet:

@@ -21,6 +21,8 @@ LONG_CHARS, LONG_EDITS, SHORT_EDITS = 5, 2, 1
 LEAST_CHARS = 3
 LETTER_WORDS = 20_000
 """Words with the same first letter that are looked at: those of most pages."""
+LETTERS_HELD = 64
+"""First letters whose words stay in memory, about 1.5 MB each."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Vocabulary:
         """Take what is open. `fields`: those that the index was made with."""
         self._fields, self._searcher = fields, searcher
         self._least = LEAST_PAGES if searcher.num_docs >= FEW_PAGES else LEAST_PAGES_OF_FEW
-        self._of_letter = lru_cache(256)(self._read)
+        self._of_letter = lru_cache(LETTERS_HELD)(self._read)
 
     def suggestion(self, reading: Reading) -> str | None:
         """Return a query with its words corrected; None where no word has a correction."""

@@ -303,6 +303,28 @@ def test_snippets_mark_words_in_characters_and_in_runs() -> None:
     assert "".join(one.snippet.text[start:end] for start, end in one.snippet.marks) == "東京"
 
 
+@pytest.mark.parametrize(
+    ("query", "passage", "language"),
+    [
+        ("apples pears", "Apples, and a happy pear", "en"),
+        ("pear happiness", "apples of happy pears", "en"),
+        ("ecole primaire", "L'École des primaires", "fr"),
+        ('"hot lava"', "here hot, lava flows", "en"),
+        ("volcan*", "volcanic and", "en"),
+    ],
+)
+def test_a_snippet_is_of_the_place_with_most_words_wherever_that_is(query: str, passage: str, language: str) -> None:
+    """The first 100,000 characters of a text are looked at."""
+    index = opened(
+        [
+            page("in", "apple, " * 200 + "primaire " + "filler " * 13_800 + passage + " end" * 100, language=language),
+            page("out", "filler " * 15_000 + passage, language=language),
+        ]
+    )
+    snippets = {one.url.rpartition("/")[2]: one.snippet for one in ask(index, query).results}
+    assert (passage in snippets["in"].text, snippets["out"].marks) == (True, ())
+
+
 def test_pages_of_one_word_of_a_megabyte_and_with_a_long_title() -> None:
     index = opened([page("one", "apples"), page("big", "filler pears " * 80_000), page("t", title="plum " * 2_000)])
     assert found(index, "apples") == ["one"]
