@@ -11,9 +11,12 @@ from pathlib import Path
 from crawl_lib.config import Config
 from crawl_lib.errors import LockedError, ScratchError, os_errors
 from crawl_lib.export.folder import ExportFolder
+from crawl_lib.stores import Stores
 
 LOCK = "export.lock"
 """Held for the moment in which a process deletes what others left and makes its folder."""
+LOOK_S = 0.1
+"""How often a process that waits for its turn looks whether it has come."""
 PREFIXES = ("export-", "read-", "repair-", "text-", "work-")
 
 
@@ -33,12 +36,12 @@ def scratch_folder(config: Config, name: str) -> Iterator[Path]:
             with (base / LOCK).open("wb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 for left in (found for prefix in PREFIXES for found in base.glob(f"{prefix}*/")):
-                    with suppress(OSError), _locked(left):  # the process that holds it is alive
+                    with suppress(OSError), held(left):  # the process that holds it is alive
                         shutil.rmtree(left, ignore_errors=True)
                 if folder.exists():
                     raise LockedError(f"{folder}: another process is at work there; wait for it")
                 folder.mkdir()
-                stack.enter_context(_locked(folder))
+                stack.enter_context(held(folder))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         with os_errors(folder, kind=ScratchError):
             yield folder
@@ -55,7 +58,7 @@ def scratch_base(config: Config, name: str) -> Iterator[Path]:
         folder.parent.mkdir(exist_ok=True)
         (lock := folder.with_name(f"{name}.lock")).touch()
         try:
-            stack.enter_context(_locked(lock))
+            stack.enter_context(held(lock))
         except BlockingIOError as error:
             raise LockedError(f"{folder}: another process is at work there; wait for it") from error
         folder.mkdir(exist_ok=True)
@@ -63,7 +66,27 @@ def scratch_base(config: Config, name: str) -> Iterator[Path]:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def turn_of(stores: Stores, name: str) -> Iterator[None]:
+    """Hold `scratch_base` of a name, once other processes of this machine have left it.
+
+    Raises ScratchError, StoppedError.
+    """
+    with ExitStack() as stack:
+        while True:
+            stores.go_on()
+            with suppress(LockedError):
+                stack.enter_context(scratch_base(stores.config, name))
+                break
+            stores.stop.wait(LOOK_S)
+        yield
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold a file or folder, which nobody else holds then, until the block or the process ends, however it ends.
+
+    Raises BlockingIOError where another process, or another block of this one, holds the path; OSError.
+    """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -4,14 +4,19 @@ A copy is there at once by a rename, after each of its files was compared with i
 itself is used.
 """
 
+import fcntl
 import hashlib
 import logging
+import os
 import shutil
 import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from crawl_lib.durable import fsync_dir, reached
 from crawl_lib.errors import DamagedFileError, os_errors
+from crawl_lib.export import held
 from crawl_lib.index.versions import INDEX
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version
@@ -75,18 +80,42 @@ def verify_copy(stores: Stores, version: Version) -> None:
 
 
 def _copy(stores: Stores, version: Version, folder: Path) -> None:
-    hidden = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
-    with os_errors(folder, "search.directory cannot be used"):
-        hidden.mkdir(parents=True)
-        try:
-            for part, path in zip(version.manifest["parts"], version.paths, strict=True):
-                stores.go_on()
-                stores.storage.download(path, hidden / part["name"])
-                if file_sha256(hidden / part["name"]) != part["sha256"]:
-                    raise DamagedFileError(f"{path}: is not what was written (SHA-256); {INDEX.remedy}")
-            publish_copy(hidden, folder)
-        finally:
-            shutil.rmtree(hidden, ignore_errors=True)
+    with own_folder(stores, version.number) as hidden, os_errors(folder, "search.directory cannot be used"):
+        for part, path in zip(version.manifest["parts"], version.paths, strict=True):
+            stores.go_on()
+            stores.storage.download(path, hidden / part["name"])
+            if file_sha256(hidden / part["name"]) != part["sha256"]:
+                raise DamagedFileError(f"{path}: is not what was written (SHA-256); {INDEX.remedy}")
+        publish_copy(hidden, folder)
+
+
+@contextmanager
+def own_folder(stores: Stores, number: int) -> Iterator[Path]:
+    """Make a hidden folder for the files of a version. With the block it goes, if it has got no other name.
+
+    A folder that no process holds was left by a killed one, and `delete_other_copies` deletes it. Raises StorageError.
+    """
+    base = copies_folder(stores)
+    hidden = base / f".{number}-{uuid.uuid4().hex}"
+    with ExitStack() as stack:
+        with os_errors(base, "search.directory cannot be used"):
+            base.mkdir(parents=True, exist_ok=True)
+            with _alone(base):
+                hidden.mkdir()
+                stack.enter_context(held(hidden))
+        stack.callback(shutil.rmtree, hidden, ignore_errors=True)
+        yield hidden
+
+
+@contextmanager
+def _alone(base: Path) -> Iterator[None]:
+    """Hold the folder of all copies for the moment in which folders come, or leftovers go. Raises OSError."""
+    descriptor = os.open(base, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def file_sha256(path: Path) -> str:
@@ -108,13 +137,18 @@ def publish_copy(hidden: Path, folder: Path) -> None:
 
 
 def delete_other_copies(stores: Stores, number: int) -> None:
-    """Delete this machine's copies of older versions, and what killed processes left of them. Raises StorageError.
+    """Delete this machine's copies of older versions, and what killed processes left of any. Raises StorageError.
 
-    `number`: the version that is used from now on. Of its own number another process may make a copy.
+    `number`: the version that is used from now on.
     """
     base = copies_folder(stores)
     with os_errors(base, "search.directory cannot be used"):
-        for folder in base.iterdir() if base.is_dir() else ():
-            own = folder.name.removeprefix(".").partition("-")[0]
-            if own.isdecimal() and int(own) < number:
-                shutil.rmtree(folder, ignore_errors=True)
+        if not base.is_dir():
+            return
+        with _alone(base):
+            for folder in base.iterdir():
+                if folder.name.isdecimal() and int(folder.name) < number:
+                    shutil.rmtree(folder, ignore_errors=True)
+                elif folder.name.startswith("."):
+                    with suppress(BlockingIOError), held(folder):  # the process that holds the folder is alive
+                        shutil.rmtree(folder, ignore_errors=True)

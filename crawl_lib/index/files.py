@@ -76,9 +76,12 @@ def change_files(
         writer = fields.index(str(folder)).writer(HEAP_BYTES, 1)
         for key in gone:
             writer.delete_documents_by_term("key", key.hex())
-        for added, page in enumerate(stores.until_stopped(pages), 1):
-            writer.add_document(fields.document(page))
-            stores.report(indexing=page.url, done=added, unit="pages")
+    for added, page in enumerate(stores.until_stopped(pages), 1):
+        document = fields.document(page)
+        with tantivy_errors(folder):  # what goes wrong while pages are read is no fault of these files
+            writer.add_document(document)
+        stores.report(indexing=page.url, done=added, unit="pages")
+    with tantivy_errors(folder):
         writer.commit()
         writer.wait_merging_threads()
         for name in _LOCKS:

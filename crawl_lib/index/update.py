@@ -6,15 +6,13 @@ be deleted ones, or the words of deleted pages have to go (`purge`).
 
 Steps, each of which may be the last one of a killed process: files are linked (`index.linked`), changed
 (`index.committed`), with a store elsewhere uploaded (`index.uploaded`), sealed and renamed (`versions.*`); with `purge`
-older versions are deleted then (`index.purged`). The next run deletes what was left.
+older versions are deleted then (`index.purged`). The next run deletes what was left, and ends a purge first.
 """
 
 import json
 import logging
-import shutil
-import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -24,9 +22,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from crawl_lib.crawldir import DAMAGED_PREFIX
 from crawl_lib.durable import fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError, os_errors
-from crawl_lib.index.copies import copies_folder, delete_other_copies, file_sha256, publish_copy, verified_folder
+from crawl_lib.export import turn_of
+from crawl_lib.index.copies import (
+    copies_folder,
+    delete_other_copies,
+    file_sha256,
+    own_folder,
+    publish_copy,
+    verified_folder,
+)
 from crawl_lib.index.fields import Fields
 from crawl_lib.index.files import change_files, count_files, link_files
 from crawl_lib.index.pages import PAGES_SCHEMA
@@ -46,38 +53,42 @@ log = logging.getLogger(__name__)
 def update_index(stores: Stores, *, now: datetime, purge: bool = False) -> Version:
     """Make the version of the index that has what is there now, or find it. `now`: for manifests.
 
-    `purge`: all is made anew, and older versions are deleted, whatever `crawldb.keep_versions` says. Two updates at
-    once both end well: of versions with one number the first counts, and the other task looks at that one.
+    `purge`: all is made anew, and older versions are deleted, whatever `crawldb.keep_versions` says. A purge that was
+    killed meanwhile is ended first. A second update on this machine waits, and then finds the version; one on another
+    machine may do the work too: of versions with one number the first counts, and the other task looks at that one.
 
     Raises InputError before the first segment, ConfigError, DamagedFileError, StorageError, NoRoomError, StoppedError.
     """
     versions, fields = Versions(stores, INDEX), Fields(stores.config.index.languages)
-    links = update_outlinks(stores, now=now)
-    while True:
-        before, number = newest_index(versions), versions.next_number()
-        with Work.of(versions, number) as work:
-            wanted = Wanted.of(work, links)
-            facts = {
-                "now": int(now.timestamp()),
-                "config_digest": stores.config_digest,
-                "of": _digest_of(wanted, fields, links),
-                "settings": fields.settings,
-            }
-            if (
-                before is not None
-                and not purge
-                and all(before.manifest[name] == facts[name] for name in ("of", "settings"))
-            ):
-                delete_other_copies(stores, before.number)  # of which a killed update left some
-                return before
-            with _making(wanted, fields, versions, number, None if purge else before) as making:
-                version = seal_version(versions, number, making.fill, facts)
-                if version is not None:
-                    making.keep_copy()
-        if version is not None:
-            if purge:
-                _delete_all_but(versions, number)
-            return version
+    with turn_of(stores, f"index-{stores.config.crawl.name}"):
+        links = update_outlinks(stores, now=now)
+        while True:
+            before = newest_index(versions)
+            _end_purge(versions, before)
+            version = _next_version(versions, fields, links, before, now=now, purge=purge)
+            if version is not None:
+                _end_purge(versions, version)
+                delete_other_copies(stores, version.number)
+                return version
+
+
+def _next_version(
+    versions: Versions, fields: Fields, links: Version, before: Version | None, *, now: datetime, purge: bool
+) -> Version | None:
+    """Return the version after `before`, or that one if it has what is there now; None if another task was faster."""
+    stores, number = versions.stores, versions.next_number()
+    with Work.of(versions, number) as work:
+        wanted = Wanted.of(work, links)
+        follows = {"of": _digest_of(wanted, fields, links), "settings": fields.settings}
+        if before is not None and not purge and all(before.manifest[name] == follows[name] for name in follows):
+            return before
+        made = {"now": int(now.timestamp()), "config_digest": stores.config_digest, "is_purge": purge}
+        with ExitStack() as stack:
+            making = _Making(wanted, fields, versions, number, None if purge else before, stack)
+            version = seal_version(versions, number, making.fill, {**made, **follows})
+            if version is not None:
+                making.keep_copy()
+    return version
 
 
 def newest_index(versions: Versions) -> Version | None:
@@ -98,34 +109,25 @@ def _digest_of(wanted: Wanted, fields: Fields, links: Version) -> str:
     return sha256(json.dumps(seed, sort_keys=True).encode()).hexdigest()
 
 
-def _delete_all_but(versions: Versions, number: int) -> None:
-    """Delete all other versions, those too that were set aside. Raises StorageError."""
+def _end_purge(versions: Versions, version: Version | None) -> None:
+    """Delete all that is older than a version of a purge, also what was set aside. Raises StorageError."""
+    if version is None or not version.manifest.get("is_purge"):
+        return
     storage = versions.stores.storage
     for entry in storage.list(versions.folder):
-        if entry.name != str(number):
+        number = entry.name.removeprefix(DAMAGED_PREFIX).removeprefix(".").partition("-")[0]
+        is_later = number.isdecimal() and int(number) > version.number  # another machine may be making that one
+        if entry.name != str(version.number) and not is_later:
             storage.delete(f"{versions.folder}/{entry.name}")
             reached("index.purged")
-    delete_other_copies(versions.stores, number)
-
-
-@contextmanager
-def _making(
-    wanted: Wanted, fields: Fields, versions: Versions, number: int, before: Version | None
-) -> "Iterator[_Making]":
-    """The making of a version; what it needed on this machine goes with the block."""
-    making = _Making(wanted, fields, versions, number, before)
-    try:
-        yield making
-    finally:
-        if making.staging is not None:
-            shutil.rmtree(making.staging, ignore_errors=True)
 
 
 @dataclass
 class _Making:
     """The making of a version.
 
-    `before`: the version that it grows from, if it does. `staging`: with a store elsewhere, where its files are first.
+    `before`: the version that it grows from, if it does. `stack`: with it goes what is on this machine alone.
+    `staging`: with a store elsewhere, where its files are first.
     """
 
     wanted: Wanted
@@ -133,6 +135,7 @@ class _Making:
     versions: Versions
     number: int
     before: Version | None
+    stack: ExitStack
     staging: Path | None = None
     listed: str | None = None
 
@@ -189,9 +192,7 @@ class _Making:
         storage.make_dirs(hidden)
         if (local := storage.local_path(hidden)) is not None:
             return local
-        self.staging = copies_folder(self.stores) / f".{self.number}-{uuid.uuid4().hex}"
-        with os_errors(self.staging, "search.directory cannot be used"):
-            self.staging.mkdir(parents=True)
+        self.staging = self.stack.enter_context(own_folder(self.stores, self.number))
         return self.staging
 
     def _link(self, folder: Path) -> dict[str, Any]:
@@ -234,11 +235,10 @@ class _Making:
         return Filled(facts, [entry for name, entry in hashed.items() if name in there])
 
     def keep_copy(self) -> None:
-        """Make what was uploaded this machine's copy of the version, and delete older copies. Raises StorageError."""
+        """Make what was uploaded this machine's copy of the version. Raises StorageError."""
         if self.staging is not None:
             with os_errors(self.staging, "search.directory cannot be used"):
                 publish_copy(self.staging, copies_folder(self.stores) / str(self.number))
-            delete_other_copies(self.stores, self.number)
 
 
 def _write_table(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:

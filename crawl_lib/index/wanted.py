@@ -101,6 +101,8 @@ class Wanted:
         self._keep_redirects()
         engine.keep("ends", "index/ends", "index.redirects")
         self._fold()
+        engine.view("rivals", "index/same_texts")
+        engine.keep("same", "index/best", "index.duplicates")
         work.ask("owners", _OWNERS, "index/owners", "index.duplicates")
         anchors = engine.stream("index/anchors", GROUP_ROWS, "index.anchors")
         work.keep("anchored", _ANCHORED, tables_of(_anchored(anchors), _ANCHORED))
@@ -132,7 +134,8 @@ class Wanted:
             return
         engine.keep("pointers", "index/pointers", "index.canonical")
         engine.keep("steps", "index/steps", "index.canonical")
-        engine.keep("loops", "index/loops", "index.canonical")
+        engine.view("rivals", "index/loops")
+        engine.keep("loops", "index/best", "index.canonical")
         engine.keep("folded", "index/folded", "index.canonical")
 
     def pages(self) -> Iterator[pa.Table]:

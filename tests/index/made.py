@@ -81,6 +81,14 @@ class Made:
         copy.maker.segments += self.maker.segments
         return copy
 
+    def on_another_machine(self) -> Made:
+        """The same crawl as a machine sees it that has a scratch folder of its own."""
+        other = Made(
+            self.root, replace(self.config, scratch=replace(self.config.scratch, directory=str(self.root / "s2")))
+        )
+        other.maker.segments += self.maker.segments
+        return other
+
     @property
     def stores(self) -> Stores:
         return open_stores(self.config)

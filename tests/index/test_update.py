@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import tantivy
 
@@ -20,8 +21,9 @@ from crawl_lib import stages
 from crawl_lib.crawldir import write_json_bytes
 from crawl_lib.curate import drop_pages
 from crawl_lib.durable import KILL_VARIABLE
-from crawl_lib.errors import DamagedFileError, NoRoomError, StorageError
-from crawl_lib.index import INDEX, INDEX_OUTPUT, Fields, local_folder, update_index
+from crawl_lib.errors import DamagedFileError, NoRoomError, StoppedError, StorageError
+from crawl_lib.export import scratch, scratch_base
+from crawl_lib.index import INDEX, INDEX_OUTPUT, Fields, IndexedPage, local_folder, update, update_index
 from crawl_lib.index.files import change_files, tantivy_errors
 from crawl_lib.linkdb import update_outlinks
 from crawl_lib.repair import fsck, sweep
@@ -35,6 +37,7 @@ from tests.forked import run_forked
 from tests.index.made import NOW, Made, a, answer, linking, page
 from tests.stores import stores_on
 
+LONGEST_S = 60.0
 WORDS = [f"word{number}" for number in range(20)]
 """One for each page."""
 
@@ -128,23 +131,79 @@ def test_a_killed_update_changes_no_version_and_the_next_one_ends_well(
     assert run_forked(killed_update, made, step, *options) == -9
     if step != "index.purged":
         assert hashes(made.folder(versions_of(made).read(1))) == before
-    version = made.update(**dict.fromkeys(options, True))
+    version = made.update()
     require_grown(made, version)
+    assert bool(options) is (versions_of(made).numbers() == [version.number]), "any update ends a purge"
     sweep(made.stores)
     left = {entry.name for entry in made.stores.storage.list(versions_of(made).folder)}
     assert left == {str(version.number)} if options else left == {"1", "2"}
     assert not list((made.root / "scratch").glob("work-*"))
 
 
-def test_two_updates_at_once_both_end_well(made: Made) -> None:
-    found: list[Version] = []
-    threads = [Thread(target=lambda: found.append(made.update())) for _ in range(2)]
+def test_of_two_updates_at_once_the_second_waits_and_finds_the_version(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are changed once. The first update goes on when the second one was seen to wait."""
+    waits, changed, found = Event(), list[str](), list[Version]()
+
+    def waiting(*arguments: Any) -> Any:
+        waits.set()
+        return scratch_base(*arguments)
+
+    def changing(stores: Stores, *arguments: Any) -> int:
+        changed.append("once")
+        monkeypatch.setattr(scratch, "scratch_base", waiting)
+        second.start()
+        assert waits.wait(LONGEST_S)
+        return change_files(stores, *arguments)
+
+    second = Thread(target=lambda: found.append(made.update()))
+    monkeypatch.setattr(update, "change_files", changing)
+    found.append(made.update())
+    second.join()
+    assert ([version.number for version in found], changed) == ([2, 2], ["once"])
+    require_grown(made, found[0])
+
+
+def test_a_second_update_on_another_machine_ends_well_too(made: Made) -> None:
+    """No lock of this machine tells that one to wait."""
+    other, found = made.on_another_machine(), list[Version]()
+    threads = [Thread(target=lambda one=one: found.append(one.update())) for one in (made, other)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert [version.number for version in found] == [2, 2]
     require_grown(made, found[0])
+
+
+def test_an_update_that_waits_stops_as_asked(made: Made) -> None:
+    with scratch_base(made.config, "index-krake"):
+        stop = Event()
+        stop.set()
+        with pytest.raises(StoppedError):
+            update_index(replace(made.stores, stop=stop), now=NOW)
+
+
+@pytest.mark.parametrize("error", [pa.ArrowInvalid("rows"), ValueError("a value"), DamagedFileError("a text")])
+def test_what_goes_wrong_while_pages_are_read_is_not_called_a_fault_of_the_index(made: Made, error: Exception) -> None:
+    def pages() -> Iterator[IndexedPage]:
+        raise error
+        yield
+
+    folder = made.root / "new"
+    folder.mkdir()
+    with pytest.raises(type(error), match=f"^{error}$"):
+        change_files(made.stores, Fields(("en",)), folder, [], pages())
+
+
+def test_nobody_deletes_what_another_machine_is_making_after_a_purge(made: Made) -> None:
+    version = made.update(purge=True)
+    folder = made.folder(version).parent
+    (folder / f".{version.number + 1}-{'0' * 32}").mkdir()
+    (folder / f".{version.number}-{'0' * 32}").mkdir()
+    assert made.update() == version
+    assert {file.name for file in folder.iterdir()} == {str(version.number), f".{version.number + 1}-{'0' * 32}"}
 
 
 def test_a_damaged_file_is_found_and_never_taken_over(made: Made) -> None:
@@ -250,7 +309,7 @@ def test_an_update_killed_with_a_store_elsewhere_leaves_nothing_after_the_next_o
     version = update_index(stores, now=NOW)
     require_grown(made, version)
     copies = made.root / "search" / "krake"
-    assert not (copies / "1").exists()
+    assert {file.name for file in copies.iterdir()} <= {"2"}, "nothing is left of the killed update"
     assert local_folder(stores, version) == copies / "2"
     made.crawl(page(a("later"), "later text"))
     update_index(stores, now=NOW)

@@ -33,6 +33,7 @@ from crawl_lib.ranks import LINKRANK
 from crawl_lib.repair import sweep
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, Outcome
 from crawl_lib.stores import open_stores
+from crawl_lib.terms import TERMS
 from crawl_lib.urls import key_of
 from crawl_lib.versions import Versions
 from demo import LoggedRequest, RequestLog, Truth
@@ -238,7 +239,7 @@ def derived(result: Result) -> dict[str, str]:
     """SHA-256 by name of what follows from the crawl's pages and links, as far as it was made: the bytes of tables that
     no time is in, the ranks of the export, and scores and duplicates of the CrawlDb."""
     stores = open_stores(result.config)
-    newest = {family.folder: Versions(stores, family).newest() for family in (LINKDB, LINKRANK, DUPLICATES)}
+    newest = {family.folder: Versions(stores, family).newest() for family in (LINKDB, LINKRANK, DUPLICATES, TERMS)}
     found = {name: version.digest for name, version in newest.items() if version is not None}
     ranks = Path(result.config.dfs_primary) / result.config.export.directory / "out" / "pagerank-pages.parquet"
     if ranks.exists():

@@ -15,10 +15,11 @@ from crawl_lib.config import Config
 from crawl_lib.duplicates import find_near
 from crawl_lib.ranks import update_linkrank
 from crawl_lib.stores import Stores, open_stores
+from crawl_lib.terms import update_terms
 
 OF_LINKS = ("invert_links", "link_rank", "rank")
 """What follows from links, with `frontier.order: fifo` too."""
-OF_SCORES = (*OF_LINKS, "score", "near", "duplicates", "text", "index")
+OF_SCORES = (*OF_LINKS, "score", "near", "duplicates", "text", "index", "terms")
 KINDS = (
     *("inject", "generate", "crawl", "commit", "update", "settle"),
     *("maintain_keys", "export", "linker", "finalizer"),
@@ -61,5 +62,6 @@ class Task:
             "duplicates": stages.mark_duplicates,
             "text": lambda stores: stages.make_output(stores, output="text"),
             "index": lambda stores: stages.make_output(stores, output="index"),
+            "terms": lambda stores: update_terms(stores, now=now).manifest,
         }
         return calls[self.kind](open_stores(config))
