@@ -6,7 +6,7 @@ positions; a page is in the fields of its own language only:
 * `title_<language>`, `title_other`; `anchors_<language>`, `anchors_other`: title or anchors alone.
 
 Words as written, in lower case and with positions:
-* `text`: text and title. `address`: the URL.
+* `text`: text and title. `title_text`: the title alone, each letter of a run a word. `address`: the URL.
 * `text_cjk`: a word for each letter of the runs (`runs`) of text, title, headings and anchors.
 
 Whole values, one word each:
@@ -127,6 +127,7 @@ class Fields:
             for kind in (WORDS, TITLE, ANCHORS):
                 builder.add_text_field(self.name(kind, group), tokenizer_name=group, index_option="freq")
         builder.add_text_field("text", tokenizer_name=PLAIN)
+        builder.add_text_field("title_text", tokenizer_name=PLAIN)
         builder.add_text_field("address", tokenizer_name=PLAIN)
         builder.add_text_field("text_cjk", tokenizer_name=LETTERS)
         builder.add_text_field("site", tokenizer_name=RAW, index_option="basic")
@@ -189,6 +190,7 @@ def _composed(page: IndexedPage) -> IndexedPage:
 def _add_plain(document: tantivy.Document, page: IndexedPage) -> None:
     for text in (page.text, page.title):
         document.add_text("text", without_runs(text))
+    document.add_text("title_text", spaced(page.title))
     # Each run is a value of its own: Tantivy leaves a gap between values, so no phrase goes across.
     for text in (page.text, page.title, page.headings, *page.anchors):
         for run in find_runs(text):

@@ -254,11 +254,14 @@ class Clauses:
             yield Unit(word, (Leaf(word, "text", self.term("text", word)),), may_lack=True)
 
     def _title(self, part: Part, language: str) -> Iterator[Unit]:
+        for sequence in [part.text] if part.is_quoted else find_runs(part.text):
+            yield self._sequence(spaced(sequence), "title_text", PLAIN, f"title:{sequence}")
+        if part.is_quoted:
+            return
         name = self._fields.name(TITLE, language)
-        for word in self._fields.analysers.words(language, spaced(part.text)):
-            yield Unit(
-                f"title:{word}", (Leaf(f"title:{word}", name, self.term(name, word)),), varies=True, is_of_language=True
-            )
+        for word in self._fields.analysers.words(language, without_runs(part.text)):
+            label = f"title:{word}"
+            yield Unit(label, (Leaf(label, name, self.term(name, word)),), varies=True, is_of_language=True)
 
     def _phrase(self, part: Part, field: str) -> Iterator[Unit]:
         text = part.text
@@ -268,9 +271,9 @@ class Clauses:
         if self._fields.analysers.words(PLAIN, text):
             yield self._sequence(text, field, PLAIN)
 
-    def _sequence(self, text: str, field: str, analyser: str) -> Unit:
-        """Return words that follow one another."""
-        label, placed = text.strip(), self._fields.analysers.placed(analyser, text)
+    def _sequence(self, text: str, field: str, analyser: str, label: str = "") -> Unit:
+        """Return words that follow one another. `label`: the words themselves if not given."""
+        label, placed = label or text.strip(), self._fields.analysers.placed(analyser, text)
         if not placed:
             return Unit(label, found=Query.empty_query())
         first = placed[0][0]

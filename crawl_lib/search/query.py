@@ -57,16 +57,18 @@ _OPERATORS = {str(kind): kind for kind in Kind if kind not in {Kind.WORD, Kind.P
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a query. `text`: of `SITE` a canonical host, of dates `YYYY-MM-DD`, else as typed, in Unicode's NFC."""
+    """A part of a query. `text`: of `SITE` a canonical host, of dates `YYYY-MM-DD`, else as typed, in Unicode's NFC.
+    `is_quoted`: of `TITLE`, whether its words stand in quotes."""
 
     kind: Kind
     text: str
     is_excluded: bool = False
+    is_quoted: bool = False
 
     def __str__(self) -> str:
         """Return the part as a query has it."""
         shape = {Kind.WORD: "{}", Kind.PHRASE: '"{}"', Kind.PREFIX: "{}*"}.get(self.kind, f"{self.kind}:{{}}")
-        text = f'"{self.text}"' if self.kind in {Kind.TITLE, Kind.URL} and " " in self.text else self.text
+        text = f'"{self.text}"' if self.is_quoted or (self.kind is Kind.URL and " " in self.text) else self.text
         return "-" * self.is_excluded + shape.format(text)
 
     @property
@@ -145,7 +147,8 @@ class _Reader:
         is_excluded = bool(lexeme["minus"])
         kind = _OPERATORS.get((lexeme["name"] or "").lower())
         if kind is not None and (part := self._operator(kind, value, is_excluded)):
-            return None if part.kind is Kind.SORT else part
+            is_quoted = kind is Kind.TITLE and lexeme["quoted"] is not None
+            return None if part.kind is Kind.SORT else replace(part, is_quoted=is_quoted)
         if lexeme["name"] and lexeme["quoted"] is None:
             value = f"{lexeme['name']}:{value}"
         if not _WORD.search(value):

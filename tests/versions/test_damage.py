@@ -33,12 +33,15 @@ from crawl_lib.config import from_mapping
 from crawl_lib.crawldb import CRAWLDB, filter_crawldb, generate, update
 from crawl_lib.duplicates import DUPLICATES, find_mirrors, find_near, find_templates, mark_duplicates
 from crawl_lib.errors import KrakeError
+from crawl_lib.index import INDEX, PAGES_FILE, update_index
 from crawl_lib.linkdb import LINKDB, OUTLINKS, update_linkdb, update_outlinks
 from crawl_lib.ranks import LINKRANK, update_linkrank, update_score_by_links
 from crawl_lib.repair import fsck, repair_crawl, sweep
 from crawl_lib.segment import Manifest, file_entry
 from crawl_lib.storage import open_storage
+from crawl_lib.search import IndexReader, IndexVersions, Sites, every_page
 from crawl_lib.stores import Stores
+from crawl_lib.terms import TERMS, search_terms, update_terms
 from crawl_lib.text import TEXT_SCHEMA, text_table
 from crawl_lib.urls import key_of
 from crawl_lib.versions import Family, Version, Versions, write_version
@@ -47,7 +50,7 @@ from tests.crawldb.test_update import DAY, NOW, T
 from tests.duplicates.web import lines, row_of, text_of
 from tests.stores import stores_on
 
-FAMILIES = (CRAWLDB, OUTLINKS, LINKDB, LINKRANK, DUPLICATES)
+FAMILIES = (CRAWLDB, OUTLINKS, LINKDB, LINKRANK, DUPLICATES, TERMS, INDEX)
 URLS = [f"http://{host}.example/{number}" for host in "abcd" for number in range(40)]
 FLIPS = 2
 Asked = Callable[[Stores], Any]
@@ -99,6 +102,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     update_score_by_links(stores, now=NOW)
     update_linkdb(stores, now=NOW)
     find_near(stores, now=NOW)
+    update_terms(stores, now=NOW)
+    update_index(stores, now=NOW)
     generate(stores, "one", 1, now=NOW, batch_size=20)
     add_segment(crawl, T + DAY, 2)
     return root
@@ -140,6 +145,7 @@ MARK = made_by(CRAWLDB, mark_duplicates)
 SCORE = made_by(CRAWLDB, update_score_by_links)
 NEAR = made_by(DUPLICATES, find_near)
 OUTLINKED = made_by(OUTLINKS, update_outlinks)
+TERMED = made_by(TERMS, update_terms)
 CRAWLDB_READERS: dict[str, Asked] = {
     "update": UPDATE,
     "filter": made_by(CRAWLDB, filter_crawldb),
@@ -171,10 +177,14 @@ READERS: dict[str, dict[str, Asked]] = {
         "score": SCORE,
         "dump": written(dump_links, "ranks", as_csv=False),
     },
-    "crawl/duplicates/*/part-*": {"mark": MARK},
+    "crawl/duplicates/*/part-*": {"mark": MARK, "index": INDEXED},
+    "crawl/index/*/*": {"update": INDEXED, "search": searched},
+    "crawl/terms/*/part-*": {"search": lambda stores: search_terms(stores, WORDS, 10)},
     "text/**/text-*": {
         "update": UPDATE,
         "near": NEAR,
+        "index": INDEXED,
+        "terms": TERMED,
         "mirrors": find_mirrors,
         "templates": find_templates,
     },
@@ -302,7 +312,7 @@ def test_a_repair_sets_a_damaged_version_aside(family: Family, made: Path, tmp_p
     before = Versions(stores, family).newest()
     assert before is not None
     shutil.copytree(tmp_path / "crawl" / before.path, tmp_path / "crawl" / Versions(stores, family).path(99))
-    path = tmp_path / "crawl" / Versions(stores, family).path(99) / "part-00000.parquet"
+    path = tmp_path / "crawl" / Versions(stores, family).path(99) / before.manifest["parts"][-1]["name"]
     path.write_bytes(path.read_bytes()[::-1])
     assert [one.where for one in fsck(stores).findings if one.name.endswith("_damaged")] == [
         f"crawl/{family.folder}/99"
