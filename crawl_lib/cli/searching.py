@@ -29,11 +29,11 @@ def search(arguments: argparse.Namespace) -> int:
     query = " ".join(arguments.query)
     with tool_stores(arguments) as stores:
         sites = Sites.of(stores.config.search.sites)
-        index = IndexReader(IndexVersions(stores), background=None).current()
+        reader = IndexReader(IndexVersions(stores), background=None)
         if arguments.all:
-            return _print_all(every_page(index, query, sites), is_json=arguments.json)
+            return _print_all(every_page(reader.current(), query, sites), is_json=arguments.json)
         wanted = Wanted(arguments.page, is_broader=arguments.broader, is_explained=arguments.explain)
-        found = answer(index, query, sites, wanted)
+        found = reader.ask(lambda index: answer(index, query, sites, wanted))
     print_result(arguments, as_json(found), partial(_show, found))
     return 0 if found.results else 1
 

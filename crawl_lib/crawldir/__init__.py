@@ -70,6 +70,7 @@ from crawl_lib.crawldir.retrynow import (
     write_retry_now,
 )
 from crawl_lib.crawldir.settled import (
+    SETTLED_FOLDER,
     Settled,
     delete_settled,
     note_begun,

@@ -34,11 +34,13 @@ from crawl_lib.crawldir import (
     RETRY_NOW_FOLDER,
     SCOPE_FOLDER,
     SEEDS_FOLDER,
+    SETTLED_FOLDER,
     START_PREFIX,
     hidden_prefix,
     is_passed_over,
     read_settled,
     retry_now_names,
+    settled_nodes,
 )
 from crawl_lib.derived import replaced
 from crawl_lib.durable import reached
@@ -134,6 +136,7 @@ def check_leftovers(stores: Stores, nodes: Collection[str]) -> list[Finding]:
     folders = [crawl.path, *map(crawl.at, crawl.names())]
     dropped = [name for name in crawl.folders() if storage.exists(crawl.at(name, DROPPED_FILE))]
     folders += [crawl.at(name, node) for name in dropped for node in crawl.folder(name).segments()]
+    folders += [crawl.at(SETTLED_FOLDER, node) for node in settled_nodes(crawl)]
     findings += [_leftover(*found) for output in OUTPUTS for found in output.leftovers(stores)]
     for folder in stores.until_stopped([folder for folder in folders if storage.exists(folder)]):
         for entry in storage.list(folder):

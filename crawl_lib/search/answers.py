@@ -194,11 +194,12 @@ class _Search:
                 return
 
     def _all(self) -> Query:
-        """Return the query for pages with all words; for all pages where filters alone are asked."""
+        """Return the query for pages with all words; for all pages where only filters, or an order, are asked."""
         if self._asked:
             return all_of(self._asked)
         has_words = any(not is_filter(group) for group in self._reading.groups)
-        return Query.empty_query() if has_words or not self._reading.groups else Query.all_query()
+        is_empty = not self._reading.groups and not self._reading.by_date
+        return Query.empty_query() if has_words or is_empty else Query.all_query()
 
     def candidates(self) -> tuple[list[Candidate], int]:
         """Return the best pages in their order, and how many have all words."""

@@ -121,10 +121,8 @@ class _Reader:
         self._text = "".join(char if char.isprintable() else " " for char in clean)
 
     def read(self) -> Reading:
-        if len(self._text) > MAX_CHARS:
-            self._note(f"The query is cut to its first {MAX_CHARS} characters.")
         groups: list[Group] = []
-        is_open, lexemes = False, list(_LEXEME.finditer(self._text[:MAX_CHARS]))
+        is_open, lexemes = False, list(_LEXEME.finditer(self._cut()))
         for number, lexeme in enumerate(lexemes):
             if lexeme[0] == "OR" and groups and not is_open and number + 1 < len(lexemes):
                 is_open = True
@@ -133,6 +131,14 @@ class _Reader:
                 groups[-1:] = [(*groups[-1], part)] if is_open else [*groups[-1:], (part,)]
             is_open = False
         return Reading(tuple(groups), self._by_date, tuple(dict.fromkeys(self._notes)))
+
+    def _cut(self) -> str:
+        """Return as much of the text as is read: whole words, unless there is but one."""
+        if len(self._text) <= MAX_CHARS:
+            return self._text
+        self._note(f"The query is cut to its first {MAX_CHARS} characters.")
+        whole, _, part = self._text[: MAX_CHARS + 1].rpartition(" ")
+        return whole or part[:MAX_CHARS]
 
     def _note(self, text: str) -> None:
         self._notes.append(text)

@@ -5,12 +5,13 @@ import time
 from collections.abc import Callable
 from functools import partial
 from threading import Lock, Thread
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from crawl_lib.errors import DamagedFileError, InputError, KrakeError
 from crawl_lib.search.opened import OpenIndex
 
 INTERVAL_S = 2.0
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -53,6 +54,7 @@ class IndexReader:
         self._looked_s = -INTERVAL_S
         self._open: OpenIndex | None = None
         self._bad: frozenset[int] = frozenset()
+        self._damage: DamagedFileError | None = None
 
     def current(self) -> OpenIndex:
         """Return the newest version that opens; an older one answers until a newer one is open.
@@ -72,10 +74,27 @@ class IndexReader:
                 self._looking.release()
         return opened
 
+    def ask(self, question: Callable[[OpenIndex], T]) -> T:
+        """Return what a question finds in the newest version; in an older one where files turn out to be damaged.
+
+        Tantivy says of damaged bytes that they make no sense, if anything. Raises as `current`, and what the question
+        raises.
+        """
+        while True:
+            index = self.current()
+            try:
+                return question(index)
+            except (ValueError, OSError):
+                self._verify(index.number)
+                if index.number not in self._bad:
+                    raise
+
     def _look(self) -> OpenIndex:
         self._looked_s = self._clock()
         number = self._source.newest(self._bad)
         if number is None and self._open is None:
+            if self._damage is not None:
+                raise DamagedFileError(f"{self._damage}; no other version answers") from self._damage
             raise InputError("there is no index yet; `krake index update` makes it")
         if number is not None and (self._open is None or self._open.number != number):
             self._open = self._opened(number)
@@ -104,6 +123,7 @@ class IndexReader:
             log.error("version %d of the index answers no longer: %s", number, error)
             with self._looking:
                 self._bad |= {number}
+                self._damage = error
                 if self._open is not None and self._open.number == number:
                     self._open = None
         except KrakeError as error:

@@ -20,10 +20,20 @@ class IndexVersions:
         self._stores, self._versions = stores, Versions(stores, INDEX)
 
     def newest(self, bad: frozenset[int]) -> int | None:
-        """Return the number of the newest whole version that is not among `bad`; None where there is none."""
+        """Return the number of the newest whole version that is not among `bad`; None where there are no others.
+
+        Raises DamagedFileError where there are others, and none is whole; StorageError.
+        """
+        damage: DamagedFileError | None = None
         for number in self._versions.numbers():
-            if number not in bad and self._is_whole(number):
-                return number
+            try:
+                if number not in bad:
+                    return self._versions.read(number).number
+            except DamagedFileError as error:
+                log.warning("%s", error)
+                damage = damage or error
+        if damage is not None:
+            raise damage
         return None
 
     def open(self, number: int) -> OpenIndex:
@@ -41,11 +51,3 @@ class IndexVersions:
         for part, path in zip(version.manifest["parts"], version.paths, strict=True):
             if stored_digest(self._stores.storage, path, self._stores) != part["sha256"]:
                 raise DamagedFileError(f"{path}: is not what was written (SHA-256); {INDEX.remedy}")
-
-    def _is_whole(self, number: int) -> bool:
-        try:
-            self._versions.read(number)
-        except DamagedFileError as error:
-            log.warning("%s", error)
-            return False
-        return True

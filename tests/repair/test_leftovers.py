@@ -96,6 +96,18 @@ def test_the_hidden_folder_of_a_take_that_was_deleted_is_named_and_swept(copy: C
     assert findings(krake) == {}
 
 
+def test_a_note_of_a_node_that_an_attempt_did_not_finish_is_swept(copy: Callable[..., Krake]) -> None:
+    krake = copy(UPLOADED)
+    krake.ok("crawl", "--batch-size", "1000")
+    krake.ok("settle")
+    [note, *_] = krake.directory.glob("dfs/crawl/settled/node-a/*")
+    left = note.with_name(f".{note.name}.{'0' * 32}")
+    left.write_bytes(note.read_bytes())
+    assert left.name in findings(krake)["leftover"]["where"]
+    krake.ok("sweep")
+    assert (left.exists(), note.exists()) == (False, True)
+
+
 def test_the_hidden_folder_of_a_lost_node_is_named_once_the_node_is_retired(copy: Callable[..., Krake]) -> None:
     krake = copy(UPLOADED)
     shutil.move(krake.directory / "queue" / "node-a", krake.directory / "gone")

@@ -115,6 +115,21 @@ def test_a_command_compares_no_digests(clock: Clock) -> None:
     assert reader.current().number == 1
 
 
+def nonsense_of_two(index: OpenIndex) -> int:
+    """What Tantivy does where the files of version 2 are damaged."""
+    if index.number == 2:
+        raise ValueError("Data corrupted")
+    return index.number
+
+
+def test_where_files_make_no_sense_an_older_version_answers_the_question(clock: Clock) -> None:
+    assert IndexReader(Versions([1, 2], differing={2}), clock, None).ask(nonsense_of_two) == 1
+    with pytest.raises(DamagedFileError, match="version 2 has other digests; no other version answers"):
+        IndexReader(Versions([2], differing={2}), clock, None).ask(nonsense_of_two)
+    with pytest.raises(ValueError, match="Data corrupted"):
+        IndexReader(Versions([1, 2]), clock, None).ask(nonsense_of_two)
+
+
 def test_a_pool_runs_and_waits_as_many_as_it_may_and_refuses_the_next() -> None:
     go = Event()
     with SearchPool(threads=2) as pool:

@@ -37,9 +37,10 @@ from crawl_lib.index import INDEX, PAGES_FILE, update_index
 from crawl_lib.linkdb import LINKDB, OUTLINKS, update_linkdb, update_outlinks
 from crawl_lib.ranks import LINKRANK, update_linkrank, update_score_by_links
 from crawl_lib.repair import fsck, repair_crawl, sweep
+from crawl_lib.search import IndexReader, IndexVersions, OpenIndex, Sites
+from crawl_lib.search import answer as search_answer
 from crawl_lib.segment import Manifest, file_entry
 from crawl_lib.storage import open_storage
-from crawl_lib.search import IndexReader, IndexVersions, Sites, every_page
 from crawl_lib.stores import Stores
 from crawl_lib.terms import TERMS, search_terms, update_terms
 from crawl_lib.text import TEXT_SCHEMA, text_table
@@ -52,6 +53,7 @@ from tests.stores import stores_on
 
 FAMILIES = (CRAWLDB, OUTLINKS, LINKDB, LINKRANK, DUPLICATES, TERMS, INDEX)
 URLS = [f"http://{host}.example/{number}" for host in "abcd" for number in range(40)]
+WORDS = ("word1", "word2 word3")
 FLIPS = 2
 Asked = Callable[[Stores], Any]
 
@@ -140,6 +142,25 @@ def looked_up(stores: Stores) -> Any:
     return [look_up_listing(stores, url) for url in URLS[:9]]
 
 
+def indexed(stores: Stores) -> Any:
+    """The rows of the table of pages next to the index: other files differ from run to run."""
+    version = update_index(stores, now=NOW)
+    return pq.read_table(Path(stores.config.dfs_primary) / version.path / PAGES_FILE).to_pylist()
+
+
+def searched(stores: Stores) -> Any:
+    """What a program that compares digests finds."""
+    source = IndexVersions(stores)
+    if number := source.newest(frozenset()):
+        source.verify(number)
+    reader = IndexReader(source, background=None)
+    return [reader.ask(lambda index, word=word: ranked_urls(index, word)) for word in WORDS]
+
+
+def ranked_urls(index: OpenIndex, word: str) -> list[str]:
+    return [one.url for one in search_answer(index, word, Sites({})).results]
+
+
 UPDATE = made_by(CRAWLDB, update)
 MARK = made_by(CRAWLDB, mark_duplicates)
 SCORE = made_by(CRAWLDB, update_score_by_links)
@@ -177,13 +198,13 @@ READERS: dict[str, dict[str, Asked]] = {
         "score": SCORE,
         "dump": written(dump_links, "ranks", as_csv=False),
     },
-    "crawl/duplicates/*/part-*": {"mark": MARK, "index": INDEXED},
-    "crawl/index/*/*": {"update": INDEXED, "search": searched},
-    "crawl/terms/*/part-*": {"search": lambda stores: search_terms(stores, WORDS, 10)},
+    "crawl/duplicates/*/part-*": {"mark": MARK, "index": indexed},
+    "crawl/index/*/*": {"update": indexed, "search": searched},
+    "crawl/terms/*/part-*": {"search": lambda stores: search_terms(stores, WORDS)},
     "text/**/text-*": {
         "update": UPDATE,
         "near": NEAR,
-        "index": INDEXED,
+        "index": indexed,
         "terms": TERMED,
         "mirrors": find_mirrors,
         "templates": find_templates,
