@@ -69,8 +69,8 @@ class Made:
     def below(cls, root: Path, **sections: Any) -> Made:
         """A crawl of `fifo`."""
         (root / "dfs").mkdir(parents=True)
-        scratch = {"directory": str(root / "scratch")}
-        options = {"servers": ["node-0"], "dfs_primary": str(root / "dfs"), "scratch": scratch, **sections}
+        options = {"servers": ["node-0"], "dfs_primary": str(root / "dfs"), "text": {"processes": 1}}
+        options |= {"scratch": {"directory": str(root / "scratch")}, **sections}
         return cls(root, from_mapping(options, root))
 
     def copied(self, root: Path) -> Made:

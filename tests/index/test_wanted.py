@@ -225,10 +225,13 @@ def rank(stores: Stores, *, now: datetime) -> None:
     stages.rank_export(stores, export="ranked")
 
 
-def test_with_a_crawldb_its_status_score_and_redirects_decide(tmp_path: Path) -> None:
-    made = Made.below(tmp_path / "crawl", frontier={"order": "crawldb"})
-    there = ("fetched", "not_modified", "duplicate", "orphan")
-    states = (*there, "gone", "redirected_permanent", "parse_failed")
+THERE = ("fetched", "not_modified", "duplicate", "orphan")
+
+
+def with_crawldb(root: Path) -> Made:
+    """A crawl whose CrawlDb has a page of each status, and two of equal texts."""
+    made = Made.below(root, frontier={"order": "crawldb"})
+    states = (*THERE, "gone", "redirected_permanent", "parse_failed")
     made.crawl(
         *(page(a(name), f"text of {name}") for name in states),
         *(page(a(name), "the same text") for name in ("low", "high")),
@@ -243,8 +246,13 @@ def test_with_a_crawldb_its_status_score_and_redirects_decide(tmp_path: Path) ->
     rows = [row(name, name, target=a("fetched") if "redirect" in name else None) for name in states]
     rows += [row("low", score=1), row("high", score=2), row("links")]
     leave_version(made.stores, 1, rows, segments=["1/node-0"])
+    return made
+
+
+def test_with_a_crawldb_its_status_score_and_redirects_decide(tmp_path: Path) -> None:
+    made = with_crawldb(tmp_path / "crawl")
     version = made.update()
-    assert made.urls(version) == {a(name) for name in (*there, "high", "links")}
+    assert made.urls(version) == {a(name) for name in (*THERE, "high", "links")}
     assert made.left_out(version, [a("low"), a("high")]) == {a("low"): ("same_text", a("high"))}
     assert made.find(version, "anchor", "anchors_en") == {a("fetched")}
     made.config = replace(made.config, crawldb=replace(made.config.crawldb, orphans="gone"))
