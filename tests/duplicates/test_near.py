@@ -85,7 +85,10 @@ def test_brute_force_on_2000_pages_finds_no_other_pairs_and_few_more(config: Con
     assert version.manifest["groups"] == len({row["group_key"] for row in rows.values()})
 
 
-@pytest.mark.parametrize(("weights", "seed"), [("idf", 1), ("idf", 2), ("counts", 1)])
+@pytest.mark.parametrize(
+    ("weights", "seed"),
+    [("idf", 1), *(pytest.param(*case, marks=pytest.mark.slow) for case in [("idf", 2), ("counts", 1)])],
+)
 def test_brute_force_on_sites_with_templates_finds_no_other_pairs_and_few_more(
     config: Config, monkeypatch: pytest.MonkeyPatch, weights: str, seed: int
 ) -> None:

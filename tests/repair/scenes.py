@@ -54,7 +54,7 @@ ROUND = r"dfs/crawl/\d+"
 SEGMENT = rf"{ROUND}/node-[ab]"
 HIDDEN = rf"{ROUND}/\.(new-)?node-[ab]-[^/]+"
 SPOOL = rf"{NODE}/spool"
-VERSION = r"dfs/crawl/(crawldb|linkdb|linkrank|outlinks|duplicates|terms)/\d+"
+VERSION = r"dfs/crawl/(crawldb|linkdb|linkrank|outlinks|duplicates|terms|index)/\d+"
 LIST = r"dfs/crawl/lists/[^/]*"
 
 KINDS = (
@@ -117,6 +117,13 @@ KINDS = (
     Kind("index of all", r"dfs/crawl/index\.cdxj"),
     Kind("manifest of a version", rf"{VERSION}/manifest\.json", 4),
     Kind("table of a version", rf"{VERSION}/part-\d+\.parquet", 3, found=True),
+    Kind(
+        "file of an index",
+        rf"{VERSION}/(\w+\.(term|idx|pos|store|fast|fieldnorm)|meta\.json|\.managed\.json)",
+        found=True,
+    ),
+    Kind("table of an index", rf"{VERSION}/(pages|left-out)\.parquet", found=True),
+    Kind("deleted pages of an index", rf"{VERSION}/deleted"),
     Kind("manifest of a list", rf"{LIST}/manifest\.json", 3),
     Kind("list", rf"{LIST}/(outlinks|scope)"),
     Kind("what is listed", rf"{LIST}/listed\.parquet"),
@@ -332,6 +339,7 @@ def make_base(directory: Path, web: Serving, order: str) -> None:
     for words in (["export", "--label", LABEL], ["graph", "link"], ["graph", "finalize"]):
         krake.ok(*words)
     tables = ("graph rank", "crawldb update", "linkdb update", "linkdb rank", "duplicates mark", "duplicates near")
+    tables += ("terms update", "index update")
     for text in tables if order == "crawldb" else ():
         krake.ok(*text.split())
 
