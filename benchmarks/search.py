@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from benchmarks.known import ERLANG, POSTGRESQL, PYTHON, Docs, read_entries, read_web, reciprocal_rank
 from benchmarks.report import Row, measure
 from crawl_lib.index import PAGES_SCHEMA, Fields, IndexedPage
-from crawl_lib.search import OpenIndex, Sites, answer, open_index, ranked
+from crawl_lib.search import OpenIndex, Sites, Wanted, answer, open_index, ranked
 from crawl_lib.search.opened import PAGES_FILE
 from crawl_lib.urls import host_of, key_of
 from crawl_lib.versions import GROUP_ROWS
@@ -106,11 +106,13 @@ class _Timed:
             yield page
 
 
-def mean_reciprocal_rank(index: OpenIndex, docs: Docs, urls: dict[bytes, str], count: int) -> float:
+def mean_reciprocal_rank(
+    index: OpenIndex, docs: Docs, urls: dict[bytes, str], count: int, wanted: Wanted | None = None
+) -> float:
     """Return how good the answers to so many entries of an index are; all entries where there are not so many."""
     entries = read_entries(docs)
     chosen = entries[:: max(1, len(entries) // count)]
-    found = ([urls[one.fact.key] for one in ranked(index, entry.text, NO_SITES)[:10]] for entry in chosen)
+    found = ([urls[one.fact.key] for one in ranked(index, entry.text, NO_SITES, wanted)[:10]] for entry in chosen)
     return mean(reciprocal_rank(results, entry) for results, entry in zip(found, chosen, strict=True))
 
 

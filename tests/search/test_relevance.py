@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import pytest
 
-from benchmarks.known import POSTGRESQL, read_web
-from benchmarks.search import mean_reciprocal_rank, write_index
+from benchmarks.known import POSTGRESQL, PYTHON, Docs, read_web
+from benchmarks.search import FLOORS, mean_reciprocal_rank, write_index
 from crawl_lib.search import OpenIndex, Wanted, Weights, answers, open_index, ranked
 from crawl_lib.urls import key_of
 from tests.search.judged import average_precision, documents, ndcg, queries
 from tests.search.made import LANGUAGES, NO_SITES, NOW_US, opened
 
+ENTRIES = 200
 WORDS_ALONE = Weights(fields={"words": 1.0})
 
 
@@ -44,11 +46,44 @@ def test_judged_queries(cisi: OpenIndex, monkeypatch: pytest.MonkeyPatch) -> Non
     assert judged(cisi, weights=WORDS_ALONE)[0] < gain
 
 
-@pytest.mark.skipif(not POSTGRESQL.is_there, reason="the Debian package postgresql-doc-15 is needed")
-def test_known_items(tmp_path: Path) -> None:
-    """Title, anchors, boost and the order of pages with all words are each worth something on their own pages."""
-    web = read_web([POSTGRESQL])
-    pages, boosts, urls = web.linked(), web.boosts(), {page.key: page.url for page in web.pages}
-    write_index(tmp_path / "index", ((page, boosts[page.url]) for page in pages))
-    index = open_index(tmp_path / "index", 1, LANGUAGES)
-    assert mean_reciprocal_rank(index, POSTGRESQL, urls, 300) >= 0.66
+@dataclass(frozen=True)
+class Known:
+    """The index of a documentation, and what is worth what on it."""
+
+    docs: Docs
+    index: OpenIndex
+    urls: dict[bytes, str]
+
+    @classmethod
+    def of(cls, docs: Docs, folder: Path) -> Known:
+        if not docs.is_there:
+            pytest.skip(f"{docs.folder} is not there: a documentation package of Debian")
+        web = read_web([docs])
+        boosts = web.boosts()
+        write_index(folder, ((page, boosts[page.url]) for page in web.linked()))
+        return cls(docs, open_index(folder, 1, LANGUAGES), {page.key: page.url for page in web.pages})
+
+    def rank(self, **weights: Any) -> float:
+        return mean_reciprocal_rank(self.index, self.docs, self.urls, ENTRIES, Wanted(weights=Weights(**weights)))
+
+
+@pytest.fixture(scope="module")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Known:
+    return Known.of(POSTGRESQL, tmp_path_factory.mktemp("known") / "index")
+
+
+def test_known_items_of_postgresql(postgresql: Known) -> None:
+    assert postgresql.rank() >= FLOORS[POSTGRESQL]
+
+
+@pytest.mark.slow
+def test_known_items_of_python(tmp_path: Path) -> None:
+    assert Known.of(PYTHON, tmp_path / "index").rank() >= FLOORS[PYTHON]
+
+
+@pytest.mark.parametrize(
+    "without", [{"fields": {"words": 1.0, "title": 0.25}}, {"boost": 0.0}, {"all_words_first": False}], ids=str
+)
+def test_anchors_boost_and_all_words_first_are_each_worth_something(postgresql: Known, without: dict[str, Any]) -> None:
+    """Titles are, among the judged queries."""
+    assert postgresql.rank(**without) < postgresql.rank()
