@@ -50,7 +50,7 @@ class Written:
 def run(directory: Path) -> list[Row]:
     """Measure both; `SEARCH_TEXTS` in the environment is another number of texts.
 
-    What asks the large index has a process of its own, so that its memory is that of answers alone.
+    The large index is made in one process and asked in another, so the memory is that of answers alone.
     """
     count = int(os.environ.get("SEARCH_TEXTS", TEXTS))
     docs: list[Row] = measure(_on_docs, directory / "docs").result if all(one.is_there for one in PACKAGES) else []
@@ -155,7 +155,7 @@ def _answers(index: OpenIndex, what: str, queries: list[str]) -> list[Row]:
 
 
 def _private_bytes() -> int:
-    """Return the memory of this process that is no file: the kernel may drop pages of the index that are mapped."""
+    """Return the memory of this process without mapped files, whose pages the kernel may drop."""
     status = Path("/proc/self/status").read_text()
     return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("RssAnon:"))
 

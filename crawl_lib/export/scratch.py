@@ -16,7 +16,7 @@ from crawl_lib.stores import Stores
 LOCK = "export.lock"
 """Held for the moment in which a process deletes what others left and makes its folder."""
 LOOK_S = 0.1
-"""How often a process that waits for its turn looks whether it has come."""
+"""Seconds between two looks of a process that waits for its turn."""
 PREFIXES = ("export-", "read-", "repair-", "text-", "work-")
 
 
@@ -67,7 +67,7 @@ def scratch_base(config: Config, name: str) -> Iterator[Path]:
 
 @contextmanager
 def turn_of(stores: Stores, name: str) -> Iterator[None]:
-    """Hold `scratch_base` of a name, once other processes of this machine have left it.
+    """Wait until no other process of this machine holds `scratch_base` of a name, then hold the folder.
 
     Raises ScratchError, StoppedError.
     """
@@ -83,9 +83,9 @@ def turn_of(stores: Stores, name: str) -> Iterator[None]:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Hold a file or folder, which nobody else holds then, until the block or the process ends, however it ends.
+    """Hold a file or folder alone until the end of the block, or of the process.
 
-    Raises BlockingIOError where another process, or another block of this one, holds the path; OSError.
+    Raises BlockingIOError where another process or block holds the path, OSError.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:

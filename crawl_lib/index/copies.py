@@ -91,9 +91,9 @@ def _copy(stores: Stores, version: Version, folder: Path) -> None:
 
 @contextmanager
 def own_folder(stores: Stores, number: int) -> Iterator[Path]:
-    """Make a hidden folder for the files of a version. With the block it goes, if it has got no other name.
+    """Make a hidden folder for the files of a version; delete the folder with the block, unless it was renamed.
 
-    A folder that no process holds was left by a killed one, and `delete_other_copies` deletes it. Raises StorageError.
+    A killed process holds its folder no longer, so `delete_other_copies` deletes the folder. Raises StorageError.
     """
     base = copies_folder(stores)
     hidden = base / f".{number}-{uuid.uuid4().hex}"

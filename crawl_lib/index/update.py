@@ -53,9 +53,9 @@ log = logging.getLogger(__name__)
 def update_index(stores: Stores, *, now: datetime, purge: bool = False) -> Version:
     """Make the version of the index that has what is there now, or find it. `now`: for manifests.
 
-    `purge`: all is made anew, and older versions are deleted, whatever `crawldb.keep_versions` says. A purge that was
-    killed meanwhile is ended first. A second update on this machine waits, and then finds the version; one on another
-    machine may do the work too: of versions with one number the first counts, and the other task looks at that one.
+    `purge`: all is made anew, and older versions are deleted, whatever `crawldb.keep_versions` says. Every update first
+    ends a purge that was killed. A second update on this machine waits, and then finds the version of the first.
+    Updates on two machines may both do the work: the first version of a number counts, and both return that version.
 
     Raises InputError before the first segment, ConfigError, DamagedFileError, StorageError, NoRoomError, StoppedError.
     """
@@ -75,7 +75,7 @@ def update_index(stores: Stores, *, now: datetime, purge: bool = False) -> Versi
 def _next_version(
     versions: Versions, fields: Fields, links: Version, before: Version | None, *, now: datetime, purge: bool
 ) -> Version | None:
-    """Return the version after `before`, or that one if it has what is there now; None if another task was faster."""
+    """Return the version after `before`, `before` itself if nothing changed, or None if another task was faster."""
     stores, number = versions.stores, versions.next_number()
     with Work.of(versions, number) as work:
         wanted = Wanted.of(work, links)
@@ -126,7 +126,7 @@ def _end_purge(versions: Versions, version: Version | None) -> None:
 class _Making:
     """The making of a version.
 
-    `before`: the version that it grows from, if it does. `stack`: with it goes what is on this machine alone.
+    `before`: the version to grow from, None where all is made anew. `stack`: deletes what is on this machine alone.
     `staging`: with a store elsewhere, where its files are first.
     """
 

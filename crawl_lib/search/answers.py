@@ -225,10 +225,10 @@ class _Search:
         return candidates[:CANDIDATES], total
 
     def _top(self, query: Query, *, is_counted: bool) -> tuple[list[Hit], int]:
-        """Return the best hits of a query, and how many pages match; where the last ones tie, those of least key.
+        """Return the best hits of a query, and how many pages match; of the last ones that tie, those of least key.
 
-        `is_counted`: else the number is 0, and Tantivy leaves out pages that cannot win. Tantivy is asked once: to find
-        the pages of a phrase takes longer than to return all that tie.
+        `is_counted`: False gives 0 as the number, and lets Tantivy leave out pages that cannot win. One search returns
+        enough hits for ties: a second search for a phrase would take longer.
         """
         found = self._searcher.search(self._filters.around(query), TIES, count=is_counted)
         hits: list[Hit] = found.hits

@@ -133,7 +133,7 @@ class _Reader:
         return Reading(tuple(groups), self._by_date, tuple(dict.fromkeys(self._notes)))
 
     def _cut(self) -> str:
-        """Return as much of the text as is read: whole words, unless there is but one."""
+        """Return the first `MAX_CHARS` characters, without the word that the limit cuts."""
         if len(self._text) <= MAX_CHARS:
             return self._text
         self._note(f"The query is cut to its first {MAX_CHARS} characters.")

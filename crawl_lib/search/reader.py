@@ -75,10 +75,10 @@ class IndexReader:
         return opened
 
     def ask(self, question: Callable[[OpenIndex], T]) -> T:
-        """Return what a question finds in the newest version; in an older one where files turn out to be damaged.
+        """Return what a question finds in the newest version, or in an older one where files are damaged.
 
-        Tantivy says of damaged bytes that they make no sense, if anything. Raises as `current`, and what the question
-        raises.
+        Damaged bytes make Tantivy raise ValueError, or give texts that are no UTF-8. Raises as `current` does, and what
+        the question raises where all files are whole.
         """
         while True:
             index = self.current()

@@ -1,8 +1,8 @@
 """Snippets: the place of a page's text that has most words of a query, and where the words are.
 
-Tantivy cuts a whole text into words to find that place, which costs more than all else of an answer. So the text is cut
-into pieces, and Tantivy gets the pieces that seem to have most words of the query first, until no other piece can have
-more. What a piece seems to have is found by plain search for the beginnings of words.
+Tantivy finds the place by cutting a text into words. For ten whole texts that costs more than all other work of an
+answer. So a plain search for the beginnings of the query's words comes first. Tantivy gets pieces of the text, the
+piece with most beginnings first, and stops where no other piece can have more words.
 """
 
 import re
