@@ -255,9 +255,20 @@ def _queue_text(queue: Mapping[str, Any]) -> str:
         text += f"; hosts in back-off: {hosts:,} ({first}{', ...' if hosts > len(until) else ''})"
     if "open_move" in queue:
         text += "; a move is open: a task changes the queue now, or the next one goes on with it"
-    if "reason" in progress:
-        text += f"; {progress['phase']}: {progress['reason']}"
+    if said := progress.get("reason") or progress.get("error"):
+        text += f"; {progress['phase']}: {said}"
+    if "task" in queue:
+        text += _task_text(queue)
     return text
+
+
+def _task_text(queue: Mapping[str, Any]) -> str:
+    """Say what Airflow knows of the newest task of a node elsewhere."""
+    task, progress = queue["task"], queue["progress"]
+    if "silent_since" not in queue:
+        return f"; {progress['phase']}, as Airflow knows from {task['run_id']}"
+    since = f"since {queue['silent_since']}" if queue["silent_since"] else f"of try {task['try']}"
+    return f"; no report {since}, and Airflow says: {task['state']}"
 
 
 def nodes_table(nodes: Mapping[str, Any], more: Mapping[str, str] | None = None) -> Table:

@@ -1,6 +1,7 @@
 """The state of a crawl: iterations, outcomes, nodes, queues, keys, outputs. Reads only: no lock, nothing is made."""
 
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -65,9 +66,9 @@ def crawl_status(stores: Stores, *, only_nodes: bool = False, last: int | None =
     `queues`: of each node on this machine length, open take or move, newest progress (also why it pauses or failed)
     with `eta_s`, the seconds until its take is fetched at that rate, and `queue_eta_s`, until all of its queue is; the
     `SHOWN_HOSTS` hosts that most of its first `HOST_LINES` URLs have, and hosts in back-off: how many, and until when
-    the first of them; `waiting`, if anything does: a line on hosts in back-off and URLs that wait on this machine;
-    `keys`: of each server; `exports`. What cannot be read carries an `error` instead. `only_nodes`:
-    just `nodes`. Raises StorageError if the crawl directory cannot be listed.
+    the first of them; of a node elsewhere what `elsewhere.queues_elsewhere` finds; `waiting`, if anything does: a line
+    on hosts in back-off and URLs that wait on this machine; `keys`: of each server; `exports`. What cannot be read
+    carries an `error` instead. `only_nodes`: just `nodes`. Raises StorageError if the crawl directory cannot be listed.
     """
     iterations = [_iteration(stores, folder) for folder in stores.crawl.folders()]
     nodes = nodes_status(stores, iterations)
@@ -91,9 +92,23 @@ def _local(config: Config, secrets: Secrets) -> dict[str, Any]:
     return {
         **({"waiting": waits} if waits else {}),
         "crawl": f"{config.dfs_primary}/{config.crawl.directory.strip('/')}",
-        "queues": {node: _queue(config, node) for node in config.servers},
+        "queues": _queues(config),
         "keys": _keys(config, secrets),
     }
+
+
+def _queues(config: Config) -> dict[str, dict[str, Any]]:
+    """Describe the queues of all nodes: from this machine's disk, else as Airflow knows them, where one is named."""
+    found = {node: _queue(config, node) for node in config.servers}
+    if os.environ.get("KRAKE_AIRFLOW_URL"):
+        from crawl_lib.rounds.elsewhere import queues_elsewhere  # noqa: PLC0415  # loads requests
+
+        found |= queues_elsewhere(config, [node for node, entry in found.items() if "note" in entry])
+    for entry in found.values():
+        if "open_take" in entry:
+            progress = entry["progress"]
+            entry["progress"] = progress | _etas(progress, entry["open_take"]["count"], entry["length"])
+    return found
 
 
 def _iteration(stores: Stores, folder: str) -> dict[str, Any]:
@@ -177,7 +192,7 @@ def _queue(config: Config, node: str) -> dict[str, Any]:
     if take is not None:
         header = take.header
         status["open_take"] = {"run_id": header.run_id, "iteration": header.iteration, "count": take.count}
-        status["progress"] = progress | _etas(progress, take.count, length)
+        status["progress"] = progress
     return {**status, **halted}
 
 

@@ -158,18 +158,10 @@ class KrakeOperator(BaseOperator):
         """Run the stage, report it, and skip what is not needed after it."""
         watcher().started(self)
         began_s, tags = time.monotonic(), self.tags()
-        report = Reporter(self, context.get("task_state_store"))
         try:
-            if watcher().stopping:
-                raise StoppedError("the run was asked to stop")
-            self._require_known(context)
-            self.require(context)
-            config = config_named(self.crawl)
-            secrets = secrets_for(config)
-            with self._last_resort:
-                self.look_ahead(config, secrets)
-                stores = open_stores(config, secrets, stop=self._stop, on_progress=report)
-                result = self.stage(stores, context)
+            with Reporter(self, context.get("task_state_store"), context["ti"].try_number) as report:
+                result = self._result(context, report)
+                report.take_result(result)
         except KrakeError as error:
             tell_failure(self.stage_name, time.monotonic() - began_s, error, tags)
             translated = _translated(error, self.of_params)
@@ -185,6 +177,18 @@ class KrakeOperator(BaseOperator):
             context["ti"].xcom_push(key="return_value", value=result)
             raise DownstreamTasksSkipped(tasks=skipped)  # type: ignore[no-untyped-call]
         return result
+
+    def _result(self, context: Context, report: Reporter) -> dict[str, Any]:
+        """Check what the task needs, open the stores and run the stage. Raises KrakeError."""
+        if watcher().stopping:
+            raise StoppedError("the run was asked to stop")
+        self._require_known(context)
+        self.require(context)
+        config = config_named(self.crawl)
+        secrets = secrets_for(config)
+        with self._last_resort:
+            self.look_ahead(config, secrets)
+            return self.stage(open_stores(config, secrets, stop=self._stop, on_progress=report), context)
 
     def not_needed(self, context: Context, result: Mapping[str, Any]) -> list[str]:
         """Ids of later tasks that this run does not need, once the stage had this result."""

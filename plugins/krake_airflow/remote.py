@@ -20,8 +20,9 @@ import requests
 from crawl_lib.errors import KrakeError
 from crawl_lib.signals import StopSignal
 from krake_airflow.configs import dag_file
+from krake_airflow.progress import OWN_FIELDS, STATE_KEY
 from krake_airflow.settings import USER
-from krake_airflow.watching import REFUSALS, REFUSED_SEEDS, STATE_KEY, Watcher
+from krake_airflow.watching import REFUSALS, REFUSED_SEEDS, Watcher
 
 PARSED_S = 120.0
 """A DAG whose file is parsed again is there after some seconds."""
@@ -169,7 +170,9 @@ class RemoteRun:
     def _progress(self, task: _Task) -> None:
         with suppress(KrakeError):  # it has said nothing yet
             value = self._ask(f"/taskInstances/{task.task_id}/state-store/{STATE_KEY}")["value"]
-            self._display.progressed(task, json.loads(value) if isinstance(value, str) else value)
+            value = json.loads(value) if isinstance(value, str) else value
+            reported = {name: fact for name, fact in value.items() if name not in OWN_FIELDS}
+            self._display.progressed(task, reported)
 
     def _message(self, task_id: str, tried: int) -> str:
         """What the log of a try says was raised last."""

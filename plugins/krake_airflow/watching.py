@@ -13,12 +13,12 @@ from collections.abc import Collection, Iterator, Mapping
 from textwrap import TextWrapper
 from typing import Any, Protocol
 
+from crawl_lib.errors import StoppedError
+from krake_airflow.progress import KeptProgress
+
 log = logging.getLogger("krake")
 
-REPORT_INTERVAL_S = 5.0
-FIRST_KEPT_S = 1.0
-"""A task that ends sooner keeps no progress: nobody would see it, and a request to the API server costs 0.02 s."""
-STATE_KEY = "progress"
+LOG_INTERVAL_S = 5.0
 REFUSALS = ("warning", "missing", "late_segments", "budgets")
 """What results call that which is no success."""
 REFUSED_SEEDS = ("rejected", "examples")
@@ -83,34 +83,51 @@ def watch_with(new: Watcher) -> None:
 
 
 class Reporter:
-    """The progress callback of one task: to the watcher at once, to log and state store every few seconds.
+    """The progress callback of one try of a task: to the watcher at once, to log and state store every few seconds.
 
-    To the state store not before `FIRST_KEPT_S`.
+    Use the reporter as a context manager around all that the task does: however that ends, the state store hears of
+    the end. Only a process that is killed says nothing more.
 
-    `state_store`: Airflow's `context["task_state_store"]`, or None. A report that the server refuses (an attempt that
-    was cleared gets a 404) must not end the stage before it has flushed, so it is noted and forgotten.
+    `state_store`: Airflow's `context["task_state_store"]`, or None.
     """
 
-    def __init__(self, task: Any, state_store: Any) -> None:
+    def __init__(self, task: Any, state_store: Any, try_number: int = 1) -> None:
         self._task = task
-        self._state_store = state_store
+        self._kept = KeptProgress(state_store, try_number)
         self._logged_s = float("-inf")
-        self._kept_s = time.monotonic() + FIRST_KEPT_S - REPORT_INTERVAL_S
+        self._result: Mapping[str, Any] = {}
 
     def __call__(self, progress: Mapping[str, Any]) -> None:
         """Report; `progress` holds names and numbers."""
         watcher().progressed(self._task, progress)
         now_s = time.monotonic()
-        if now_s - self._logged_s >= REPORT_INTERVAL_S:
+        if now_s - self._logged_s >= LOG_INTERVAL_S:
             self._logged_s = now_s
             log.info("%s", "  ".join(f"{name} {value}" for name, value in without_zeros(progress).items()))
-        if self._state_store is None or now_s - self._kept_s < REPORT_INTERVAL_S:
-            return
-        self._kept_s = now_s
-        try:
-            self._state_store.set(STATE_KEY, dict(progress))
-        except Exception as error:  # whatever the server answers, the crawl goes on
-            log.warning("progress was not kept: %s", type(error).__name__)
+        self._kept.report(progress)
+
+    def take_result(self, result: Mapping[str, Any]) -> None:
+        """Take what the stage returned, for the last report."""
+        self._result = result
+
+    def __enter__(self) -> Reporter:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self._kept.end("done", counts=self._result)
+        else:
+            self._kept.end(_end_of(error), error=str(error) or type(error).__name__)
+
+
+def _end_of(error: BaseException) -> str:
+    """Name how a task ended with an error: stopped, skipped or failed."""
+    # Airflow reads the environment when it is imported, which `make crawl` has to set first.
+    from airflow.sdk.exceptions import AirflowSkipException  # noqa: PLC0415
+
+    if isinstance(error, StoppedError):
+        return "stopped"
+    return "skipped" if isinstance(error, AirflowSkipException) else "failed"
 
 
 def in_lines(finding: str) -> list[str]:

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import (
     AirflowSkipException,
     DownstreamTasksSkipped,
 )
-from krake_airflow import connections, operators, watching
+from krake_airflow import connections, operators, progress, watching
 
 from crawl_lib import errors, stages
 from crawl_lib.config import load_config
@@ -437,31 +437,10 @@ def test_zeros_are_left_out_of_log_lines(caplog: pytest.LogCaptureFixture) -> No
     ]
 
 
-class KeepingStore:
-    """A task state store."""
-
-    def __init__(self) -> None:
-        self.kept: list[object] = []
-
-    def set(self, key: str, value: object) -> None:
-        self.kept.append(value)
-
-
-def test_a_task_that_ends_at_once_asks_the_server_to_keep_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s, store = [100.0], KeepingStore()
-    monkeypatch.setattr(watching.time, "monotonic", lambda: now_s[0])
-    reporter = watching.Reporter(object(), store)
-    reports = [(0.0, 1), (0.9, 2), (1.1, 3), (2.0, 4), (6.2, 5)]
-    for after_s, fetched in reports:
-        now_s[0] = 100.0 + after_s
-        reporter({"fetched": fetched})
-    assert store.kept == [{"fetched": 3}, {"fetched": 5}], "then every few seconds"
-
-
 def test_progress_is_logged_and_survives_a_refusing_server(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "FIRST_KEPT_S", 0.0)
+    monkeypatch.setattr(progress, "KEEP_INTERVAL_S", 60.0)
     reporter = watching.Reporter(object(), RefusingStore())
     with caplog.at_level(logging.INFO, logger="krake"):
         reporter({"node": "node-0", "fetched": 3})

@@ -1,0 +1,198 @@
+"""Nodes on other machines: what their tasks told Airflow, for `krake status` on a machine without their queues.
+
+Each task leaves its progress in Airflow's task state store (plugins/krake_airflow/progress.py). The REST API of the
+Airflow at `KRAKE_AIRFLOW_URL` gives that value to a user whose token is in `KRAKE_AIRFLOW_TOKEN`.
+"""
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import requests
+
+from crawl_lib.config import Config
+from crawl_lib.errors import ConfigError, KrakeError, StorageError, printable
+
+URL_VARIABLE = "KRAKE_AIRFLOW_URL"
+TOKEN_VARIABLE = "KRAKE_AIRFLOW_TOKEN"
+WAIT_S = 10.0
+"""How long all requests of one look may take together."""
+SILENT_S = 60.0
+"""A task that runs reports every few seconds; after so long without a report something is wrong."""
+ENDED = frozenset({"done", "failed", "stopped", "skipped"})
+_PAGE, _PAGES, _AT_ONCE = 100, 10, 8
+_POINTS, _COLUMNS = 60, 5
+"""Of a curve: seconds, fetched, bytes, errors and queue."""
+_TASK = re.compile(r"(?:iteration_([0-9]{1,9})\.)?(crawl|settle)\.(.+)")
+_STATES = ("running", "success", "failed", "up_for_retry")
+
+
+@dataclass(frozen=True)
+class Airflow:
+    """The REST API of an Airflow. `until_s`: when no more requests are sent, by the monotonic clock."""
+
+    url: str
+    token: str = field(repr=False)
+    until_s: float
+
+    @classmethod
+    def from_environment(cls) -> "Airflow | None":
+        """The Airflow that the environment names, or None. Raises ConfigError for a value that is no URL."""
+        url = os.environ.get(URL_VARIABLE, "").rstrip("/")
+        if not url:
+            return None
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
+            raise ConfigError(f"{URL_VARIABLE}: give a URL such as https://airflow.example, without user and password")
+        return cls(url, os.environ.get(TOKEN_VARIABLE, ""), time.monotonic() + WAIT_S)
+
+    def get(self, path: str, params: Iterable[tuple[str, str]] = ()) -> Any:
+        """Return the JSON of an answer; None: there is nothing of that name.
+
+        Raises StorageError where Airflow refuses, or does not answer in time.
+        """
+        left_s = self.until_s - time.monotonic()
+        if left_s <= 0:
+            raise StorageError(f"Airflow at {self.url} took more than {WAIT_S:.0f} s")
+        try:
+            answer = requests.get(
+                f"{self.url}{path}", params=list(params), auth=self._sign, timeout=left_s, allow_redirects=False
+            )
+            if answer.status_code == requests.codes.not_found:
+                return None
+            if answer.status_code in {requests.codes.unauthorized, requests.codes.forbidden}:
+                raise StorageError(
+                    f"Airflow at {self.url} refuses the token of {TOKEN_VARIABLE} ({answer.status_code}): ask"
+                    " POST /auth/token for another one"
+                )
+            if answer.status_code != requests.codes.ok:
+                raise StorageError(f"Airflow at {self.url} answers {answer.status_code}: is {URL_VARIABLE} correct?")
+            return answer.json()
+        except (requests.RequestException, ValueError) as error:
+            raise StorageError(f"Airflow at {self.url} does not answer: {type(error).__name__}") from error
+
+    def _sign(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Add the token. As `auth` the token also comes before what a `.netrc` has for the host."""
+        request.headers["Authorization"] = f"Bearer {self.token}"
+        return request
+
+
+@dataclass(frozen=True)
+class _Task:
+    """The newest task of a node. `iteration`: 0 for `settle`."""
+
+    node: str
+    iteration: int
+    run_id: str
+    state: str
+    try_number: int
+    path: str
+
+
+def queues_elsewhere(config: Config, nodes: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Ask Airflow for the newest task of each of these nodes.
+
+    Returns entries as in `queues` of `crawl_status`: `length`, `open_take` and `progress` as the task told them last,
+    and `task` (`run_id`, `state`, `try`). `silent_since`: the time of the last report (or "" if there is no report of
+    this try), where the task was killed or says nothing. A node without an entry had no task yet, or no Airflow is
+    named. An entry with an `error` could not be read.
+    """
+    wanted = set(nodes)
+    try:
+        airflow = Airflow.from_environment()
+        if airflow is None or not wanted:
+            return {}
+        tasks = _newest_tasks(airflow, config, wanted)
+    except KrakeError as error:
+        return {node: {"error": str(error)} for node in wanted}
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = pool.map(lambda task: _entry(airflow, task), tasks.values())
+        return dict(zip(tasks, found, strict=True))
+
+
+def _newest_tasks(airflow: Airflow, config: Config, nodes: set[str]) -> dict[str, _Task]:
+    """Find the task of each node that began last. Raises StorageError."""
+    dag_id = f"{config.crawl.name}_{'recrawl' if config.frontier.is_crawldb else 'crawl'}"
+    path = f"/api/v2/dags/{quote(dag_id, safe='')}/dagRuns"
+    names = [("operator", "CrawlOperator"), ("operator", "SettleOperator")]
+    query = [*names, *(("state", state) for state in _STATES), ("order_by", "-start_date"), ("limit", str(_PAGE))]
+    found: dict[str, _Task] = {}
+    for page in range(_PAGES):
+        answer = airflow.get(f"{path}/~/taskInstances", [*query, ("offset", str(page * _PAGE))])
+        instances = answer["task_instances"] if answer else []
+        for task in _tasks_of(path, instances):
+            if task.node in nodes:
+                found.setdefault(task.node, task)
+        if len(found) == len(nodes) or len(instances) < _PAGE:
+            break
+    return found
+
+
+def _tasks_of(path: str, instances: Iterable[Mapping[str, Any]]) -> Iterator[_Task]:
+    """Yield the task instances of an answer that are tasks of nodes."""
+    for one in instances:
+        if match := _TASK.fullmatch(str(one["task_id"])):
+            yield _Task(
+                node=match[3],
+                iteration=int(match[1] or 0),
+                run_id=printable(str(one["dag_run_id"])),
+                state=str(one["state"]),
+                try_number=int(one["try_number"]),
+                path=f"{path}/{quote(str(one['dag_run_id']), safe='')}/taskInstances/{quote(match[0], safe='')}",
+            )
+
+
+def _entry(airflow: Airflow, task: _Task) -> dict[str, Any]:
+    """Return the entry of a node by what its task told."""
+    try:
+        answer = airflow.get(f"{task.path}/state-store/progress")
+    except StorageError as error:
+        return {"error": str(error)}
+    value = _mapping(_mapping(answer).get("value"))
+    said = _progress(value if value.get("try") == task.try_number else {})
+    entry: dict[str, Any] = {"length": said["queue"], "progress": said}
+    entry["task"] = {"run_id": task.run_id, "state": task.state, "try": task.try_number}
+    if said["phase"] in ENDED:
+        return entry
+    if task.state != "running" or time.time() - said["time"] > SILENT_S:
+        at = datetime.fromtimestamp(said["time"], UTC)
+        entry["silent_since"] = f"{at:%Y-%m-%dT%H:%M:%SZ}" if said["time"] else ""
+    elif task.iteration:
+        entry["open_take"] = {"run_id": task.run_id, "iteration": task.iteration, "count": said["taken"]}
+    return entry
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """Return a JSON object, which may be in a text; empty if the value is no object."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _progress(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the known fields of a value, each of its type, whatever the store has."""
+    curve = value.get("curve")
+    points = [point for point in curve if isinstance(point, list)] if isinstance(curve, list) else []
+    return {
+        "phase": printable(str(value.get("phase", ""))),
+        **{name: printable(str(value[name])) for name in ("reason", "error") if value.get(name)},
+        **{name: int(_number(value.get(name))) for name in ("taken", "fetched", "errors", "bytes", "queue")},
+        "pages_per_s": _number(value.get("pages_per_s")),
+        "time": min(_number(value.get("time")), time.time()),
+        "curve": [[int(_number(number)) for number in point[:_COLUMNS]] for point in points[:_POINTS]],
+    }
+
+
+def _number(value: Any) -> float:
+    """Return a number that a task told; 0 for anything else."""
+    return value if isinstance(value, int | float) and 0 <= value < 1 << 53 else 0
