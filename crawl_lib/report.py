@@ -7,7 +7,6 @@ itself to load anything.
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crawl_lib.crawldir import FolderState
 from crawl_lib.errors import os_errors
 from crawl_lib.export import PAGES, ExportFolder, PowerCounts, open_web_graph, remedy_of
+from crawl_lib.rounds import Iterations
 from crawl_lib.segment import NO_COLUMNS, open_parquet
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
@@ -57,12 +56,16 @@ def write_report(stores: Stores, *, name: str, target: Path) -> None:
 
     Raises PathNotFoundError where the export is not whole and StorageError where the file cannot be written.
     """
-    states = [FolderState.read(stores.crawl, folder) for folder in stores.until_stopped(stores.crawl.folders())]
+    reader = Iterations()
+    entries = reader.entries(stores)
+    readable = [entry for entry in entries if "error" not in entry]
     with open_web_graph(stores, name=name) as graph:
         stats = graph.stats()
-    outcomes = _outcomes(states)
+    outcomes = _outcomes(readable)
+    unreadable = len(entries) - len(readable)
     numbers = {
-        "iterations": len(states),
+        "iterations": len(entries),
+        **({"iterations that cannot be read": unreadable} if unreadable else {}),
         "URLs crawled": sum(outcomes.values()),
         "pages in the export": stats["nodes"],
         "links between them": stats["arcs"],
@@ -72,7 +75,7 @@ def write_report(stores: Stores, *, name: str, target: Path) -> None:
         (
             "URLs in a second, by iteration",
             f"From the first begin of a node to the last end. At most the newest {SHOWN_ITERATIONS} are shown.",
-            dict(_rates(stores, states[-SHOWN_ITERATIONS:])),
+            dict(_rates(stores, reader, readable[-SHOWN_ITERATIONS:])),
         ),
         ("Pages by size, in bytes", "Of the content, its codings undone.", _sizes(ExportFolder(stores, name))),
         ("Pages by the number of links to them", "From other pages of the export.", stats["in_degrees"]),
@@ -87,23 +90,21 @@ def write_report(stores: Stores, *, name: str, target: Path) -> None:
         target.write_text(page, encoding="utf-8")
 
 
-def _outcomes(states: list[FolderState]) -> dict[str, int]:
-    """How many URLs ended how, the most frequent first."""
+def _outcomes(entries: list[dict[str, Any]]) -> dict[str, int]:
+    """Count how many URLs ended how, the most frequent outcome first."""
     ended = Counter[str]()
-    for state in states:
-        ended.update(state.counts["outcomes"])
-        ended.subtract(state.counts.get("retried", {}))
+    for entry in entries:
+        ended.update(entry["counts"]["outcomes"])
+        ended.subtract(entry["counts"].get("retried", {}))
     return {outcome: number for outcome, number in ended.most_common() if number > 0 or outcome == Outcome.OK}
 
 
-def _rates(stores: Stores, states: list[FolderState]) -> Iterator[tuple[str, float]]:
-    """Of each iteration that fetched something its URLs in a second."""
-    for state in stores.until_stopped(states):
-        manifests = [stores.crawl.segment(state.folder.name, node).manifest() for node in state.present]
-        begun, ended = ([datetime.fromisoformat(one[name]) for one in manifests] for name in ("started", "finished"))
-        if state.counts["fetched"]:
-            seconds = max(0.001, (max(ended) - min(begun)).total_seconds())
-            yield f"{state.folder.name}: {min(begun):%Y-%m-%d %H:%M}", state.counts["fetched"] / seconds
+def _rates(stores: Stores, reader: Iterations, entries: list[dict[str, Any]]) -> Iterator[tuple[str, float]]:
+    """Yield the URLs in a second of each iteration that fetched something."""
+    for entry in stores.until_stopped(entries):
+        span = reader.span(stores, entry)
+        if span and entry["counts"]["fetched"]:
+            yield f"{entry['folder']}: {span.begun:%Y-%m-%d %H:%M}", entry["counts"]["fetched"] / span.seconds
 
 
 def _sizes(folder: ExportFolder) -> dict[str, int]:

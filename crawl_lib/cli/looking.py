@@ -24,7 +24,7 @@ from crawl_lib.export import newest_export
 from crawl_lib.graph import export_graph, open_web_graph
 from crawl_lib.keys import parse_server
 from crawl_lib.report import write_report
-from crawl_lib.rounds import status_of
+from crawl_lib.rounds import CrawlReader
 from crawl_lib.seeds import has_contact, is_our_own
 from crawl_lib.stores import PASSWORD_VARIABLE, Secrets
 from crawl_lib.usable import is_one_machine, local_problems, shared_problems
@@ -96,7 +96,7 @@ def status(arguments: argparse.Namespace) -> int:
     People are shown `LAST` iterations unless they say how many.
     """
     config, last = load_config(arguments.config), arguments.last or (None if arguments.json else LAST)
-    look = partial(status_of, config, Secrets.from_environment(), last=last)
+    look = partial(CrawlReader(config, Secrets.from_environment()).status, last=last)
     if arguments.watch:
         return _watch(arguments, look)
     found = look()

@@ -9,18 +9,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from crawl_lib.config import Config, key_servers
-from crawl_lib.crawldir import DROPPED_FILE, FolderState, read_settled, settled_nodes, sum_counts
+from crawl_lib.crawldir import read_settled, settled_nodes, sum_counts
 from crawl_lib.errors import KrakeError, StorageError, os_errors
 from crawl_lib.export import CONTENT, OFFSETS, URL_MAPPING, WEB_GRAPH, ExportFolder, list_exports
 from crawl_lib.fetch import hosts_in_back_off
 from crawl_lib.frontier import NodeDirectory, Queue, host_of_line, open_take, parse_state, read_move
 from crawl_lib.keys import open_key_store
-from crawl_lib.rounds.commit import budgets_reached, few_answers
+from crawl_lib.rounds.iterations import Iterations
 from crawl_lib.rounds.waiting import what_waits
-from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Secrets, Stores, node_dir, open_stores
 
 EXPORT_FILES = (URL_MAPPING, OFFSETS, CONTENT, WEB_GRAPH)
@@ -34,17 +34,33 @@ HOST_LINES = 100_000
 _AT_REST = ("done", "failed", "paused")
 
 
-def status_of(config: Config, secrets: Secrets | None = None, *, last: int | None = None) -> dict[str, Any]:
-    """`crawl_status`; where the file store does not answer, what is known without it.
+class CrawlReader:
+    """The reader of one crawl's status for one process, whoever shows it: `krake status`, or a page.
 
-    That is `crawl`, `error`, `queues` and `keys`. So the reason why a node pauses or failed is there also while the
-    store is what it waits for.
+    Iterations that are complete are read once and kept, see `Iterations`. Threads take turns.
     """
-    secrets = secrets or Secrets.from_environment()
-    try:
-        return crawl_status(open_to_look(config, secrets), last=last)
-    except StorageError as error:
-        return {**_local(config, secrets), "error": str(error)}
+
+    def __init__(self, config: Config, secrets: Secrets | None = None) -> None:
+        self._config, self._secrets = config, secrets or Secrets.from_environment()
+        self._iterations, self._turn = Iterations(), Lock()
+
+    def status(self, *, last: int | None = None) -> dict[str, Any]:
+        """Return `crawl_status`, or what is known without the file store where that does not answer.
+
+        The latter is `crawl`, `error`, `queues` and `keys`. So the reason why a node pauses or failed is there also
+        while the node waits for the store.
+        """
+        with self._turn:
+            try:
+                stores = open_to_look(self._config, self._secrets)
+                return crawl_status(stores, last=last, iterations=self._iterations)
+            except StorageError as error:
+                return {**_local(self._config, self._secrets), "error": str(error)}
+
+
+def status_of(config: Config, secrets: Secrets | None = None, *, last: int | None = None) -> dict[str, Any]:
+    """Look once: see `CrawlReader.status`."""
+    return CrawlReader(config, secrets).status(last=last)
 
 
 def open_to_look(config: Config, secrets: Secrets) -> Stores:
@@ -53,34 +69,42 @@ def open_to_look(config: Config, secrets: Secrets) -> Stores:
     return open_stores(quick, secrets, make=False)
 
 
-def crawl_status(stores: Stores, *, only_nodes: bool = False, last: int | None = None) -> dict[str, Any]:
-    """The status as a mapping that can be written as JSON.
+def crawl_status(
+    stores: Stores, *, only_nodes: bool = False, last: int | None = None, iterations: Iterations | None = None
+) -> dict[str, Any]:
+    """Return the status of a crawl as a mapping for JSON.
 
-    `iterations`: of each folder, or of the `last` ones, its run, number, segments, missing nodes, counts, whether it
-    was committed, and whether it is complete: committed, and no segment may come late; `bytes`: of its segments, where
-    it is one of the newest `WITH_BYTES`; `dropped`: pages of it that were taken out by hand and are not compacted yet,
-    if any; `warning`: that few of its URLs were answered, if it is so; `budgets`: see `commit_iteration`. `older`: how
-    many others there are. `totals`: the sum of the counts of all, in which `urls` are those that ended, each once, and
-    `fetched` is all their tries.
-    `nodes`: what the DFS tells of each: folders that were committed without it (`late`), and what it had settled last.
-    `queues`: of each node on this machine length, open take or move, newest progress (also why it pauses or failed)
-    with `eta_s`, the seconds until its take is fetched at that rate, and `queue_eta_s`, until all of its queue is; the
-    `SHOWN_HOSTS` hosts that most of its first `HOST_LINES` URLs have, and hosts in back-off: how many, and until when
-    the first of them; of a node elsewhere what `elsewhere.queues_elsewhere` finds; `waiting`, if anything does: a line
-    on hosts in back-off and URLs that wait on this machine; `keys`: of each server; `exports`. What cannot be read
-    carries an `error` instead. `only_nodes`: just `nodes`. Raises StorageError if the crawl directory cannot be listed.
+    `last`: list so many iterations, the newest ones; None: all. `only_nodes`: return `nodes` alone. `iterations`: a
+    reader that keeps what is complete from look to look. What cannot be read has an `error` in its place. Raises
+    StorageError if the crawl directory cannot be listed.
+
+    * `crawl`: the address of the crawl directory. `injected`: the number of its folders of seeds.
+    * `iterations`: for each folder `run_id`, `iteration`, `segments`, `missing` nodes, `counts`, `committed`, and
+      `complete`, which is true after the commit once no segment may come late. The newest `WITH_BYTES` have the
+      `bytes` of their segments. Some have `dropped` (pages that somebody dropped, and that are not compacted yet),
+      `warning` (few URLs were answered) or `budgets` (see `commit_iteration`). `older`: the number of other folders.
+    * `totals`: the sum of all counts. `urls` counts each URL once, when the URL ends; `fetched` counts all tries.
+    * `nodes`: see `nodes_status`.
+    * `queues`: for each node on this machine `length`, `open_take` or `open_move`, and `progress`: the newest report
+      of its task, with the reason of a pause, with `eta_s` (seconds until the take is fetched at the present rate)
+      and `queue_eta_s` (the same of the queue). `hosts`: the `SHOWN_HOSTS` most frequent ones of the first
+      `HOST_LINES` URLs. `back_off`: how many hosts, and until when the first ones. For a node on another machine see
+      `elsewhere.queues_elsewhere`.
+    * `waiting`, if anything waits on this machine: a line on URLs and hosts. `keys`: of each server. `exports`.
     """
-    iterations = [_iteration(stores, folder) for folder in stores.crawl.folders()]
-    nodes = nodes_status(stores, iterations)
+    iterations = iterations or Iterations()
+    entries = iterations.entries(stores)
+    nodes = nodes_status(stores, entries)
     if only_nodes:
         return {"nodes": nodes}
-    shown = iterations[-last:] if last else iterations
+    shown = entries[-last:] if last else entries
+    newest = (iterations.with_bytes(stores, entry) for entry in shown[-WITH_BYTES:])
     return {
         **_local(stores.config, stores.secrets),
         "injected": len(stores.crawl.seeds()),
-        "iterations": [*shown[:-WITH_BYTES], *(_with_bytes(stores, entry) for entry in shown[-WITH_BYTES:])],
-        "older": len(iterations) - len(shown),
-        "totals": sum_counts([entry["counts"] for entry in iterations if "counts" in entry]),
+        "iterations": [*shown[:-WITH_BYTES], *newest],
+        "older": len(entries) - len(shown),
+        "totals": sum_counts([entry["counts"] for entry in entries if "counts" in entry]),
         "nodes": nodes,
         "exports": [_export(stores, name) for name in list_exports(stores)],
     }
@@ -111,38 +135,6 @@ def _queues(config: Config) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _iteration(stores: Stores, folder: str) -> dict[str, Any]:
-    try:
-        state = FolderState.read(stores.crawl, folder)
-        iteration, dropped = state.folder.iteration(), 0
-        if stores.storage.exists(state.folder.at(DROPPED_FILE)):  # these pages are still in the files, and in `counts`
-            dropped = sum(len(SegmentReader(stores.storage, state.folder.at(node)).dropped) for node in state.present)
-        return {
-            "folder": folder,
-            "run_id": iteration.run_id,
-            "iteration": iteration.iteration,
-            "segments": state.present,
-            "missing": [node for node in iteration.nodes if node not in state.present],
-            "committed": state.index is not None,
-            "late": state.awaited,
-            "complete": state.is_complete,
-            "counts": {**state.counts, "urls": state.urls},
-            **({"dropped": dropped} if dropped else {}),
-            **({"warning": warning} if (warning := few_answers(stores, state)) else {}),
-            **({"budgets": budgets} if (budgets := budgets_reached(stores, state)) else {}),
-        }
-    except KrakeError as error:
-        return {"folder": folder, "error": str(error)}
-
-
-def _with_bytes(stores: Stores, entry: dict[str, Any]) -> dict[str, Any]:
-    try:
-        paths = [stores.crawl.segment(entry["folder"], node).path for node in entry.get("segments", ())]
-        return {**entry, "bytes": sum(file.size_bytes for path in paths for file in stores.storage.list(path))}
-    except KrakeError as error:
-        return {**entry, "error": str(error)}
-
-
 def nodes_status(stores: Stores, iterations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What the DFS tells of each node of the config, and of those that were retired.
 
@@ -151,9 +143,10 @@ def nodes_status(stores: Stores, iterations: Sequence[Mapping[str, Any]]) -> dic
     `queue`: URLs that waited then. `retired`, `lost`: see `crawldir.Settled`.
     """
     newest = max((entry["folder"] for entry in iterations), key=int, default="")
+    with_late = [entry for entry in iterations if entry.get("late")]
     found: dict[str, Any] = {}
     for node in sorted({*stores.config.servers, *settled_nodes(stores.crawl)}):
-        entry: dict[str, Any] = {"late": [one["folder"] for one in iterations if node in one.get("late", ())]}
+        entry: dict[str, Any] = {"late": [one["folder"] for one in with_late if node in one["late"]]}
         try:
             last = read_settled(stores.crawl, node)
         except KrakeError as error:

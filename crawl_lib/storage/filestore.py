@@ -118,6 +118,15 @@ class Storage(ABC):
         """Where a file lies on this machine's disk, None if the back end is elsewhere."""
         return None
 
+    def stamp(self, path: str) -> str | None:
+        """Return a text that differs once another file has the same path, None if no file is there.
+
+        The text is made of the size and, where the store has them, of the time and of a digest or number of the file.
+        Raises StorageError.
+        """
+        entry = self.stat(path)
+        return None if entry is None else str(entry.size_bytes)
+
     def exists(self, path: str) -> bool:
         """Whether a file or folder is there."""
         return self.stat(path) is not None

@@ -140,6 +140,10 @@ class HdfsStorage(Storage):
         status = self._status(path)
         return None if status is None else _entry(path.rpartition("/")[2], status)
 
+    def stamp(self, path: str) -> str | None:
+        identity = self._identity(path)
+        return None if identity is None else " ".join(map(str, identity))
+
     def delete(self, path: str) -> bool:
         if not path:
             raise StorageError(f"{self.name}: the root of the file store is not deleted")

@@ -131,6 +131,16 @@ class LocalStorage(Storage):
         is_dir = stat.S_ISDIR(status.st_mode)
         return Entry(place.name if path else "", is_dir, 0 if is_dir else status.st_size)
 
+    def stamp(self, path: str) -> str | None:
+        place = self.local_path(path)
+        try:
+            status = place.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise os_error(error, place, "cannot be looked at") from error
+        return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
+
     def delete(self, path: str) -> bool:
         """A folder first gets a hidden name, so that no reader sees half of it."""
         if not path:

@@ -127,6 +127,10 @@ class S3Storage(Storage):
         shown = path if entry.is_dir else path.rpartition("/")[0]
         return None if self._is_hidden(shown) else entry
 
+    def stamp(self, path: str) -> str | None:
+        head = self._client.head(check_path(path))
+        return None if head is None else f"{head['ContentLength']} {head['ETag']} {head['LastModified']}"
+
     def delete(self, path: str) -> bool:
         if not path:
             raise StorageError(f"{self.name}: the root of the file store is not deleted")

@@ -119,6 +119,16 @@ class StorageContract:
         assert storage.delete("g") is True
         assert storage.list("") == []
 
+    def test_a_stamp_differs_once_another_file_is_there(self, storage):
+        storage.write_bytes("a/b", b"first")
+        stamp = storage.stamp("a/b")
+        assert stamp is not None
+        assert storage.stamp("a/b") == stamp
+        storage.delete("a/b")
+        assert storage.stamp("a/b") is None
+        storage.write_bytes("a/b", b"another")
+        assert storage.stamp("a/b") not in {None, stamp}
+
     def test_what_is_there_may_be_secured(self, storage):
         storage.write_bytes("a/b/c", b"c")
         for path in ("a/b/c", "a/b", "a"):

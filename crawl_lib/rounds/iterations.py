@@ -1,0 +1,136 @@
+"""The iterations of a crawl for people: the one reader of `krake status`, of the report and of pages.
+
+An iteration that is complete does not change unless somebody repairs the iteration or drops pages of it. So each
+complete iteration is read once and kept, and asked for signs of a change at most once in `ASK_AGAIN_S` seconds.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from crawl_lib.crawldir import DROPPED_FILE, INDEX_FILE, FolderState
+from crawl_lib.errors import KrakeError
+from crawl_lib.rounds.commit import budgets_reached, few_answers
+from crawl_lib.segment import SegmentReader
+from crawl_lib.stores import Stores
+
+ASK_AGAIN_S = 60.0
+
+
+@dataclass(frozen=True)
+class Span:
+    """When an iteration fetched: from the first begin of a node to the last end. `seconds`: at least a millisecond."""
+
+    begun: datetime
+    seconds: float
+
+
+@dataclass
+class _Kept:
+    """A complete iteration. `mark`: what would differ after a change; `asked_s`: when the mark was looked at."""
+
+    mark: tuple[str | None, bool]
+    asked_s: float
+    entry: dict[str, Any]
+    span: Span | None = None
+    size_bytes: int | None = None
+
+
+class Iterations:
+    """Reads the iterations of one crawl, and keeps what is complete. One object is used by one thread at a time.
+
+    `clock`: a monotonic clock, in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: dict[str, _Kept] = {}
+
+    def entries(self, stores: Stores) -> list[dict[str, Any]]:
+        """Return what `krake status --json` lists under `iterations`, without sizes, the oldest first.
+
+        An iteration that cannot be read has an `error`. Raises StorageError if the crawl directory cannot be listed.
+        """
+        folders = stores.crawl.folders()
+        self._kept = {folder: self._kept[folder] for folder in folders if folder in self._kept}
+        return [self._entry(stores, folder) for folder in stores.until_stopped(folders)]
+
+    def with_bytes(self, stores: Stores, entry: dict[str, Any]) -> dict[str, Any]:
+        """Return an entry with the `bytes` of its segments, for which each segment is listed."""
+        kept = self._kept.get(entry["folder"])
+        try:
+            size_bytes = kept.size_bytes if kept else None
+            if size_bytes is None:
+                paths = [stores.crawl.segment(entry["folder"], node).path for node in entry.get("segments", ())]
+                size_bytes = sum(file.size_bytes for path in paths for file in stores.storage.list(path))
+        except KrakeError as error:
+            return {**entry, "error": str(error)}
+        if kept:
+            kept.size_bytes = size_bytes
+        return {**entry, "bytes": size_bytes}
+
+    def span(self, stores: Stores, entry: Mapping[str, Any]) -> Span | None:
+        """Return when an iteration fetched, by the manifests of its segments; None: the iteration has no segment.
+
+        Raises StorageError or DamagedFileError naming a manifest.
+        """
+        kept = self._kept.get(entry["folder"])
+        if kept and kept.span:
+            return kept.span
+        manifests = [stores.crawl.segment(entry["folder"], node).manifest() for node in entry.get("segments", ())]
+        if not manifests:
+            return None
+        begun, ended = ([datetime.fromisoformat(one[name]) for one in manifests] for name in ("started", "finished"))
+        span = Span(min(begun), max(0.001, (max(ended) - min(begun)).total_seconds()))
+        if kept:
+            kept.span = span
+        return span
+
+    def _entry(self, stores: Stores, folder: str) -> dict[str, Any]:
+        kept, now_s = self._kept.get(folder), self._clock()
+        if kept and now_s - kept.asked_s < ASK_AGAIN_S:
+            return kept.entry
+        try:
+            mark = _mark(stores, folder)  # before anything is read: a change meanwhile is found at the next look
+            if kept and kept.mark == mark:
+                kept.asked_s = now_s
+                return kept.entry
+            entry = _read(stores, folder)
+        except KrakeError as error:
+            self._kept.pop(folder, None)
+            return {"folder": folder, "error": str(error)}
+        if entry["complete"] and "dropped" not in entry:
+            self._kept[folder] = _Kept(mark, now_s, entry)
+        else:
+            self._kept.pop(folder, None)
+        return entry
+
+
+def _mark(stores: Stores, folder: str) -> tuple[str | None, bool]:
+    """Return what differs once an iteration was repaired, or pages of it were dropped. Raises StorageError."""
+    where = stores.crawl.folder(folder)
+    return stores.storage.stamp(where.at(INDEX_FILE)), stores.storage.exists(where.at(DROPPED_FILE))
+
+
+def _read(stores: Stores, folder: str) -> dict[str, Any]:
+    """Read an iteration. Raises StorageError or DamagedFileError."""
+    state = FolderState.read(stores.crawl, folder)
+    iteration, dropped = state.folder.iteration(), 0
+    if stores.storage.exists(state.folder.at(DROPPED_FILE)):  # these pages are still in the files, and in `counts`
+        dropped = sum(len(SegmentReader(stores.storage, state.folder.at(node)).dropped) for node in state.present)
+    return {
+        "folder": folder,
+        "run_id": iteration.run_id,
+        "iteration": iteration.iteration,
+        "segments": state.present,
+        "missing": [node for node in iteration.nodes if node not in state.present],
+        "committed": state.index is not None,
+        "late": state.awaited,
+        "complete": state.is_complete,
+        "counts": {**state.counts, "urls": state.urls},
+        **({"dropped": dropped} if dropped else {}),
+        **({"warning": warning} if (warning := few_answers(stores, state)) else {}),
+        **({"budgets": budgets} if (budgets := budgets_reached(stores, state)) else {}),
+    }
