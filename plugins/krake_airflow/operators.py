@@ -39,6 +39,7 @@ from krake_airflow.configs import config_named
 from krake_airflow.connections import secrets_for
 from krake_airflow.metrics import tell_failure, tell_result
 from krake_airflow.settings import NODE_VARIABLE
+from krake_airflow.taskdocs import TASK_DOCS
 from krake_airflow.watching import (
     NEW_RUN,
     NEW_RUN_OR_FILE,
@@ -122,7 +123,7 @@ class KrakeOperator(BaseOperator):
     ui_color = "#e8f1f8"
 
     def __init__(self, *, crawl: str = "krake", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(**{"doc_md": TASK_DOCS[self.stage_name].doc_md, **kwargs})
         # After those of `default_args`, such as notifiers: their own lines must not be the last ones.
         self.on_failure_callback = [*self.on_failure_callback, say_failure]
         self.on_retry_callback = [*self.on_retry_callback, say_retry]

@@ -1,0 +1,98 @@
+"""What each task does, and what to do when a task has failed: the text of a task in Airflow, and a table of the docs.
+
+Airflow shows `doc_md` on the page of a task. docs/operating.md has the same sentences as a table, as a test checks.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class TaskDoc(NamedTuple):
+    """A task for its readers, in Markdown. `does`: one sentence; `failed`: what to do when the task has failed."""
+
+    does: str
+    failed: str
+
+    @property
+    def doc_md(self) -> str:
+        """The text on the page of a task."""
+        return f"{self.does}\n\n**When it failed:** {self.failed}"
+
+
+_CLEAR = "Correct what the last lines of the log name, then clear the task with its downstream"
+
+TASK_DOCS: dict[str, TaskDoc] = {
+    "inject": TaskDoc(
+        "Makes the seeds of the run canonical, and leaves them for the nodes that own their hosts.",
+        "Trigger a new run with other seeds if the seeds are wrong, since a cleared task keeps its parameters.",
+    ),
+    "generate": TaskDoc(
+        "Lists the URLs of the CrawlDb that are due, as many as the nodes have room for.",
+        f"{_CLEAR}. An iteration that has a list keeps this list.",
+    ),
+    "crawl": TaskDoc(
+        "Takes URLs of the node's queue, fetches them, and commits a segment with WARC files and tables.",
+        f"Airflow tries the task again by itself, and what is fetched is kept. {_CLEAR} after the last try.",
+    ),
+    "commit": TaskDoc(
+        "Checks that the segments of all nodes are there, and writes the sums of the iteration.",
+        "Clear the crawl task of each node that is missing, then this task with its downstream. "
+        "If too few URLs were answered, look at the network first.",
+    ),
+    "update_crawldb": TaskDoc(
+        "Takes what the iteration fetched and found into a new version of the CrawlDb.",
+        f"{_CLEAR}. The version before counts until then.",
+    ),
+    "settle": TaskDoc(
+        "Takes what the last iteration found for the node into its queue.",
+        f"{_CLEAR}. The next run takes in the same URLs otherwise, and loses none.",
+    ),
+    "maintain_keys": TaskDoc(
+        "Counts the keys of one key server, compares the replicas, and fills what a replica lacks.",
+        "Start the key server that the log names, then clear the task. No other task has to wait.",
+    ),
+    "export": TaskDoc(
+        "Gives the crawled pages their numbers, and writes mapping, content and offsets.",
+        f"{_CLEAR}. For an export that exists with other iterations, trigger a new run with another label.",
+    ),
+    "linker": TaskDoc(
+        "Turns the links between exported pages into arcs.",
+        f"{_CLEAR}. Finished parts are kept.",
+    ),
+    "finalizer": TaskDoc(
+        "Writes the web graph of the export, and deletes exports beyond `export.keep`.",
+        f"{_CLEAR}. Finished parts are kept.",
+    ),
+    "invert_links": TaskDoc(
+        "Takes new segments into the LinkDb: who links to a page, with which words.",
+        f"{_CLEAR}. The version before counts until then.",
+    ),
+    "duplicates": TaskDoc(
+        "Lets one of equal pages stay, and gives the others the status `duplicate` in the CrawlDb.",
+        f"{_CLEAR}. The version before counts until then.",
+    ),
+    "score": TaskDoc(
+        "Ranks pages by the links to them, and makes the ranks the scores of the CrawlDb.",
+        f"{_CLEAR}. Crawl more first if the pages do not link to each other.",
+    ),
+    "text": TaskDoc(
+        "Reads what each page says: its main text, its language and its words.",
+        f"{_CLEAR}. Texts that were read are kept.",
+    ),
+    "captures": TaskDoc(
+        "Notes where the newest capture of each URL is, so that `krake show`, `why` and `cat` find it at once.",
+        f"{_CLEAR}. These commands work without the table too, only slower.",
+    ),
+    "index": TaskDoc(
+        "Makes the version of the index that has the pages which are there now.",
+        f"{_CLEAR}. `krake search` asks the version before until then.",
+    ),
+}
+"""By `stage_name` of an operator, in the order of a run."""
+
+
+def table() -> str:
+    """Return the same sentences as the table of docs/operating.md."""
+    rows = [f"| `{name}` | {doc.does} | {doc.failed} |" for name, doc in TASK_DOCS.items()]
+    return "\n".join(["| task | what it does | when it failed |", "|---|---|---|", *rows])
