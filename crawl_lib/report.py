@@ -4,9 +4,8 @@ All is in the one file: styles, and the plots as SVG. It names no other file and
 itself to load anything.
 """
 
-import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,14 @@ import numpy.typing as npt
 
 from crawl_lib.errors import os_errors
 from crawl_lib.export import PAGES, ExportFolder, PowerCounts, open_web_graph, remedy_of
-from crawl_lib.rounds import Iterations
+from crawl_lib.plots import STYLE, bars, lines, stacked
+from crawl_lib.rounds import Iterations, Span
 from crawl_lib.segment import NO_COLUMNS, open_parquet
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
 
 BATCH_ROWS = 1 << 16
 SHOWN_ITERATIONS = 40
-_ROW, _LABELS, _WIDTH, _NUMBERS = 24, 215, 345, 120
-"""Of a plot, in pixels: a row's height, and the widths of labels, bars and numbers."""
 _PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -32,9 +30,9 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width">
 <title>{title}</title>
 <style>
-:root {{ color-scheme: light dark; --text: #1d2733; --back: #fff; --bar: #2f6f9f; --faint: #66717d; }}
+:root {{ color-scheme: light dark; --text: #1d2733; --back: #fff; --faint: #66717d; }}
 @media (prefers-color-scheme: dark) {{
-  :root {{ --text: #e3e8ed; --back: #161b21; --bar: #6aaedb; --faint: #98a4b0; }}
+  :root {{ --text: #e3e8ed; --back: #161b21; --faint: #98a4b0; }}
 }}
 body {{ margin: 2rem auto; max-width: 46rem; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif;
   color: var(--text); background: var(--back); }}
@@ -42,7 +40,7 @@ h1 {{ font-size: 1.5rem; }} h2 {{ font-size: 1.1rem; margin: 2rem 0 0; }} p {{ m
 .faint {{ color: var(--faint); }}
 dl {{ display: flex; flex-wrap: wrap; gap: .5rem 2.5rem; }} dt {{ color: var(--faint); }}
 dd {{ margin: 0; font-size: 1.4rem; }}
-svg {{ width: 100%; height: auto; }} rect {{ fill: var(--bar); }} text {{ font-size: 13px; fill: var(--text); }}
+{style}
 </style>
 <h1>{title}</h1>
 <dl>{numbers}</dl>
@@ -70,21 +68,54 @@ def write_report(stores: Stores, *, name: str, target: Path) -> None:
         "pages in the export": stats["nodes"],
         "links between them": stats["arcs"],
     }
-    plots = (
-        ("How the crawl of each URL ended", "Every URL counts once, however often it was tried.", outcomes),
-        (
-            "URLs in a second, by iteration",
-            f"From the first begin of a node to the last end. At most the newest {SHOWN_ITERATIONS} are shown.",
-            dict(_rates(stores, reader, readable[-SHOWN_ITERATIONS:])),
+    newest = readable[-SHOWN_ITERATIONS:]
+    shown = f"At most the newest {SHOWN_ITERATIONS} iterations are shown."
+    spans = {entry["folder"]: span for entry in newest if (span := reader.span(stores, entry))}
+    rates = {
+        f"{entry['folder']}: {spans[entry['folder']].begun:%Y-%m-%d %H:%M}": _rate(entry, spans[entry["folder"]])
+        for entry in newest
+        if entry["folder"] in spans and entry["counts"]["fetched"]
+    }
+    plots = [
+        bars(
+            "How the crawl of each URL ended",
+            "Every URL counts once, however often it was tried.",
+            outcomes,
+            unit="URLs",
         ),
-        ("Pages by size, in bytes", "Of the content, its codings undone.", _sizes(ExportFolder(stores, name))),
-        ("Pages by the number of links to them", "From other pages of the export.", stats["in_degrees"]),
-        ("Pages by the number of links on them", "To other pages of the export.", stats["out_degrees"]),
-    )
+        stacked(
+            "Tries by outcome, by iteration", shown, {entry["folder"]: entry["counts"]["outcomes"] for entry in newest}
+        ),
+        bars(
+            "URLs in a second, by iteration",
+            f"From the first begin of a node to the last end. {shown}",
+            rates,
+            unit="URLs/s",
+        ),
+        lines(
+            "URLs over time",
+            f"All that ended, since the first of these iterations. {shown}",
+            _growth(readable, spans),
+            unit="hours",
+        ),
+        bars(
+            "Pages by size, in bytes",
+            "Of the content, its codings undone.",
+            _sizes(ExportFolder(stores, name)),
+            unit="pages",
+        ),
+        bars(
+            "Pages by the number of links to them", "From other pages of the export.", stats["in_degrees"], unit="pages"
+        ),
+        bars(
+            "Pages by the number of links on them", "To other pages of the export.", stats["out_degrees"], unit="pages"
+        ),
+    ]
     page = _PAGE.format(
         title=escape(f"Krake: {stores.config.crawl.directory}, export {name}"),
+        style=STYLE,
         numbers="".join(f"<div><dt>{title}</dt><dd>{number:,}</dd></div>" for title, number in numbers.items()),
-        plots="\n".join(_plot(title, text, rows) for title, text, rows in plots),
+        plots="\n".join(plots),
     )
     with os_errors(target, "cannot be written"):
         target.write_text(page, encoding="utf-8")
@@ -99,12 +130,20 @@ def _outcomes(entries: list[dict[str, Any]]) -> dict[str, int]:
     return {outcome: number for outcome, number in ended.most_common() if number > 0 or outcome == Outcome.OK}
 
 
-def _rates(stores: Stores, reader: Iterations, entries: list[dict[str, Any]]) -> Iterator[tuple[str, float]]:
-    """Yield the URLs in a second of each iteration that fetched something."""
-    for entry in stores.until_stopped(entries):
-        span = reader.span(stores, entry)
-        if span and entry["counts"]["fetched"]:
-            yield f"{entry['folder']}: {span.begun:%Y-%m-%d %H:%M}", entry["counts"]["fetched"] / span.seconds
+def _rate(entry: Mapping[str, Any], span: Span) -> float:
+    """Return the URLs in a second of an iteration."""
+    return float(entry["counts"]["fetched"]) / span.seconds
+
+
+def _growth(entries: Sequence[Mapping[str, Any]], spans: Mapping[str, Span]) -> dict[str, list[tuple[float, float]]]:
+    """Return how many URLs had ended at the end of each iteration, by hours since the first begin."""
+    total, points = 0, list[tuple[float, float]]()
+    begun = min((span.begun for span in spans.values()), default=None)
+    for entry in entries:
+        total += entry["counts"]["urls"]
+        if begun is not None and (span := spans.get(entry["folder"])):
+            points.append(((span.begun - begun).total_seconds() / 3600 + span.seconds / 3600, total))
+    return {"URLs": sorted(points)}
 
 
 def _sizes(folder: ExportFolder) -> dict[str, int]:
@@ -114,21 +153,3 @@ def _sizes(folder: ExportFolder) -> dict[str, int]:
             lengths: npt.NDArray[Any] = np.from_dlpack(batch.column(0).drop_null())  # `to_numpy` imports pandas
             sizes.add(lengths)
     return sizes.by_range()
-
-
-def _plot(title: str, text: str, rows: Mapping[str, float]) -> str:
-    """Bars, one below the other, with a heading and a sentence."""
-    most = max(rows.values(), default=0) or 1
-    size = f"0 0 {_LABELS + _WIDTH + _NUMBERS} {_ROW * max(1, len(rows))}"
-    bars = [
-        f'<text x="{_LABELS - 8}" y="{at + 16}" text-anchor="end">{escape(label)}</text>'
-        f'<rect x="{_LABELS}" y="{at + 4}" width="{max(1, math.ceil(_WIDTH * value / most))}" height="{_ROW - 8}"/>'
-        f'<text x="{_LABELS + 8 + math.ceil(_WIDTH * value / most)}" y="{at + 16}">{_shown(value)}</text>'
-        for at, (label, value) in zip(range(0, _ROW * len(rows), _ROW), rows.items(), strict=True)
-    ]
-    drawn = f'<svg viewBox="{size}" role="img" aria-label="{escape(title)}">{"".join(bars)}</svg>'
-    return f'<h2>{escape(title)}</h2>\n<p class="faint">{escape(text)}</p>\n{drawn if rows else "<p>none</p>"}'
-
-
-def _shown(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"

@@ -44,14 +44,14 @@ from crawl_lib.rounds.start import start_import, start_iteration
 from crawl_lib.rounds.waiting import at_once, clock_text, waits_until, what_waits
 
 if TYPE_CHECKING:
-    from crawl_lib.rounds.iterations import Iterations
+    from crawl_lib.rounds.iterations import Iterations, Span
     from crawl_lib.rounds.status import CrawlReader, crawl_status, open_to_look, status_of
 else:
     # Arrow begins threads, and takes a third of a second; no task asks for the status.
     __getattr__ = loads_later(
         __name__,
         {
-            "iterations": ("Iterations",),
+            "iterations": ("Iterations", "Span"),
             "status": ("CrawlReader", "crawl_status", "open_to_look", "status_of"),
         },
     )

@@ -1,0 +1,132 @@
+"""The drawings of plots: SVG elements from numbers. Every number is finite, and none is below 0."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+
+from crawl_lib.errors import printable
+
+MOST_SERIES = 8
+"""Colours of a plot. Series beyond them are summed up as `OTHERS`."""
+OTHERS = "others"
+_WIDTH, _ROW = 680, 24
+_LABELS, _BARS = 215, 345
+_LINES, _MARGIN = 180, 8
+"""In pixels: a drawing's width, a row's height, the widths of labels and bars; the height and margin of lines."""
+_SMALL_WIDTH, _SMALL_HEIGHT = 120, 24
+_LABEL_CHARS = 30
+Point = tuple[float, float]
+
+
+def bar_rows(title: str, rows: Mapping[str, float]) -> str:
+    """Draw one bar for each row, one below the other: name, bar, number."""
+    most = max(map(_drawn, rows.values()), default=0.0) or 1.0
+    parts: list[str] = []
+    for number, (name, value) in enumerate(rows.items()):
+        at, width = number * _ROW, math.ceil(_BARS * _drawn(value) / most)
+        parts += [
+            _text(_LABELS - 8, at + 16, _cut(name), "end"),
+            _rect(_LABELS, at + 4, max(1, width)),
+            _text(_LABELS + 8 + width, at + 16, shown(value)),
+        ]
+    return _svg(title, _WIDTH, _ROW * len(rows), parts)
+
+
+def stacked_rows(title: str, names: Sequence[str], rows: Mapping[str, Sequence[float]]) -> str:
+    """Draw one bar for each row, divided by the values of the named series; a legend comes first."""
+    most = max((math.fsum(map(_drawn, values)) for values in rows.values()), default=0.0) or 1.0
+    parts = list(_legend(names))
+    for number, (name, values) in enumerate(rows.items(), len(names)):
+        at, left = number * _ROW, float(_LABELS)
+        parts.append(_text(_LABELS - 8, at + 16, _cut(name), "end"))
+        for place, value in enumerate(values):
+            width = _BARS * _drawn(value) / most
+            if width:
+                parts.append(_rect(round(left, 1), at + 4, round(width, 1), place))
+            left += width
+        parts.append(_text(round(left) + 8, at + 16, shown(math.fsum(map(_drawn, values)))))
+    return _svg(title, _WIDTH, _ROW * (len(names) + len(rows)), parts)
+
+
+def line_paths(title: str, series: Mapping[str, Sequence[Point]], unit: str) -> str:
+    """Draw a line for each series, from 0 upwards, below a legend. `unit`: of the horizontal axis."""
+    points = [point for line in series.values() for point in line]
+    last, most = (max((_drawn(point[axis]) for point in points), default=0.0) or 1.0 for axis in (0, 1))
+    first = min((_drawn(x) for x, _ in points), default=0)
+    top = _ROW * len(series) + _MARGIN
+    height, width = _LINES, _WIDTH - _LABELS - _MARGIN
+    parts = list(_legend(list(series)))
+    for place, line in enumerate(series.values()):
+        at = [
+            (_LABELS + width * _share(_drawn(x) - first, last - first), top + height * (1 - _drawn(y) / most))
+            for x, y in line
+        ]
+        parts.append(_path(at, place))
+    parts += [
+        _text(_LABELS - 8, top + 12, shown(most), "end"),
+        _text(_LABELS - 8, top + height, "0", "end"),
+        _text(_LABELS, top + height + 20, _cut(f"{shown(first)} {unit}".rstrip())),
+        _text(_WIDTH - _MARGIN, top + height + 20, _cut(f"{shown(last)} {unit}".rstrip()), "end"),
+    ]
+    return _svg(title, _WIDTH, top + height + _ROW, parts)
+
+
+def small_path(title: str, values: Sequence[float]) -> str:
+    """Draw a curve as small as a word, from 0 upwards, without axes."""
+    most = max(map(_drawn, values), default=0.0) or 1.0
+    step, height = _SMALL_WIDTH / max(1, len(values) - 1), _SMALL_HEIGHT - 2
+    points = [(step * place, 1 + height * (1 - _drawn(value) / most)) for place, value in enumerate(values)]
+    return _svg(title, _SMALL_WIDTH, _SMALL_HEIGHT, [_path(points, 0)], kind="small")
+
+
+def shown(value: float) -> str:
+    """Write a number for people: whole numbers as such, others with one decimal; "unknown" for one that is none."""
+    if not math.isfinite(value):
+        return "unknown"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def safe(text: str) -> str:
+    """Make any text a piece of HTML, also of an attribute."""
+    return escape(printable(text))
+
+
+def _drawn(value: float) -> float:
+    """Return a number as far as it can be drawn: not below 0, and 0 for what is no number."""
+    return max(0, value) if math.isfinite(value) else 0
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LABEL_CHARS else f"{name[: _LABEL_CHARS - 1]}…"
+
+
+def _svg(title: str, width: int, height: int, parts: Sequence[str], kind: str = "plot") -> str:
+    size = f'viewBox="0 0 {width} {max(height, 1)}"'
+    return f'<svg class="{kind}" {size} role="img" aria-label="{safe(title)}">{"".join(parts)}</svg>'
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
+    return f'<text x="{x}" y="{y}" text-anchor="{anchor}">{safe(text)}</text>'
+
+
+def _rect(x: float, y: float, width: float, series: int = 0) -> str:
+    return f'<rect class="s{series}" x="{x}" y="{y}" width="{width}" height="{_ROW - 8}"/>'
+
+
+def _path(points: Sequence[Point], series: int) -> str:
+    """Draw a line through points; a single point is a short line, since a line of no length is not seen."""
+    places = [f"{x:.1f} {y:.1f}" for x, y in points]
+    if len(places) == 1:
+        places.append(f"{points[0][0] + 2:.1f} {points[0][1]:.1f}")
+    return f'<path class="s{series}" d="M{"L".join(places)}"/>' if places else ""
+
+
+def _legend(names: Sequence[str]) -> Iterator[str]:
+    """Yield a coloured square and the name of each series."""
+    for place, name in enumerate(names):
+        yield _rect(_LABELS, place * _ROW + 4, _ROW - 8, place)
+        yield _text(_LABELS + _ROW, place * _ROW + 16, _cut(name))
