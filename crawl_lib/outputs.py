@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 
+from crawl_lib.captures import CAPTURES_OUTPUT
 from crawl_lib.crawldb import CRAWLDB_OUTPUT
 from crawl_lib.derived import SEGMENTS, Output, Pages, Place, existing
 from crawl_lib.duplicates import DUPLICATES_OUTPUT
@@ -61,6 +62,7 @@ def _key_of_line(line: bytes) -> bytes:
 CDXJ_OUTPUT = CdxjOutput("cdxj", (SEGMENTS,))
 OUTPUTS: tuple[Output, ...] = (
     TEXT_OUTPUT,
+    CAPTURES_OUTPUT,
     CRAWLDB_OUTPUT,
     OUTLINKS_OUTPUT,
     LINKDB_OUTPUT,

@@ -6,6 +6,7 @@ committed (the asset of segments); with `run` these tasks are the end of each ru
 runs by hand. Where `scores.when` is `segments` too, the tasks of `scores.tasks` are the beginning of this DAG.
 
 * **text** reads what each page says: its main text, its language and its words.
+* **captures** notes where the newest capture of each URL is, so that look-ups of a URL are fast.
 * **index** makes the version of the index that has the pages which are there now, for `krake search`.
 * **push** brings OpenSearch (`push.url`) to the newest version of the index.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from crawl_lib.captures import PLACES_SCHEMA
 from crawl_lib.config import Config
 from crawl_lib.crawldb import CRAWLDB_SCHEMA, Status
 from crawl_lib.duplicates import DUPLICATES_SCHEMA
@@ -116,6 +117,7 @@ TABLES = [
     ("outlinks", OUTLINKS_SCHEMA),
     ("linkdb", INLINKS_SCHEMA),
     ("linkrank", LINKRANK_SCHEMA),
+    ("captures", PLACES_SCHEMA),
     ("text", TEXT_SCHEMA),
     ("duplicates", DUPLICATES_SCHEMA),
     ("terms", TERMS_SCHEMA),

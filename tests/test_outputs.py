@@ -64,6 +64,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Config:
     find_near(stores, now=NOW)
     update_terms(stores, now=NOW)
     merge_indexes(stores)
+    stages.make_output(stores, output="captures")
     stages.make_output(stores, output="index")
     return config
 

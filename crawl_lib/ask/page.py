@@ -1,8 +1,11 @@
 """One page, by URL, key or NodeID: its row in an export, else its newest capture; and what it answered."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
+from crawl_lib.captures import KnownCaptures, StaleError
+from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import InputError, PathNotFoundError
 from crawl_lib.export import is_node_id, newest_export, page_key, plain_row, show_page
 from crawl_lib.parse import Content, decode_content, parse_head
@@ -43,19 +46,70 @@ def find_page(stores: Stores, page: str, *, export: str | None = None) -> dict[s
 def newest_rows(stores: Stores, keys: Collection[bytes]) -> dict[bytes, dict[str, Any]]:
     """The newest row of `pages` of each of these keys, final or not, with its `segment_path`; none of dropped pages.
 
-    Iterations are read from the newest one on, until all are found.
+    The table of captures is asked first, where there is one, and then the segments that the table lacks. Without it, or
+    where it is out of date, iterations are read from the newest one on, until all keys are found.
     """
-    found: dict[bytes, dict[str, Any]] = {}
+    table = KnownCaptures.of(stores)
+    if table is None:
+        return _search(stores, keys, _all_segments(stores))
+    newer = groupby(reversed(table.newer), lambda segment: segment.folder)
+    found = _search(stores, keys, ([*reversed([*segments])] for _, segments in newer))
+    stale = set[bytes]()
+    for key in keys:
+        try:
+            row = _placed_row(stores, table, key)
+        except StaleError:
+            stale.add(key)
+            continue
+        if row is not None and (key not in found or _age(row) > _age(found[key])):
+            found[key] = row
+    return {**found, **_search(stores, stale, _all_segments(stores))}
+
+
+def _placed_row(stores: Stores, table: KnownCaptures, key: bytes) -> dict[str, Any] | None:
+    """Return the row of `pages` that the table of captures names for a key. Raises StaleError."""
+    place = table.place(key)
+    if place is None:
+        return None
+    path = place.segment.path
+    stores.report(reading=path)
+    rows = [
+        row for row in SegmentReader(stores.storage, path).find([key], place.row_group) if row["time"] == place.time
+    ]
+    if not rows:
+        raise StaleError
+    return {**rows[-1], "segment_path": path}
+
+
+def _age(row: dict[str, Any]) -> tuple[int, Any]:
+    """Return what orders the rows of a key in different segments: the iteration, and then the time."""
+    return int(row["segment_path"].split("/")[-2]), row["time"]
+
+
+def _all_segments(stores: Stores) -> Iterator[list[SegmentRef]]:
+    """Yield the segments of each iteration, the newest iteration first."""
     for folder in stores.until_stopped(reversed(stores.crawl.folders())):
-        missing, newest = {*keys} - found.keys(), dict[bytes, dict[str, Any]]()
-        for node in stores.crawl.folder(folder).segments() if missing else ():
-            path = stores.crawl.segment(folder, node).path
-            stores.report(reading=path)
-            for row in SegmentReader(stores.storage, path).find(missing):
+        yield [stores.crawl.segment(folder, node) for node in stores.crawl.folder(folder).segments()]
+
+
+def _search(
+    stores: Stores, keys: Collection[bytes], iterations: Iterable[Sequence[SegmentRef]]
+) -> dict[bytes, dict[str, Any]]:
+    """Read the segments of iterations, the newest iteration first, until all keys are found; return the newest rows."""
+    found: dict[bytes, dict[str, Any]] = {}
+    missing = {*keys}
+    for segments in iterations if missing else ():
+        newest = dict[bytes, dict[str, Any]]()
+        for segment in segments:
+            stores.report(reading=segment.path)
+            for row in SegmentReader(stores.storage, segment.path).find(missing):
                 before = newest.get(row["key"])
                 if before is None or before["time"] <= row["time"]:
-                    newest[row["key"]] = {**row, "segment_path": path}
+                    newest[row["key"]] = {**row, "segment_path": segment.path}
         found |= newest
+        missing -= newest.keys()
+        if not missing:
+            break
     return found
 
 

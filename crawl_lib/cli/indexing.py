@@ -1,9 +1,10 @@
-"""`krake index update|push|check|stats`: the index of pages that `krake search` asks."""
+"""`krake index update|push|check|stats`: the index of pages for `krake search`; `krake captures update`."""
 
 import argparse
 from datetime import UTC, datetime
 from functools import partial
 
+from crawl_lib import stages
 from crawl_lib.cli.common import print_counts, print_result, say, stage_stores, tool_stores
 from crawl_lib.index import INDEX_OUTPUT, index_counts, index_stats, update_index
 from crawl_lib.push import push_index
@@ -40,4 +41,12 @@ def stats(arguments: argparse.Namespace) -> int:
     with tool_stores(arguments) as stores:
         found = index_stats(stores)
     print_result(arguments, found, partial(print_counts, "index", found))
+    return 0
+
+
+def update_places(arguments: argparse.Namespace) -> int:
+    """Take segments into the table of captures."""
+    with stage_stores(arguments) as stores:
+        found = stages.make_output(stores, output="captures")
+    print_result(arguments, found, partial(print_counts, "captures", found))
     return 0

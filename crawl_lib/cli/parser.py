@@ -132,6 +132,7 @@ _GROUPS = {
     "linkdb": "who links to a page, and with which words",
     "duplicates": "pages that say the same, hosts that mirror others, blocks that repeat",
     "terms": "which pages have a word, and how much it says about them (tf-idf)",
+    "captures": "where the newest capture of each URL is",
     "index": "the index of pages for `krake search`; one CDXJ file for pywb",
     "nodes": "the crawl's nodes; take one out, or in again",
     "graph": "the web graph of an export",
@@ -384,6 +385,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             _JSON,
         ),
     ),
+    ("captures update", "indexing.update_places", "take in segments, so that look-ups of a URL are fast", (_JSON,)),
     (
         "index update",
         "indexing.update",

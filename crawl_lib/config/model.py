@@ -35,7 +35,7 @@ STATUSES = (
     "orphan",
 )
 """What the CrawlDb says of a URL (`crawldb.Status`)."""
-OUTPUT_TASKS = ("text", "index", "push")
+OUTPUT_TASKS = ("text", "index", "push", "captures")
 """What `outputs.tasks` may name, in the order in which the tasks run."""
 INDEX_LANGUAGES = ("da", "de", "en", "es", "fi", "fr", "hu", "it", "nl", "no", "pt", "ru", "sv")
 """Languages that an index can have stems of (`crawl_lib.index.LANGUAGES`)."""

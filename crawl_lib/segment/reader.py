@@ -102,10 +102,10 @@ class SegmentReader:
         """
         return self._table(PAGES_NAME, columns, None if with_dropped else "key")
 
-    def find(self, keys: Collection[bytes]) -> Iterator[dict[str, Any]]:
+    def find(self, keys: Collection[bytes], group: int | None = None) -> Iterator[dict[str, Any]]:
         """The rows of `pages` of some keys, without dropped pages; only groups of rows that have them are read whole.
 
-        Raises what `pages` does.
+        `group`: look in this row group alone; None: in all. Raises what `pages` does.
         """
         import pyarrow.compute as pc  # noqa: PLC0415 - not for fetching processes
 
@@ -113,11 +113,26 @@ class SegmentReader:
             return
         wanted = pa.array(sorted({*keys} - self.dropped), pa.binary(20))
         with self._open(PAGES_NAME) as table, parquet_errors(table.where, table.remedy):
-            for group in range(table.groups):
-                chosen = pc.is_in(table.group(group, ["key"]).column(0), value_set=wanted)
+            for number in [n for n in range(table.groups) if group in {None, n}]:
+                chosen = pc.is_in(table.group(number, ["key"]).column(0), value_set=wanted)
                 if pc.any(chosen).as_py():
-                    for row in table.group(group).filter(chosen).to_pylist():
+                    for row in table.group(number).filter(chosen).to_pylist():
                         yield {**dict.fromkeys(PAGES_SCHEMA.names), **row}
+
+    def row_groups(self, columns: Sequence[str]) -> Iterator[tuple[int, pa.Table]]:
+        """Yield the row groups of `pages` with their numbers, some columns of them, without dropped pages.
+
+        `columns`: `key` has to be among them. Raises what `pages` does.
+        """
+        import pyarrow.compute as pc  # noqa: PLC0415 - not for fetching processes
+
+        if self.lacks(PAGES_NAME):
+            return
+        dropped = pa.array(sorted(self.dropped), pa.binary(20))
+        with self._open(PAGES_NAME) as table, parquet_errors(table.where, table.remedy):
+            for number in range(table.groups):
+                rows = table.group(number, columns)
+                yield number, rows.filter(pc.invert(pc.is_in(rows["key"], value_set=dropped))) if dropped else rows
 
     def links(self, columns: Sequence[str] | None = None, *, with_dropped: bool = False) -> Iterator[pa.RecordBatch]:
         """Rows of `links`, all columns or some; those on dropped pages only if asked for."""

@@ -82,6 +82,7 @@ METRICS: Mapping[str, tuple[Metric, ...]] = {
         Metric("pages", "pages whose text was read"),
         Metric("killed", "of these, pages without a text: reading them took too much time or memory"),
     ),
+    "captures": (Metric("rows", "URLs of which a capture is known", is_gauge=True),),
     "index": (
         Metric("pages", "pages of the newest index", is_gauge=True),
         Metric("left_out", "pages that are there and not in it, by reason", is_gauge=True, by_key=True),

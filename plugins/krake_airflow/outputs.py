@@ -30,6 +30,12 @@ class TextOperator(OutputOperator):
     stage_name = "text"
 
 
+class CapturesOperator(OutputOperator):
+    """`captures`: where the newest capture of each URL is."""
+
+    stage_name = "captures"
+
+
 class IndexOperator(OutputOperator):
     """`index`: a version of the index with the pages that are there now."""
 
@@ -42,7 +48,8 @@ class PushOperator(OutputOperator):
     stage_name = "push"
 
 
-TASKS: dict[str, type[OutputOperator]] = {kind.stage_name: kind for kind in (TextOperator, IndexOperator, PushOperator)}
+_KINDS = (TextOperator, IndexOperator, PushOperator, CapturesOperator)
+TASKS: dict[str, type[OutputOperator]] = {kind.stage_name: kind for kind in _KINDS}
 
 
 def add_outputs(config: Config, before: BaseOperator | None = None) -> None:

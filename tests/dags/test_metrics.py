@@ -21,12 +21,13 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 from krake_airflow import operators
 from krake_airflow.metrics import DURATION, FAILURES, METRICS, tell_result
-from krake_airflow.outputs import IndexOperator, PushOperator, TextOperator
+from krake_airflow.outputs import CapturesOperator, IndexOperator, PushOperator, TextOperator
 from krake_airflow.scores import DuplicatesOperator, InvertLinksOperator, ScoreOperator
 from krake_airflow.settings import PROJECT
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from crawl_lib import errors, stages
+from crawl_lib.config import OUTPUT_TASKS
 from crawl_lib.fetch import HostStore, make_hosts_folder
 from crawl_lib.fetch.hoststore import BackOff
 from crawl_lib.push import push_index
@@ -119,6 +120,7 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "duplicates": DuplicatesOperator(task_id="duplicates", of_run=True),
         "score": ScoreOperator(task_id="score", of_run=True),
         "text": TextOperator(task_id="text"),
+        "captures": CapturesOperator(task_id="captures"),
         "index": IndexOperator(task_id="index"),
         "push": PushOperator(task_id="push"),
     }
@@ -181,7 +183,8 @@ def test_the_results_of_the_stages_have_these_fields(tmp_path: Path, received: R
     results["invert_links"] = stages.invert_links(open_stores(config))
     results["duplicates"] = stages.mark_duplicates(open_stores(config))
     results["score"] = stages.update_score(open_stores(config), export=results["export"]["export"])
-    results |= {name: stages.make_output(open_stores(config), output=name) for name in ("text", "index")}
+    for name in set(OUTPUT_TASKS) - {"push"}:
+        results[name] = stages.make_output(open_stores(config), output=name)
     with fake_opensearch() as server:
         results["push"] = push_index(open_stores(replace(config, push=replace(config.push, url=server.url))))
     for stage, metrics in METRICS.items():

@@ -54,7 +54,7 @@ ROUND = r"dfs/crawl/\d+"
 SEGMENT = rf"{ROUND}/node-[ab]"
 HIDDEN = rf"{ROUND}/\.(new-)?node-[ab]-[^/]+"
 SPOOL = rf"{NODE}/spool"
-VERSION = r"dfs/crawl/(crawldb|linkdb|linkrank|outlinks|duplicates|terms|index)/\d+"
+VERSION = r"dfs/crawl/(crawldb|captures|linkdb|linkrank|outlinks|duplicates|terms|index)/\d+"
 LIST = r"dfs/crawl/lists/[^/]*"
 
 KINDS = (
@@ -339,7 +339,7 @@ def make_base(directory: Path, web: Serving, order: str) -> None:
     for words in (["export", "--label", LABEL], ["graph", "link"], ["graph", "finalize"]):
         krake.ok(*words)
     tables = ("graph rank", "crawldb update", "linkdb update", "linkdb rank", "duplicates mark", "duplicates near")
-    tables += ("terms update", "index update")
+    tables += ("terms update", "index update", "captures update")
     for text in tables if order == "crawldb" else ():
         krake.ok(*text.split())
 

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from warcio.archiveiterator import ArchiveIterator
 
+from crawl_lib.captures import PLACES
 from crawl_lib.config import Config
 from crawl_lib.crawldb import CRAWLDB_SCHEMA, Status, newest_version, rebuild
 from crawl_lib.crawldir import ITERATION_FILE, START_PREFIX
@@ -247,6 +248,8 @@ def derived(result: Result) -> dict[str, str]:
     if (version := newest_version(stores)) is not None:
         names = ["url", "score", "status"]
         found["crawldb"] = _digest([row for path in version.paths for row in _read(result, path, names)])
+    if (captures := Versions(stores, PLACES).newest()) is not None:  # where they are goes by times of visits
+        found["captures"] = _digest([row for path in captures.paths for row in _read(result, path, ["key"])])
     if (index := Versions(stores, INDEX).newest()) is not None:  # which of equal texts is found goes by times of visits
         found["index"] = _digest([index.manifest[name] for name in ("pages", "left_out")])
     return found

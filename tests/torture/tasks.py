@@ -19,7 +19,7 @@ from crawl_lib.terms import update_terms
 
 OF_LINKS = ("invert_links", "link_rank", "rank")
 """What follows from links, with `frontier.order: fifo` too."""
-OF_SCORES = (*OF_LINKS, "score", "near", "duplicates", "text", "index", "terms")
+OF_SCORES = (*OF_LINKS, "score", "near", "duplicates", "text", "index", "captures", "terms")
 KINDS = (
     *("inject", "generate", "crawl", "commit", "update", "settle"),
     *("maintain_keys", "export", "linker", "finalizer"),
@@ -61,6 +61,7 @@ class Task:
             "near": lambda stores: asdict(find_near(stores, now=now)),
             "duplicates": stages.mark_duplicates,
             "text": lambda stores: stages.make_output(stores, output="text"),
+            "captures": lambda stores: stages.make_output(stores, output="captures"),
             "index": lambda stores: stages.make_output(stores, output="index"),
             "terms": lambda stores: update_terms(stores, now=now).manifest,
         }

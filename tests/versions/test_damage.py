@@ -26,9 +26,11 @@ from crawl_lib.ask import (
     find_page,
     inlinks_of,
     look_up_listing,
+    newest_rows,
     read_answer,
     row_of_url,
 )
+from crawl_lib.captures import PLACES, update_captures
 from crawl_lib.config import from_mapping
 from crawl_lib.crawldb import CRAWLDB, filter_crawldb, generate, update
 from crawl_lib.duplicates import DUPLICATES, find_mirrors, find_near, find_templates, mark_duplicates
@@ -51,7 +53,7 @@ from tests.crawldb.test_update import DAY, NOW, T
 from tests.duplicates.web import lines, row_of, text_of
 from tests.stores import stores_on
 
-FAMILIES = (CRAWLDB, OUTLINKS, LINKDB, LINKRANK, DUPLICATES, TERMS, INDEX)
+FAMILIES = (CRAWLDB, OUTLINKS, LINKDB, LINKRANK, DUPLICATES, TERMS, INDEX, PLACES)
 URLS = [f"http://{host}.example/{number}" for host in "abcd" for number in range(40)]
 WORDS = ("word1", "word2 word3")
 FLIPS = 2
@@ -106,6 +108,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     find_near(stores, now=NOW)
     update_terms(stores, now=NOW)
     update_index(stores, now=NOW)
+    update_captures(stores, now=NOW)
     generate(stores, "one", 1, now=NOW, batch_size=20)
     add_segment(crawl, T + DAY, 2)
     return root
@@ -201,6 +204,10 @@ READERS: dict[str, dict[str, Asked]] = {
     "crawl/duplicates/*/part-*": {"mark": MARK, "index": indexed},
     "crawl/index/*/*": {"update": indexed, "search": searched},
     "crawl/terms/*/part-*": {"search": lambda stores: search_terms(stores, WORDS)},
+    "crawl/captures/*/part-*": {
+        "update": made_by(PLACES, update_captures),
+        "show": lambda stores: newest_rows(stores, [key_of(url) for url in URLS]),
+    },
     "text/**/text-*": {
         "update": UPDATE,
         "near": NEAR,
