@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from crawl_lib.errors import os_errors
 from crawl_lib.export import PAGES, ExportFolder, PowerCounts, open_web_graph, remedy_of
-from crawl_lib.plots import STYLE, bars, lines, stacked
+from crawl_lib.plots import DARK, LIGHT, STYLE, bars, lines, stacked
 from crawl_lib.rounds import Iterations, Span
 from crawl_lib.segment import NO_COLUMNS, open_parquet
 from crawl_lib.states import Outcome
@@ -30,9 +30,9 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width">
 <title>{title}</title>
 <style>
-:root {{ color-scheme: light dark; --text: #1d2733; --back: #fff; --faint: #66717d; }}
+:root {{ color-scheme: light dark; --text: #1d2733; --back: #fff; --faint: #66717d; {light} }}
 @media (prefers-color-scheme: dark) {{
-  :root {{ --text: #e3e8ed; --back: #161b21; --faint: #98a4b0; }}
+  :root {{ --text: #e3e8ed; --back: #161b21; --faint: #98a4b0; {dark} }}
 }}
 body {{ margin: 2rem auto; max-width: 46rem; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif;
   color: var(--text); background: var(--back); }}
@@ -114,6 +114,8 @@ def write_report(stores: Stores, *, name: str, target: Path) -> None:
     page = _PAGE.format(
         title=escape(f"Krake: {stores.config.crawl.directory}, export {name}"),
         style=STYLE,
+        light=LIGHT,
+        dark=DARK,
         numbers="".join(f"<div><dt>{title}</dt><dd>{number:,}</dd></div>" for title, number in numbers.items()),
         plots="\n".join(plots),
     )

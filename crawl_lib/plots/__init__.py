@@ -1,11 +1,11 @@
 """Plots as SVG in HTML, made on the server without a script, each with a table of the same numbers.
 
 How data flows: a caller gives numbers with names, and gets one piece of HTML: a heading, a sentence, the drawing
-(`drawing`) and a table that people unfold, copy from, and hear read aloud (`plots`). `STYLE` is the CSS of all plots;
-a page that contains plots sets the colours `--text`, `--back`, `--faint` and `--bar`.
+(`drawing`) and a table that people unfold, copy from, and hear read aloud (`plots`). `STYLE` is the CSS of all plots,
+`LIGHT` and `DARK` are the colours of series; a page that contains plots sets `--text` and `--faint` too.
 
 All names are text to these functions: whatever a stranger chose is escaped, and a long name is cut in the drawing only.
 """
 
 from crawl_lib.plots.drawing import MOST_SERIES
-from crawl_lib.plots.plots import STYLE, bars, lines, small, stacked
+from crawl_lib.plots.plots import DARK, LIGHT, STYLE, bars, lines, small, stacked

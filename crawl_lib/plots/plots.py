@@ -22,10 +22,10 @@ def _colours(colours: Sequence[str]) -> str:
     return " ".join(f"--s{place}: {colour};" for place, colour in enumerate(colours))
 
 
+LIGHT, DARK = _colours(_COLOURS), _colours(_DARK_COLOURS)
+"""Declarations of the colours of series, on a light and on a dark page."""
 STYLE = "\n".join(
     [
-        f":root {{ {_colours(_COLOURS)} }}",
-        f"@media (prefers-color-scheme: dark) {{ :root {{ {_colours(_DARK_COLOURS)} }} }}",
         "svg.plot { width: 100%; height: auto; } svg.small { width: 7.5rem; height: 1.5rem; }",
         "svg text { font-size: 13px; fill: var(--text); } svg path { fill: none; stroke-width: 2; }",
         *(f"rect.s{n} {{ fill: var(--s{n}); }} path.s{n} {{ stroke: var(--s{n}); }}" for n in range(MOST_SERIES)),
@@ -33,7 +33,7 @@ STYLE = "\n".join(
         "details.numbers td { text-align: right; padding: 0 0 0 1rem; } details.numbers th { text-align: left; }",
     ]
 )
-"""The CSS of all plots. A page of its own switch between light and dark sets `--s0` to `--s7` again."""
+"""The CSS of all plots, without the colours: a page says where `LIGHT` and where `DARK` holds."""
 
 
 def bars(title: str, text: str, rows: Mapping[str, float], *, unit: str = "number") -> str:

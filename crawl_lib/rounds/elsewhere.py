@@ -31,6 +31,7 @@ _PAGE, _PAGES, _AT_ONCE = 100, 10, 8
 _POINTS, _COLUMNS = 60, 5
 """Of a curve: seconds, fetched, bytes, errors and queue."""
 _TASK = re.compile(r"(?:iteration_([0-9]{1,9})\.)?(crawl|settle)\.(.+)")
+NODE_OPERATORS = ("CrawlOperator", "SettleOperator")
 _STATES = ("running", "success", "failed", "up_for_retry")
 
 
@@ -85,15 +86,23 @@ class Airflow:
 
 
 @dataclass(frozen=True)
-class _Task:
-    """The newest task of a node. `iteration`: 0 for `settle`."""
+class NodeTask:
+    """A task of a node in Airflow: `crawl`, or `settle` with iteration 0. `state`: of the task instance."""
 
     node: str
     iteration: int
+    task_id: str
     run_id: str
     state: str
     try_number: int
-    path: str
+
+    @classmethod
+    def named(cls, task_id: str, *, run_id: str, state: str, try_number: int) -> "NodeTask | None":
+        """Return the task with this id; None: the id is of a task that belongs to no node."""
+        match = _TASK.fullmatch(task_id)
+        if match is None:
+            return None
+        return cls(match[3], int(match[1] or 0), task_id, run_id, state, try_number)
 
 
 def queues_elsewhere(config: Config, nodes: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -113,21 +122,25 @@ def queues_elsewhere(config: Config, nodes: Iterable[str]) -> dict[str, dict[str
     except KrakeError as error:
         return {node: {"error": str(error)} for node in wanted}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = pool.map(lambda task: _entry(airflow, task), tasks.values())
+        found = pool.map(lambda task: _asked(airflow, config, task), tasks.values())
         return dict(zip(tasks, found, strict=True))
 
 
-def _newest_tasks(airflow: Airflow, config: Config, nodes: set[str]) -> dict[str, _Task]:
-    """Find the task of each node that began last. Raises StorageError."""
+def _runs_path(config: Config) -> str:
+    """Return the path of the runs of a crawl in the REST API."""
     dag_id = f"{config.crawl.name}_{'recrawl' if config.frontier.is_crawldb else 'crawl'}"
-    path = f"/api/v2/dags/{quote(dag_id, safe='')}/dagRuns"
-    names = [("operator", "CrawlOperator"), ("operator", "SettleOperator")]
+    return f"/api/v2/dags/{quote(dag_id, safe='')}/dagRuns"
+
+
+def _newest_tasks(airflow: Airflow, config: Config, nodes: set[str]) -> dict[str, NodeTask]:
+    """Find the task of each node that began last. Raises StorageError."""
+    names = [("operator", name) for name in NODE_OPERATORS]
     query = [*names, *(("state", state) for state in _STATES), ("order_by", "-start_date"), ("limit", str(_PAGE))]
-    found: dict[str, _Task] = {}
+    found: dict[str, NodeTask] = {}
     for page in range(_PAGES):
-        answer = airflow.get(f"{path}/~/taskInstances", [*query, ("offset", str(page * _PAGE))])
+        answer = airflow.get(f"{_runs_path(config)}/~/taskInstances", [*query, ("offset", str(page * _PAGE))])
         instances = answer["task_instances"] if answer else []
-        for task in _tasks_of(path, instances):
+        for task in _tasks_of(instances):
             if task.node in nodes:
                 found.setdefault(task.node, task)
         if len(found) == len(nodes) or len(instances) < _PAGE:
@@ -135,37 +148,38 @@ def _newest_tasks(airflow: Airflow, config: Config, nodes: set[str]) -> dict[str
     return found
 
 
-def _tasks_of(path: str, instances: Iterable[Mapping[str, Any]]) -> Iterator[_Task]:
+def _tasks_of(instances: Iterable[Mapping[str, Any]]) -> Iterator[NodeTask]:
     """Yield the task instances of an answer that are tasks of nodes."""
     for one in instances:
-        if match := _TASK.fullmatch(str(one["task_id"])):
-            yield _Task(
-                node=match[3],
-                iteration=int(match[1] or 0),
-                run_id=printable(str(one["dag_run_id"])),
-                state=str(one["state"]),
-                try_number=int(one["try_number"]),
-                path=f"{path}/{quote(str(one['dag_run_id']), safe='')}/taskInstances/{quote(match[0], safe='')}",
-            )
+        facts = {"run_id": str(one["dag_run_id"]), "state": str(one["state"]), "try_number": int(one["try_number"])}
+        if task := NodeTask.named(str(one["task_id"]), **facts):
+            yield task
 
 
-def _entry(airflow: Airflow, task: _Task) -> dict[str, Any]:
-    """Return the entry of a node by what its task told."""
+def _asked(airflow: Airflow, config: Config, task: NodeTask) -> dict[str, Any]:
+    """Ask for the value of a task, and return the entry of its node."""
+    place = f"{quote(task.run_id, safe='')}/taskInstances/{quote(task.task_id, safe='')}"
     try:
-        answer = airflow.get(f"{task.path}/state-store/progress")
+        answer = airflow.get(f"{_runs_path(config)}/{place}/state-store/progress")
     except StorageError as error:
         return {"error": str(error)}
-    value = _mapping(_mapping(answer).get("value"))
+    return entry_of(task, _mapping(answer).get("value"))
+
+
+def entry_of(task: NodeTask, value: Any) -> dict[str, Any]:
+    """Return the entry of a node, see `queues_elsewhere`. `value`: what the store has under `progress`, or None."""
+    value = _mapping(value)
     said = _progress(value if value.get("try") == task.try_number else {})
     entry: dict[str, Any] = {"length": said["queue"], "progress": said}
-    entry["task"] = {"run_id": task.run_id, "state": task.state, "try": task.try_number}
+    run_id = printable(task.run_id)
+    entry["task"] = {"run_id": run_id, "state": task.state, "try": task.try_number}
     if said["phase"] in ENDED:
         return entry
     if task.state != "running" or time.time() - said["time"] > SILENT_S:
         at = datetime.fromtimestamp(said["time"], UTC)
         entry["silent_since"] = f"{at:%Y-%m-%dT%H:%M:%SZ}" if said["time"] else ""
     elif task.iteration:
-        entry["open_take"] = {"run_id": task.run_id, "iteration": task.iteration, "count": said["taken"]}
+        entry["open_take"] = {"run_id": run_id, "iteration": task.iteration, "count": said["taken"]}
     return entry
 
 

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -31,6 +31,8 @@ WITH_BYTES = 10
 """Of so many iterations the segments are listed for their sizes; a crawl may have thousands."""
 HOST_LINES = 100_000
 """So many URLs of a queue are looked at for the hosts that have most of them."""
+AskElsewhere = Callable[[Config, Sequence[str]], Mapping[str, dict[str, Any]]]
+"""Finds entries of `queues` for nodes that are not on this machine; none for a node of which nothing is known."""
 _AT_REST = ("done", "failed", "paused")
 
 
@@ -40,8 +42,17 @@ class CrawlReader:
     Iterations that are complete are read once and kept, see `Iterations`. Threads take turns.
     """
 
-    def __init__(self, config: Config, secrets: Secrets | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        secrets: Secrets | None = None,
+        *,
+        wait_s: float = STATUS_WAIT_S,
+        elsewhere: AskElsewhere | None = None,
+    ) -> None:
+        """`wait_s`: how long a DFS that does not answer is asked again; `elsewhere`: see `crawl_status`."""
         self._config, self._secrets = config, secrets or Secrets.from_environment()
+        self._wait_s, self._elsewhere = wait_s, elsewhere or _ask_environment
         self._iterations, self._turn = Iterations(), Lock()
 
     def status(self, *, last: int | None = None) -> dict[str, Any]:
@@ -52,10 +63,10 @@ class CrawlReader:
         """
         with self._turn:
             try:
-                stores = open_to_look(self._config, self._secrets)
-                return crawl_status(stores, last=last, iterations=self._iterations)
+                stores = open_to_look(self._config, self._secrets, self._wait_s)
+                return crawl_status(stores, last=last, iterations=self._iterations, elsewhere=self._elsewhere)
             except StorageError as error:
-                return {**_local(self._config, self._secrets), "error": str(error)}
+                return {**_local(self._config, self._secrets, self._elsewhere), "error": str(error)}
 
 
 def status_of(config: Config, secrets: Secrets | None = None, *, last: int | None = None) -> dict[str, Any]:
@@ -63,19 +74,25 @@ def status_of(config: Config, secrets: Secrets | None = None, *, last: int | Non
     return CrawlReader(config, secrets).status(last=last)
 
 
-def open_to_look(config: Config, secrets: Secrets) -> Stores:
+def open_to_look(config: Config, secrets: Secrets, wait_s: float = STATUS_WAIT_S) -> Stores:
     """Stores for people who wait: nothing is made, and a DFS that does not answer is not asked for long."""
-    quick = replace(config, dfs=replace(config.dfs, wait_s=min(config.dfs.wait_s, STATUS_WAIT_S)))
+    quick = replace(config, dfs=replace(config.dfs, wait_s=min(config.dfs.wait_s, wait_s)))
     return open_stores(quick, secrets, make=False)
 
 
 def crawl_status(
-    stores: Stores, *, only_nodes: bool = False, last: int | None = None, iterations: Iterations | None = None
+    stores: Stores,
+    *,
+    only_nodes: bool = False,
+    last: int | None = None,
+    iterations: Iterations | None = None,
+    elsewhere: AskElsewhere | None = None,
 ) -> dict[str, Any]:
     """Return the status of a crawl as a mapping for JSON.
 
     `last`: list so many iterations, the newest ones; None: all. `only_nodes`: return `nodes` alone. `iterations`: a
-    reader that keeps what is complete from look to look. What cannot be read has an `error` in its place. Raises
+    reader that keeps what is complete from look to look. `elsewhere`: finds the entries of nodes that are not on this
+    machine; None: asks the Airflow that the environment names. What cannot be read has an `error` in its place. Raises
     StorageError if the crawl directory cannot be listed.
 
     * `crawl`: the address of the crawl directory. `injected`: the number of its folders of seeds.
@@ -100,7 +117,7 @@ def crawl_status(
     shown = entries[-last:] if last else entries
     newest = (iterations.with_bytes(stores, entry) for entry in shown[-WITH_BYTES:])
     return {
-        **_local(stores.config, stores.secrets),
+        **_local(stores.config, stores.secrets, elsewhere or _ask_environment),
         "injected": len(stores.crawl.seeds()),
         "iterations": [*shown[:-WITH_BYTES], *newest],
         "older": len(entries) - len(shown),
@@ -110,24 +127,30 @@ def crawl_status(
     }
 
 
-def _local(config: Config, secrets: Secrets) -> dict[str, Any]:
+def _local(config: Config, secrets: Secrets, elsewhere: AskElsewhere) -> dict[str, Any]:
     """What is known without the file store."""
     waits = str(what_waits(config))
     return {
         **({"waiting": waits} if waits else {}),
         "crawl": f"{config.dfs_primary}/{config.crawl.directory.strip('/')}",
-        "queues": _queues(config),
+        "queues": _queues(config, elsewhere),
         "keys": _keys(config, secrets),
     }
 
 
-def _queues(config: Config) -> dict[str, dict[str, Any]]:
-    """Describe the queues of all nodes: from this machine's disk, else as Airflow knows them, where one is named."""
-    found = {node: _queue(config, node) for node in config.servers}
-    if os.environ.get("KRAKE_AIRFLOW_URL"):
-        from crawl_lib.rounds.elsewhere import queues_elsewhere  # noqa: PLC0415  # loads requests
+def _ask_environment(config: Config, nodes: Sequence[str]) -> Mapping[str, dict[str, Any]]:
+    if not os.environ.get("KRAKE_AIRFLOW_URL"):
+        return {}
+    from crawl_lib.rounds.elsewhere import queues_elsewhere  # noqa: PLC0415  # loads requests
 
-        found |= queues_elsewhere(config, [node for node, entry in found.items() if "note" in entry])
+    return queues_elsewhere(config, nodes)
+
+
+def _queues(config: Config, elsewhere: AskElsewhere) -> dict[str, dict[str, Any]]:
+    """Describe the queues of all nodes: from this machine's disk, else as Airflow knows them."""
+    found = {node: _queue(config, node) for node in config.servers}
+    if away := [node for node, entry in found.items() if "note" in entry]:
+        found |= elsewhere(config, away)
     for entry in found.values():
         if "open_take" in entry:
             progress = entry["progress"]

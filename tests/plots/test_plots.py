@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from crawl_lib.plots import MOST_SERIES, STYLE, bars, lines, small, stacked
+from crawl_lib.plots import DARK, LIGHT, MOST_SERIES, STYLE, bars, lines, small, stacked
 
 VOID = {"rect", "path"}
 ALLOWED = {"h2", "p", "svg", "rect", "path", "text", "details", "summary", "table", "thead", "tbody", "tr", "th", "td"}
@@ -135,4 +135,5 @@ def test_a_small_chart_of_sixty_points_is_small() -> None:
 
 def test_the_style_loads_nothing() -> None:
     assert not re.search(r"url\(|@import|<|expression", STYLE)
-    assert all(f"--s{number}" in STYLE for number in range(MOST_SERIES))
+    for colours in (LIGHT, DARK, STYLE):
+        assert all(f"--s{number}" in colours for number in range(MOST_SERIES))
