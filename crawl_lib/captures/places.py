@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from crawl_lib.crawldir import FolderState, SegmentRef
 from crawl_lib.derived import SEGMENTS
-from crawl_lib.engine import in_batches
+from crawl_lib.engine import Engine, in_batches
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
@@ -39,6 +39,7 @@ PLACES = Family(
 """A manifest has `segments` (those that were taken in, with digests) and `open` (folders that may get late ones)."""
 _GROUP_ROWS = 1 << 12
 """Of a row group: a look-up reads the keys of about ten groups, and one group whole."""
+SORTED_ROWS = 1 << 16
 _FOUND = ("key", "time", "status", "warc_file", "warc_offset", "warc_length")
 
 
@@ -100,10 +101,21 @@ def _open_folders(stores: Stores, parent: Version | None, fresh: list[SegmentRef
 
 def _rows(parent: Version | None, fresh: list[SegmentRef], work: Work) -> Iterator[pa.RecordBatch]:
     """Yield the newest capture of each key, in order of keys."""
-    work.keep("fresh", PLACES_SCHEMA, _captures(work.stores, fresh))
-    Versions(work.stores, PLACES).give(parent, work.engine, "old")
-    batches = work.engine.stream("captures/places", 1 << 16, "captures.places")
-    return in_batches(first_of_each(batches, ["key"], 1), _GROUP_ROWS)
+    engine = work.engine
+    work.keep("read", PLACES_SCHEMA, _captures(work.stores, fresh))
+    Versions(work.stores, PLACES).give(parent, engine, "all_old")
+    shares = engine.shares(engine.value("captures/size"))
+    engine.keep("all_fresh", "captures/read", "captures.divide")
+    batches = first_of_each(_sorted(engine, shares), ["key"], 1)
+    return in_batches(batches, _GROUP_ROWS)
+
+
+def _sorted(engine: Engine, shares: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield all captures, share by share of the keys, so that what is sorted at once fits into memory."""
+    for number, share in enumerate(shares, 1):
+        for name in ("old", "fresh"):
+            engine.define(name, f"select * from all_{name} where {share}")
+        yield from engine.stream("captures/places", SORTED_ROWS, f"captures.sort, {number} of {len(shares)}")
 
 
 def _captures(stores: Stores, segments: list[SegmentRef]) -> Iterator[pa.Table]:

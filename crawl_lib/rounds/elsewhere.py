@@ -151,8 +151,8 @@ def _newest_tasks(airflow: Airflow, config: Config, nodes: set[str]) -> dict[str
 def _tasks_of(instances: Iterable[Mapping[str, Any]]) -> Iterator[NodeTask]:
     """Yield the task instances of an answer that are tasks of nodes."""
     for one in instances:
-        facts = {"run_id": str(one["dag_run_id"]), "state": str(one["state"]), "try_number": int(one["try_number"])}
-        if task := NodeTask.named(str(one["task_id"]), **facts):
+        run_id, state, tried = str(one["dag_run_id"]), str(one["state"]), int(one["try_number"])
+        if task := NodeTask.named(str(one["task_id"]), run_id=run_id, state=state, try_number=tried):
             yield task
 
 
@@ -168,8 +168,8 @@ def _asked(airflow: Airflow, config: Config, task: NodeTask) -> dict[str, Any]:
 
 def entry_of(task: NodeTask, value: Any) -> dict[str, Any]:
     """Return the entry of a node, see `queues_elsewhere`. `value`: what the store has under `progress`, or None."""
-    value = _mapping(value)
-    said = _progress(value if value.get("try") == task.try_number else {})
+    is_of_try = _mapping(value).get("try") == task.try_number
+    said = progress_of(value if is_of_try else None)
     entry: dict[str, Any] = {"length": said["queue"], "progress": said}
     run_id = printable(task.run_id)
     entry["task"] = {"run_id": run_id, "state": task.state, "try": task.try_number}
@@ -193,8 +193,9 @@ def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _progress(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the known fields of a value, each of its type, whatever the store has."""
+def progress_of(value: Any) -> dict[str, Any]:
+    """Return the known fields of a value of the store, each of its type, whatever the store has."""
+    value = _mapping(value)
     curve = value.get("curve")
     points = [point for point in curve if isinstance(point, list)] if isinstance(curve, list) else []
     return {

@@ -1,0 +1,121 @@
+"""The crawls that the page shows, and what is known of each: by the status, and by what tasks told Airflow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from airflow.models.task_state_store import TaskStateStoreModel
+from airflow.models.taskinstance import TaskInstance
+from airflow.utils.session import create_session
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+
+from crawl_lib.config import Config
+from crawl_lib.errors import KrakeError
+from crawl_lib.rounds import CrawlReader
+from crawl_lib.rounds.elsewhere import NODE_OPERATORS, NodeTask, entry_of
+from krake_airflow.configs import BadConfig, crawl_kind, read_configs
+from krake_airflow.connections import secrets_for
+from krake_airflow.progress import STATE_KEY
+from krake_airflow.settings import config_path
+
+SHOWN_ITERATIONS = 40
+_WAIT_S = 1.5
+"""How long a file store that does not answer is asked: people wait for the page."""
+_NEWEST_TASKS = 2_000
+"""Of so many tasks that began last each node's newest one is found."""
+
+
+@dataclass(frozen=True)
+class Crawl:
+    """A crawl of this Airflow. `dag_id`: of the DAG that crawls, whose readers may see the crawl."""
+
+    name: str
+    dag_id: str
+    config: Config
+    reader: CrawlReader
+
+    def look(self) -> dict[str, Any]:
+        """Return the status, see `crawl_status`, with the curves of nodes; an `error` says what could not be asked."""
+        try:
+            status = self.reader.status(last=SHOWN_ITERATIONS)
+        except KrakeError as error:
+            return {"error": str(error), "queues": {}, "keys": []}
+        curves = told_by_nodes(self.config, self.config.servers)
+        for node, queue in status["queues"].items():
+            if node in curves:
+                queue["curve"] = curves[node]["progress"]["curve"]
+        return status
+
+    def told(self, run_id: str, task_id: str) -> Any:
+        """Return what a task told Airflow last; None: nothing."""
+        with create_session() as session:
+            where = {"dag_id": self.dag_id, "run_id": run_id, "task_id": task_id, "key": STATE_KEY}
+            return session.scalar(select(TaskStateStoreModel.value).filter_by(**where).limit(1))
+
+
+class Crawls:
+    """The crawls of the configs that this Airflow has. A reader is kept as long as its config stays the same."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Crawl] = {}
+        self._turn = Lock()
+
+    def all(self) -> tuple[list[Crawl], list[BadConfig]]:
+        """Return the crawls by name, and the configs that make none."""
+        good, bad = read_configs(config_path(os.environ))
+        with self._turn:
+            kept = self._kept
+            self._kept = {config.crawl.name: self._of(config, kept.get(config.crawl.name)) for config in good}
+            return sorted(self._kept.values(), key=lambda crawl: crawl.name), bad
+
+    def named(self, name: str) -> Crawl | None:
+        """Return a crawl; None: no config has this name."""
+        return next((crawl for crawl in self.all()[0] if crawl.name == name), None)
+
+    @staticmethod
+    def _of(config: Config, kept: Crawl | None) -> Crawl:
+        if kept and kept.config == config:
+            return kept
+        reader = CrawlReader(config, secrets_for(config), wait_s=_WAIT_S, elsewhere=told_by_nodes)
+        return Crawl(config.crawl.name, f"{config.crawl.name}_{crawl_kind(config)}", config, reader)
+
+
+def told_by_nodes(config: Config, nodes: Sequence[str]) -> Mapping[str, dict[str, Any]]:
+    """Find what the newest task of each node told, as entries of `queues` in the status; none where Airflow has none.
+
+    A database that does not answer gives an entry with an `error` for each node.
+    """
+    dag_id = f"{config.crawl.name}_{crawl_kind(config)}"
+    try:
+        with create_session() as session:
+            found = {task.node: task for task in reversed(_newest_tasks(session, dag_id, set(nodes)))}
+            return {node: entry_of(task, _value(session, dag_id, task)) for node, task in found.items()}
+    except SQLAlchemyError as error:
+        return {node: {"error": f"Airflow's database: {type(error).__name__}"} for node in nodes}
+
+
+def _newest_tasks(session: Any, dag_id: str, nodes: Collection[str]) -> list[NodeTask]:
+    """Return tasks of these nodes, those that began last first."""
+    columns = (TaskInstance.task_id, TaskInstance.run_id, TaskInstance.state, TaskInstance.try_number)
+    asked = (
+        select(*columns)
+        .where(TaskInstance.dag_id == dag_id, TaskInstance.operator.in_(NODE_OPERATORS))
+        .where(TaskInstance.start_date.is_not(None))
+        .order_by(TaskInstance.start_date.desc())
+        .limit(_NEWEST_TASKS)
+    )
+    rows = session.execute(asked).all()
+    tasks = [
+        NodeTask.named(row.task_id, run_id=row.run_id, state=str(row.state), try_number=row.try_number) for row in rows
+    ]
+    return [task for task in tasks if task and task.node in nodes]
+
+
+def _value(session: Any, dag_id: str, task: NodeTask) -> Any:
+    where = {"dag_id": dag_id, "run_id": task.run_id, "task_id": task.task_id, "key": STATE_KEY}
+    return session.scalar(select(TaskStateStoreModel.value).filter_by(**where).limit(1))

@@ -1,0 +1,255 @@
+"""The page in Airflow's UI: nobody sees what Airflow does not let them see, nothing is changed, and no name is HTML."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow import settings
+from airflow.models import import_all_models
+from airflow.models.base import Base
+
+from crawl_lib.config import Config
+from crawl_lib.rounds import commit_iteration, start_iteration
+from crawl_lib.rounds.elsewhere import NodeTask, entry_of
+from crawl_lib.stores import open_stores
+from tests.dags.crawls import small_config
+from tests.rounds.test_start import lay_segment
+
+with warnings.catch_warnings():  # Starlette would rather have another library, which Airflow has not
+    warnings.simplefilter("ignore")
+    from airflow.api_fastapi import app as api_app
+    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+    from fastapi.testclient import TestClient
+    from krake_airflow.page import KrakePage
+    from krake_airflow.page import app as page_app
+    from krake_airflow.page.app import HEADERS, SCRIPT, make_app
+    from krake_airflow.page.crawls import Crawl, Crawls
+    from krake_airflow.page.views import STYLE
+
+DAG = "krake_crawl"
+CRAWL_ROUTES = ("/crawl/krake", f"/tab?dag_id={DAG}", f"/tab?dag_id={DAG}&run_id=r&task_id=iteration_1.crawl.node-0")
+
+
+class Choosy(SimpleAuthManager):
+    """An auth manager that lets nobody read some DAGs: SimpleAuthManager lets each viewer read all."""
+
+    refused: set[str] = set()  # noqa: RUF012
+
+    def is_authorized_dag(self, *, method: Any, user: Any, access_entity: Any = None, details: Any = None) -> bool:
+        return details is None or details.id not in self.refused
+
+    def get_authorized_dag_ids(self, *, user: Any, method: Any = "GET", session: Any = None) -> set[str]:
+        return {DAG, "other_crawl", "broken_config_error"} - self.refused
+
+
+@pytest.fixture(scope="module")
+def database() -> None:
+    """The tables of Airflow's database, in the temporary home of these tests."""
+    import_all_models()
+    Base.metadata.create_all(settings.engine)
+
+
+@pytest.fixture
+def manager(database: None, monkeypatch: pytest.MonkeyPatch) -> Choosy:
+    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "s" * 64)
+    found = Choosy()
+    monkeypatch.setattr(api_app._AuthManagerState, "instance", found)
+    found.refused = set()
+    return found
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """A crawl with a committed iteration, next to a config that is broken."""
+    config, path = small_config(tmp_path)
+    (path.parent / "broken.yml").write_text("servers: []\n")
+    monkeypatch.setenv("KRAKE_CONFIG_PATH", str(path.parent))
+    stores = open_stores(config)
+    folder = start_iteration(stores, run_id="r", iteration=1).folder
+    for node in config.servers:
+        lay_segment(stores, folder, node, outcomes={"ok": 7})
+    commit_iteration(stores, run_id="r", iteration=1)
+    return config
+
+
+@pytest.fixture
+def client(manager: Choosy, config: Config) -> Iterator[TestClient]:
+    with TestClient(make_app(), raise_server_exceptions=False) as found:
+        yield found
+
+
+def token(manager: Choosy, role: str = "viewer") -> dict[str, str]:
+    user = SimpleAuthManagerUser(username="reader", role=role)
+    return {"Authorization": f"Bearer {manager.generate_jwt(user, expiration_time_in_seconds=600)}"}
+
+
+def paths(client: TestClient) -> list[str]:
+    """Return a path of each route, from the route table."""
+    app: Any = client.app
+    found = [route.path.replace("{name}", "krake") for route in app.routes]
+    assert set(found) == {"/", "/crawl/krake", "/tab"}
+    return [*found, *CRAWL_ROUTES]
+
+
+def test_without_a_login_every_route_answers_401(client: TestClient) -> None:
+    """Finding 4: an app of a plug-in is open, and so were its `/docs` and `/openapi.json`."""
+    for path in paths(client):
+        assert client.get(path).status_code == 401, path
+        assert client.get(path, headers={"Authorization": "Bearer forged"}).status_code == 403, path
+    for path in ("/docs", "/redoc", "/openapi.json", "/docs/oauth2-redirect", "/crawl", "/crawl/a/b", "/static/x"):
+        assert client.get(path).status_code == 404, path
+
+
+def test_no_route_changes_anything(client: TestClient, manager: Choosy) -> None:
+    for path in paths(client):
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            assert client.request(method, path, headers=token(manager, "admin")).status_code == 405, (method, path)
+
+
+def test_who_may_not_read_the_dag_sees_nothing_of_the_crawl(client: TestClient, manager: Choosy) -> None:
+    assert "crawl/krake" in client.get("/", headers=token(manager)).text
+    manager.refused = {DAG}
+    for path in CRAWL_ROUTES:
+        assert client.get(path, headers=token(manager)).status_code == 403, path
+    text = client.get("/", headers=token(manager)).text
+    assert "crawl/krake" not in text
+    manager.refused = {"unknown_crawl", "broken_config_error"}
+    assert client.get("/crawl/unknown", headers=token(manager)).status_code == 403, "nor whether it is there"
+    assert client.get("/crawl/other", headers=token(manager)).status_code == 404
+    assert "broken_config_error" not in client.get("/", headers=token(manager)).text
+
+
+def test_each_answer_binds_the_browser(client: TestClient, manager: Choosy, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [client.get("/"), client.post("/"), client.get("/nowhere"), client.get("/", headers=token(manager))]
+    monkeypatch.setattr(page_app, "crawl_view", lambda *_, **__: 1 / 0)
+    answers.append(client.get("/crawl/krake", headers=token(manager)))
+    assert [answer.status_code for answer in answers] == [401, 405, 404, 200, 500]
+    for answer in answers:
+        assert {name: answer.headers[name] for name in HEADERS} == HEADERS
+    policy = HEADERS["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'sha256-" in policy
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, texts, and what scripts and styles are in a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, tuple[str, ...]]] = []
+        self.raw: dict[str, list[str]] = {"script": [], "style": []}
+        self.links: list[str] = []
+        self.texts: list[str] = []
+        self.tag = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tag = tag
+        self.tags.append((tag, tuple(name for name, _ in attrs)))
+        self.links += [str(value) for name, value in attrs if name == "href"]
+
+    def handle_endtag(self, tag: str) -> None:
+        self.tag = ""
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+        if self.tag in self.raw:
+            self.raw[self.tag].append(data)
+
+
+def test_the_pages_show_the_crawl(client: TestClient, manager: Choosy) -> None:
+    shown = Page(client.get("/", headers=token(manager)).text)
+    assert "rests after 1 iterations" in shown.texts
+    assert any("broken" in text for text in shown.texts)
+    crawl = Page(client.get("/crawl/krake", headers=token(manager)).text)
+    assert {"node-0", "14"} <= set(crawl.texts)
+    assert f"/dags/{DAG}/runs/r" in crawl.links
+    assert crawl.raw["script"] == [SCRIPT]
+    other_run = Page(client.get(f"/tab?dag_id={DAG}&run_id=else", headers=token(manager)).text)
+    assert f"/dags/{DAG}/runs/r" not in other_run.links
+    task = Page(client.get(CRAWL_ROUTES[2], headers=token(manager)).text)
+    assert "This task has told nothing yet." in task.texts
+    assert any("Takes URLs of the node's queue" in text for text in task.texts)
+
+
+def test_before_the_first_run_it_says_what_to_do(
+    manager: Choosy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, path = small_config(tmp_path)
+    monkeypatch.setenv("KRAKE_CONFIG_PATH", str(path))
+    with TestClient(make_app()) as client:
+        text = client.get("/crawl/krake", headers=token(manager)).text
+    assert "This crawl has not run yet." in text
+
+
+def test_a_store_that_is_away_is_said(client: TestClient, manager: Choosy, config: Config) -> None:
+    (Path(config.dfs_primary) / config.crawl.directory).rename(Path(config.dfs_primary) / "gone")
+    (Path(config.dfs_primary) / config.crawl.directory).write_text("no folder")
+    answer = client.get("/crawl/krake", headers=token(manager))
+    assert answer.status_code == 200
+    assert "The file store does not answer" in answer.text
+
+
+HOSTILE = [
+    '"><script>alert(1)</script>',
+    "'><img src=x onerror=alert(1)>",
+    "</style><script>alert(1)</script>",
+    "</main></body><script>alert(1)</script>",
+    "{{ 7 * 7 }}{% raw %}",
+    "javascript:alert(1)",
+    "&lt;script&gt;alert(1)&lt;/script&gt;",
+    "\u2028\u202e\x00<svg onload=alert(1)>",
+]
+
+
+def with_texts(value: Any, text: str) -> Any:
+    """Return a status in which each text, and each name of a mapping that a stranger chooses, is another one."""
+    if isinstance(value, dict):
+        return {name: with_texts(inner, text) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [with_texts(inner, text) for inner in value]
+    return text if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_name_is_html(client: TestClient, manager: Choosy, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Titles, hosts, errors, labels, run ids: with any of them the page has the structure of a harmless one."""
+    crawl = Crawls().named("krake")
+    assert crawl is not None
+    status = crawl.look()
+    said = {"phase": "fetch", "taken": 9, "fetched": 3, "queue": 5, "reason": "r", "try": 1, "time": 9e9, "curve": []}
+    status["queues"]["node-0"] = entry_of(NodeTask("node-0", 1, "t", "run", "running", 1), said)
+    status["queues"]["node-0"]["hosts"] = {"host": {"urls": 3, "back_off": "2026"}}
+    status["waiting"] = "waits"
+    status["exports"] = [{"name": "export", "pages": 3, "bytes": {"content": 9}, "complete": True}]
+    status["iterations"][0] |= {"warning": "few", "budgets": "limits", "late": ["node-1"]}
+
+    def shown(given: str) -> Page:
+        found = with_texts(copy.deepcopy(status), given)
+        found["iterations"][0]["counts"]["outcomes"] = {given: 3}
+        found["queues"] = {given: found["queues"]["node-0"]}
+        found["queues"][given]["hosts"] = {given: {"urls": 3, "back_off": given}}
+        monkeypatch.setattr(Crawl, "look", lambda self: found)
+        monkeypatch.setattr(Crawl, "told", lambda self, run, task: {"phase": given, "reason": given, "error": given})
+        pages = [client.get(path, headers=token(manager)) for path in ("/", "/crawl/krake", CRAWL_ROUTES[2])]
+        assert [page.status_code for page in pages] == [200, 200, 200]
+        return Page("".join(page.text for page in pages))
+
+    harmless, hostile = shown("harmless"), shown(text)
+    assert hostile.tags == harmless.tags
+    assert hostile.raw["script"] == [SCRIPT] * 3
+    assert hostile.raw["style"] == [STYLE] * 3
+    assert all(link.startswith(("/dags/", "crawl/")) or not link for link in hostile.links)
+
+
+def test_the_script_and_the_plug_in_are_small(manager: Choosy) -> None:
+    assert len(SCRIPT) < 1_000
+    assert "</" not in SCRIPT
+    assert [view["destination"] for view in KrakePage.external_views] == ["nav", "dag", "dag_run", "task_instance"]
