@@ -6,21 +6,27 @@ segment has changed since (dropped pages, `krake segment compact`, a repair), th
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crawl_lib.crawldir import FolderState, SegmentRef
 from crawl_lib.derived import SEGMENTS
-from crawl_lib.engine import Engine, in_batches
-from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
+from crawl_lib.engine import in_batches
+from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError, os_errors
+from crawl_lib.keys import KEY_BYTES
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
-from crawl_lib.versions import Family, TableOutput, Version, Versions, Work, columns, first_of_each, make_version
+from crawl_lib.versions import Family, TableOutput, Version, Versions, Work, columns, make_version
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +45,9 @@ PLACES = Family(
 """A manifest has `segments` (those that were taken in, with digests) and `open` (folders that may get late ones)."""
 _GROUP_ROWS = 1 << 12
 """Of a row group: a look-up reads the keys of about ten groups, and one group whole."""
-SORTED_ROWS = 1 << 16
+SHARE_ROWS, _GATHERED_ROWS = 1 << 20, 1 << 17
+"""About how many rows are sorted at once, and are divided among the shares at once."""
+_PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
 _FOUND = ("key", "time", "status", "warc_file", "warc_offset", "warc_length")
 
 
@@ -101,21 +109,16 @@ def _open_folders(stores: Stores, parent: Version | None, fresh: list[SegmentRef
 
 def _rows(parent: Version | None, fresh: list[SegmentRef], work: Work) -> Iterator[pa.RecordBatch]:
     """Yield the newest capture of each key, in order of keys."""
-    engine = work.engine
-    work.keep("read", PLACES_SCHEMA, _captures(work.stores, fresh))
-    Versions(work.stores, PLACES).give(parent, engine, "all_old")
-    shares = engine.shares(engine.value("captures/size"))
-    engine.keep("all_fresh", "captures/read", "captures.divide")
-    batches = first_of_each(_sorted(engine, shares), ["key"], 1)
-    return in_batches(batches, _GROUP_ROWS)
+    stores = work.stores
+    pages = sum(int(SegmentReader(stores.storage, one.path).manifest.counts["pages"]) for one in fresh)
+    bits = _share_bits(pages + (parent.manifest["rows"] if parent else 0))
+    shares = zip(_divided(work, _captures(stores, fresh), bits), _old_shares(stores, parent, bits), strict=True)
+    return in_batches(chain.from_iterable(map(_newest_of_each, shares)), _GROUP_ROWS)
 
 
-def _sorted(engine: Engine, shares: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield all captures, share by share of the keys, so that what is sorted at once fits into memory."""
-    for number, share in enumerate(shares, 1):
-        for name in ("old", "fresh"):
-            engine.define(name, f"select * from all_{name} where {share}")
-        yield from engine.stream("captures/places", SORTED_ROWS, f"captures.sort, {number} of {len(shares)}")
+def _share_bits(rows: int) -> int:
+    """Return how many leading bits of a key divide so many rows into shares that fit into memory."""
+    return min(8, max(0, (rows // SHARE_ROWS).bit_length()))
 
 
 def _captures(stores: Stores, segments: list[SegmentRef]) -> Iterator[pa.Table]:
@@ -127,7 +130,91 @@ def _captures(stores: Stores, segments: list[SegmentRef]) -> Iterator[pa.Table]:
             found: dict[str, Any] = {name: rows[name] for name in _FOUND}
             for name, value in same.items():
                 found[name] = pa.repeat(pa.scalar(value, PLACES_SCHEMA.field(name).type), len(rows))
-            yield pa.table({name: found[name] for name in PLACES_SCHEMA.names})
+            yield pa.table({name: found[name] for name in PLACES_SCHEMA.names}).cast(PLACES_SCHEMA)
+
+
+def _divided(work: Work, tables: Iterable[pa.Table], bits: int) -> Iterator[pa.Table]:
+    """Yield the rows of each share of the keys. With several shares, rows wait in files of this machine's scratch."""
+    if not bits:
+        yield pa.concat_tables([PLACES_SCHEMA.empty_table(), *tables])
+        return
+    paths = [work.scratch / f"captures-{share}.arrow" for share in range(1 << bits)]
+    with ExitStack() as stack, os_errors(work.scratch, "cannot be written"):
+        files = [stack.enter_context(pa.ipc.new_file(str(path), PLACES_SCHEMA, options=_PACKED)) for path in paths]
+        for table in _gathered(tables):
+            share_of = _bytes_of(table["key"])[:, 0] >> (8 - bits)
+            for share in np.unique(share_of):
+                files[share].write_table(table.filter(pa.array(share_of == share)))
+    for path in paths:
+        with os_errors(path, "cannot be read"), pa.ipc.open_file(str(path)) as file:
+            rows = file.read_all()
+        path.unlink()
+        yield rows
+
+
+def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the same rows in tables of some size: a segment may have a few rows."""
+    waiting, count = list[pa.Table](), 0
+    for table in tables:
+        waiting.append(table)
+        count += len(table)
+        if count >= _GATHERED_ROWS:
+            yield pa.concat_tables(waiting)
+            waiting, count = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _old_shares(stores: Stores, parent: Version | None, bits: int) -> Iterator[pa.Table]:
+    """Yield the rows of the version before, share by share. Raises DamagedFileError, StorageError, StoppedError."""
+    waiting, current = [PLACES_SCHEMA.empty_table()], 0
+    for batch in Versions(stores, PLACES).batches(parent, PLACES_SCHEMA.names) if parent else ():
+        share_of = _bytes_of(batch["key"])[:, 0].astype(np.int64) >> (8 - bits)
+        for share in np.unique(share_of):  # in order, as keys are
+            while current < share:
+                yield pa.concat_tables(waiting)
+                waiting, current = [PLACES_SCHEMA.empty_table()], current + 1
+            first, end = np.searchsorted(share_of, [share, share + 1])
+            waiting.append(pa.Table.from_batches([batch.slice(first, end - first)]).cast(PLACES_SCHEMA))
+    while current < 1 << bits:
+        yield pa.concat_tables(waiting)
+        waiting, current = [PLACES_SCHEMA.empty_table()], current + 1
+
+
+def _newest_of_each(tables: tuple[pa.Table, pa.Table]) -> Iterator[pa.RecordBatch]:
+    """Yield the newest row of each key of a share, in order of keys.
+
+    The newest row is that of the newest iteration, then of the latest time, as `krake show` has it without the table.
+    """
+    rows = pa.concat_tables(tables)
+    if not len(rows):
+        return
+    keys = _bytes_of(rows["key"])
+    first, second = (np.ascontiguousarray(keys[:, at : at + 8]).view(">u8")[:, 0].astype(np.uint64) for at in (0, 8))
+    third = np.ascontiguousarray(keys[:, 16:]).view(">u4")[:, 0]
+    order = np.argsort(first, kind="stable")
+    equal = first[order][1:] == first[order][:-1]
+    tied = np.append(equal, False) | np.insert(equal, 0, False)  # few rows, and only they need more
+    some = order[tied]
+    ages = [-_ranks(rows, name, some) for name in ("row_group", "node", "time", "folder")]
+    order[tied] = some[np.lexsort((*ages, third[some], second[some], first[some]))]
+    is_next = np.insert((first[order][1:] != first[order][:-1]), 0, True)
+    for part in (second, third):
+        is_next[1:] |= part[order][1:] != part[order][:-1]
+    yield from rows.take(pa.array(order[is_next])).combine_chunks().to_batches()
+
+
+def _ranks(rows: pa.Table, name: str, some: "npt.NDArray[np.int64]") -> "npt.NDArray[np.int64]":
+    """Return numbers that order some rows as a column does."""
+    ranks = pc.rank(rows[name].take(pa.array(some, pa.int64())), tiebreaker="dense")
+    return np.from_dlpack(ranks).astype(np.int64)  # `to_numpy` imports pandas
+
+
+def _bytes_of(keys: "pa.ChunkedArray[Any] | pa.Array[Any]") -> "npt.NDArray[np.uint8]":
+    """Return keys as rows of 20 bytes."""
+    array = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    data = np.frombuffer(memoryview(array.buffers()[1] or b""), np.uint8)
+    return data[array.offset * KEY_BYTES : (array.offset + len(array)) * KEY_BYTES].reshape(-1, KEY_BYTES)
 
 
 def _newest(versions: Versions) -> Version | None:

@@ -5,12 +5,13 @@ if it has none. Those of a page that is gone, or leads elsewhere, are kept and m
 Dropped pages go; a segment that is gone leaves what is known of it. It does not matter how segments were grouped.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,7 +31,6 @@ from crawl_lib.versions import (
     columns,
     derive,
     find_segments,
-    first_of_each,
     make_version,
 )
 
@@ -124,6 +124,20 @@ def _thinned(work: Work, links: Version, chain: Chain) -> Iterator[pa.RecordBatc
     texts = ((batch, pc.utf8_slice_codeunits(batch["anchor"], 0, options.max_anchor_chars)) for batch in batches)
     cut = (batch.set_column(names.index("anchor"), "anchor", text) for batch, text in texts)
     return first_of_each(first_of_each(cut, ["key", "target", "anchor"], 1), ["key"], options.max_outlinks)
+
+
+def first_of_each(batches: Iterable[pa.RecordBatch], names: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+    """The first `most` of each run of rows that have the same in these columns; it may go on in the next batch."""
+    last, before = None, 0  # rows of the run that the batch goes on with
+    for batch in filter(len, batches):
+        begins, values = np.zeros(len(batch), bool), [batch.column(name) for name in names]
+        begins[0] = [value[0] for value in values] != last
+        for value in values:
+            begins[1:] |= pc.not_equal(value[1:], value[:-1]).to_numpy(zero_copy_only=False)
+        numbers, last = np.arange(len(batch)), [value[-1] for value in values]
+        starts = np.maximum.accumulate(np.where(begins, numbers, -before))
+        before = len(batch) - int(starts[-1])
+        yield batch.filter(pa.array(numbers - starts < most))
 
 
 def hosts(batch: pa.RecordBatch, column: str) -> "pa.Array[Any]":

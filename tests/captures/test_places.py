@@ -125,8 +125,15 @@ def test_it_is_made_again_only_for_new_segments(stores: Stores, crawl: CrawlMake
     assert (second.manifest["parent"], second.manifest["rows"]) == (first.number, 2)
 
 
-def test_the_grouping_of_segments_into_updates_does_not_matter(stores: Stores, crawl: CrawlMaker) -> None:
-    """Late segments, repeated captures and equal times: an update after each segment ends like one update of all."""
+@pytest.mark.parametrize("rows", [3, 1 << 20])
+def test_the_grouping_of_segments_into_updates_does_not_matter(
+    stores: Stores, crawl: CrawlMaker, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """Late segments, repeated captures and equal times: an update after each segment ends like one update of all.
+
+    `rows`: how many are sorted at once.
+    """
+    monkeypatch.setattr(places, "SHARE_ROWS", rows)
     rng = random.Random(1)
     urls = [f"http://h/{number}" for number in range(20)]
     places_of = [(folder, node) for folder in (100, 200, 300) for node in ("node-a", "node-b")]

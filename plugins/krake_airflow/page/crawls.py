@@ -45,10 +45,11 @@ class Crawl:
             status = self.reader.status(last=SHOWN_ITERATIONS)
         except KrakeError as error:
             return {"error": str(error), "queues": {}, "keys": []}
-        curves = told_by_nodes(self.config, self.config.servers)
+        told = told_by_nodes(self.config, self.config.servers)
         for node, queue in status["queues"].items():
-            if node in curves:
-                queue["curve"] = curves[node]["progress"]["curve"]
+            if said := told.get(node, {}).get("progress"):
+                queue["curve"] = said["curve"]
+                queue.setdefault("progress", said)  # a node of this machine that rests
         return status
 
     def told(self, run_id: str, task_id: str) -> Any:
