@@ -113,6 +113,20 @@ def _search(
     return found
 
 
+def _row_now(stores: Stores, view: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a page as its segment has the row now: `krake segment compact` moves records.
+
+    The row of the export is returned where the segment has no such row. Raises DamagedFileError, StorageError.
+    """
+    row: dict[str, Any] = view["row"]
+    path = row["segment_path"]
+    if stores.storage.exists(path):
+        for found in SegmentReader(stores.storage, path).find([bytes.fromhex(view["key"])]):
+            if plain_row({"time": found["time"]})["time"] == row["time"]:
+                return {**found, "segment_path": path}
+    return row
+
+
 def full_row(stores: Stores, key: bytes, segment: str) -> dict[str, Any]:
     """The full capture of a page that a revisit refers to. Raises PathNotFoundError where it is gone."""
     path = stores.crawl.segment_named(segment).path
@@ -128,7 +142,7 @@ def read_answer(stores: Stores, view: dict[str, Any]) -> Answer:
 
     Raises InputError where its fetch brought no answer, PathNotFoundError where the full capture is gone.
     """
-    row = view["row"]
+    row = _row_now(stores, view) if view.get("export") else view["row"]
     if row.get("refers_to"):
         row = full_row(stores, bytes.fromhex(view["key"]), row["refers_to"]["segment"])
     reader = SegmentReader(stores.storage, row["segment_path"])
