@@ -1,8 +1,8 @@
 """The table of captures: where the newest capture of each URL is, for whoever looks up one URL.
 
 Without the table, a look-up reads the keys of every segment. With the table, a look-up reads a few keys, one row group,
-and segments that are newer than the table. The table repeats what segments say, and so a look-up compares: where a
-segment has changed since (dropped pages, `krake segment compact`, a repair), the table says nothing of that URL.
+and the segments newer than the table. The table repeats facts of segments, and so a look-up compares digests: after a
+change of the segment (dropped pages, `krake segment compact`, a repair), the table does not count for this URL.
 """
 
 import logging
@@ -42,7 +42,7 @@ PLACES = Family(
     made_again="`krake captures update` makes it again",
     dictionary=("node", "warc_file"),
 )
-"""A manifest has `segments` (those that were taken in, with digests) and `open` (folders that may get late ones)."""
+"""A manifest has `segments` (their names with digests) and `open` (folders to which a late segment may come)."""
 _GROUP_ROWS = 1 << 12
 """Of a row group: a look-up reads the keys of about ten groups, and one group whole."""
 SHARE_ROWS, _GATHERED_ROWS = 1 << 20, 1 << 17
@@ -65,10 +65,10 @@ CAPTURES_OUTPUT = PlacesOutput("captures", (SEGMENTS,), PLACES)
 
 
 def update_captures(stores: Stores, *, now: datetime) -> Version:
-    """Take the segments into the table of captures that the newest version lacks; return the version that has all.
+    """Make the version of the table of captures with all segments, or find this version.
 
-    A version is made from all segments, not from the version before, once a segment has changed or is gone, since an
-    older capture may count then. `now`: for the manifest.
+    Usually new segments are added to the version before. Once a segment has changed or is gone, the version is made
+    from all segments, since an older capture may count then. `now`: for the manifest.
 
     Raises InputError before the first segment, DamagedFileError naming a segment, StorageError, NoRoomError,
     StoppedError, ConfigError.
@@ -218,7 +218,7 @@ def _bytes_of(keys: "pa.ChunkedArray[Any] | pa.Array[Any]") -> "npt.NDArray[np.u
 
 
 def _newest(versions: Versions) -> Version | None:
-    """Return the newest whole version; None: there is none, or all are damaged, and the table is made anew."""
+    """Return the newest whole version, or None; damaged versions are named in the log, and made anew."""
     try:
         return versions.newest()
     except DamagedFileError as error:
@@ -236,7 +236,7 @@ class Place:
 
 
 class StaleError(Exception):
-    """A segment has changed since the table was made, or the table is damaged: what the table says does not count."""
+    """A segment has changed since the table was made, or the table is damaged: the table does not count."""
 
 
 class KnownCaptures:

@@ -45,7 +45,7 @@ def bars(title: str, text: str, rows: Mapping[str, float], *, unit: str = "numbe
 def stacked(title: str, text: str, rows: Mapping[str, Mapping[str, float]]) -> str:
     """Plot the parts of a sum for each name: a bar of coloured pieces. `rows`: by name the numbers of each series.
 
-    The largest series come first. Those that have no colour any more are one series, `others`.
+    The largest series come first. The series beyond `MOST_SERIES` colours are summed up as `others`.
     """
     totals: dict[str, float] = {}
     for values in rows.values():

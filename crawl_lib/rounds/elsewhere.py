@@ -1,4 +1,4 @@
-"""Nodes on other machines: what their tasks told Airflow, for `krake status` on a machine without their queues.
+"""Nodes on other machines, as their tasks report to Airflow, for a `krake status` without their queues.
 
 Each task leaves its progress in Airflow's task state store (plugins/krake_airflow/progress.py). The REST API of the
 Airflow at `KRAKE_AIRFLOW_URL` gives that value to a user whose token is in `KRAKE_AIRFLOW_TOKEN`.

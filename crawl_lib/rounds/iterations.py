@@ -29,7 +29,7 @@ class Span:
 
 @dataclass
 class _Kept:
-    """A complete iteration. `mark`: what would differ after a change; `asked_s`: when the mark was looked at."""
+    """A complete iteration. `mark`: differs after a change; `asked_s`: when the mark was looked at."""
 
     mark: tuple[str | None, bool]
     asked_s: float
@@ -39,7 +39,7 @@ class _Kept:
 
 
 class Iterations:
-    """Reads the iterations of one crawl, and keeps what is complete. One object is used by one thread at a time.
+    """Reads the iterations of one crawl, and keeps complete ones. One object is used by one thread at a time.
 
     `clock`: a monotonic clock, in seconds.
     """
@@ -109,7 +109,7 @@ class Iterations:
 
 
 def _mark(stores: Stores, folder: str) -> tuple[str | None, bool]:
-    """Return what differs once an iteration was repaired, or pages of it were dropped. Raises StorageError."""
+    """Return a mark of an iteration: a repair or dropped pages give another mark. Raises StorageError."""
     where = stores.crawl.folder(folder)
     return stores.storage.stamp(where.at(INDEX_FILE)), stores.storage.exists(where.at(DROPPED_FILE))
 

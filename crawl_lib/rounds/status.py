@@ -92,7 +92,7 @@ def crawl_status(
 
     `last`: list so many iterations, the newest ones; None: all. `only_nodes`: return `nodes` alone. `iterations`: a
     reader that keeps what is complete from look to look. `elsewhere`: finds the entries of nodes that are not on this
-    machine; None: asks the Airflow that the environment names. What cannot be read has an `error` in its place. Raises
+    machine; None: asks the Airflow that the environment names. An unreadable part has an `error` in its place. Raises
     StorageError if the crawl directory cannot be listed.
 
     * `crawl`: the address of the crawl directory. `injected`: the number of its folders of seeds.

@@ -1,4 +1,4 @@
-"""Progress of a task in Airflow's task state store: what is known now, and a curve of how the task came to that.
+"""Progress of a task in Airflow's task state store: the newest facts, and a curve of all before them.
 
 A worker needs nothing but outgoing HTTP to write this value, and Airflow's REST API shows the value while the task
 runs, after its end, and between two tries. docs/airflow.md describes the fields.
@@ -22,7 +22,7 @@ _FACTS_BYTES, _TEXT_BYTES = 2_500, 600
 """The most JSON for all facts, and for one text: with sixty points the whole value stays below 8 KB."""
 _OF_A_POINT = ("fetched", "bytes", "errors", "queue")
 OWN_FIELDS = frozenset({"curve", "counts", "left_out", "seconds", "time", "try"})
-"""What the value has in addition to what a stage reports."""
+"""Fields of the value in addition to the report of a stage."""
 
 
 class Curve:
@@ -50,8 +50,8 @@ class Curve:
 class KeptProgress:
     """The value of one try of a task in the task state store: sent at the first report, every few seconds, at the end.
 
-    `state_store`: Airflow's `context["task_state_store"]`, or None. A server that refuses a value (an attempt that was
-    cleared gets a 404) must not end the stage before its work is on disk, so a warning in the log is all that follows.
+    `state_store`: Airflow's `context["task_state_store"]`, or None. A server may refuse a value: a cleared attempt gets
+    a 404. The stage has to bring its work to the disk all the same, and so a refusal is a warning in the log.
     """
 
     def __init__(self, state_store: Any, try_number: int) -> None:
@@ -95,8 +95,7 @@ class KeptProgress:
 def fitting(facts: Mapping[str, Any], room: int) -> dict[str, Any]:
     """Return the facts whose JSON has room in so many bytes, the first ones first.
 
-    Numbers are facts, texts (cut where they are long), and mappings of facts. `left_out` counts all else: lists, and
-    facts that have no room.
+    Numbers, texts (long ones are cut) and mappings of these are facts. `left_out` counts lists, and facts without room.
     """
     kept: dict[str, Any] = {}
     left_out = 0
@@ -130,5 +129,5 @@ def _cut(text: str) -> str:
 
 
 def _whole(value: Any) -> int:
-    """Return a number of a point; 0 where the stage reports none."""
+    """Return a whole number for a point; 0 where the stage reports no number."""
     return int(value) if isinstance(value, int | float) and math.isfinite(value) else 0

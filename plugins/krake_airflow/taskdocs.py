@@ -1,4 +1,4 @@
-"""What each task does, and what to do when a task has failed: the text of a task in Airflow, and a table of the docs.
+"""Texts for the page of each task in Airflow, and for a table of the docs: its work, and the remedy of a failure.
 
 Airflow shows `doc_md` on the page of a task. docs/operating.md has the same sentences as a table, as a test checks.
 """

@@ -85,8 +85,8 @@ def watch_with(new: Watcher) -> None:
 class Reporter:
     """The progress callback of one try of a task: to the watcher at once, to log and state store every few seconds.
 
-    Use the reporter as a context manager around all that the task does: however that ends, the state store hears of
-    the end. Only a process that is killed says nothing more.
+    Use the reporter as a context manager around the whole work of the task: then the state store hears of every end,
+    except that of a killed process.
 
     `state_store`: Airflow's `context["task_state_store"]`, or None.
     """

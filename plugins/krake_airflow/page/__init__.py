@@ -1,11 +1,11 @@
 """The page "Krake" in Airflow's UI: all crawls, one crawl, and a tab on each DAG, run and task of a crawl.
 
 How data flows: `KrakePage` names the app and its places in the UI, and Airflow's API server mounts the app below
-`/krake`. The app (`app`) lets people see what Airflow lets them see, looks at a crawl (`crawls`), turns what it finds
-into rows and plots (`views`), and fills the templates. The page changes nothing: to trigger, clear or mark, people use
-Airflow's own buttons.
+`/krake`. The app (`app`) checks the rights of the user, looks at a crawl (`crawls`), makes rows and plots of the status
+(`views`), and fills the templates. The page changes nothing: to trigger, clear or mark, people use Airflow's own
+buttons.
 
-Every process of Airflow loads this module, and only the API server needs more, so the app is made at its first request.
+Every process of Airflow loads this module, and only the API server needs more. So the first request makes the app.
 """
 
 from __future__ import annotations

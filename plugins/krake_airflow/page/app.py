@@ -1,4 +1,4 @@
-"""The app behind the page: who may see what, and what every answer says to the browser.
+"""The app behind the page: the rights of users, and headers that bind the browser.
 
 Airflow leaves an app of a plug-in open, and protects none against forged requests. So each route asks for a login, each
 route of a crawl asks for the right to read the DAG of this crawl, and no route changes anything.
@@ -49,7 +49,7 @@ router = APIRouter()
 
 
 class _App(FastAPI):
-    """An app whose answers all have `HEADERS`, also those that no route gives."""
+    """An app with `HEADERS` in all answers, also in answers without a route."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await super().__call__(scope, receive, _with_headers(send))

@@ -1,4 +1,4 @@
-"""The crawls that the page shows, and what is known of each: by the status, and by what tasks told Airflow."""
+"""The crawls of the page, each with its status and with the newest reports of its tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHOWN_ITERATIONS = 40
 _WAIT_S = 1.5
 """How long a file store that does not answer is asked: people wait for the page."""
 _NEWEST_TASKS = 2_000
-"""Of so many tasks that began last each node's newest one is found."""
+"""The newest task of each node is looked for among so many tasks, the last ones to begin."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Crawls:
 
 
 def told_by_nodes(config: Config, nodes: Sequence[str]) -> Mapping[str, dict[str, Any]]:
-    """Find what the newest task of each node told, as entries of `queues` in the status; none where Airflow has none.
+    """Find the newest report of each node, as entries of `queues` in the status; a node without a task has no entry.
 
     A database that does not answer gives an entry with an `error` for each node.
     """

@@ -1,4 +1,4 @@
-"""What the templates show: rows of text, and plots, from the status of a crawl."""
+"""Rows of text, and plots, for the templates, from the status of a crawl."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ h1 {{ font-size: 1.4rem; }} h2 {{ font-size: 1.1rem; margin: 1.5rem 0 .2rem; }} 
 
 
 def list_view(crawls: Sequence[Crawl], bad: Sequence[BadConfig]) -> dict[str, Any]:
-    """Return what the list of crawls shows."""
+    """Return the values for the list of crawls."""
     return {"crawls": list(map(_crawl_row, crawls)), "bad": [(one.dag_id, one.lines) for one in bad]}
 
 
@@ -61,7 +61,7 @@ def _folders(entries: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _state(status: Mapping[str, Any]) -> str:
-    """Say in a few words what a crawl is at."""
+    """Say in a few words whether a crawl works, rests or waits."""
     if "error" in status:
         return "the file store does not answer"
     if any("open_take" in queue for queue in status["queues"].values()):
@@ -71,7 +71,7 @@ def _state(status: Mapping[str, Any]) -> str:
 
 
 def crawl_view(crawl: Crawl, status: Mapping[str, Any], run_id: str = "") -> dict[str, Any]:
-    """Return what the page of a crawl shows; `run_id`: of a run, its iterations alone."""
+    """Return the values for the page of a crawl; `run_id`: show the iterations of this run alone."""
     entries = [entry for entry in status.get("iterations", []) if run_id in {"", entry.get("run_id")}]
     counted = {entry["folder"]: entry["counts"]["outcomes"] for entry in entries if "counts" in entry}
     outcomes = dict(status.get("totals", {}).get("outcomes", {}))
@@ -162,7 +162,7 @@ def _export_row(crawl: Crawl, entry: Mapping[str, Any]) -> dict[str, str]:
 
 
 def task_view(crawl: Crawl, task_id: str, value: Any) -> dict[str, Any]:
-    """Return what the tab of a task shows: its curve, and what it told last. `value`: of the state store, or None."""
+    """Return the values for the tab of a task: its curve and its newest facts. `value`: of the state store, or None."""
     known = progress_of(value)
     stage = "crawl" if ".crawl." in task_id else task_id.rpartition(".")[0] or task_id
     doc = TASK_DOCS.get(stage.rpartition(".")[2])
