@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from crawl_lib import crawldb
 from crawl_lib.ask.page import newest_rows
 from crawl_lib.ask.table import look_up_listing
+from crawl_lib.captures import KnownCaptures
 from crawl_lib.errors import KrakeError, os_errors
 from crawl_lib.export import plain_row, url_named
 from crawl_lib.fetch import deciding_line, read_hosts, rules_of_row
@@ -40,7 +41,10 @@ from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Budgets, Owners, Rejection, Traps, UrlFilter, authority_of, host_of, key_of
 
+LINK_ITERATIONS = 20
+"""So many of the newest iterations are searched for a link to a URL that nothing else has."""
 _NOT_FOUND = "was not found: no page that was crawled links to it, and it waits nowhere here"
+_NOT_FOUND_LATELY = "was not found: no page of the newest iterations links to it, and it waits nowhere here"
 Facts = dict[str, Any]
 _CAPTURE = (
     *("time", "outcome", "status", "error", "retry_at", "refers_to"),
@@ -49,7 +53,7 @@ _CAPTURE = (
 _LINK_COLUMNS = ("source", "target", "followed", "rule", "element")
 
 
-def explain(stores: Stores, text: str) -> Facts:
+def explain(stores: Stores, text: str, *, all_links: bool = False) -> Facts:
     """What `krake why` prints, as JSON takes it; `answer` is the one sentence of it.
 
     `url`, `key`, `host`; `owner`: the node of its host, None with local routing; `state`: of its key, "unknown" for
@@ -60,6 +64,9 @@ def explain(stores: Stores, text: str) -> Facts:
     waits. `capture`: its newest row of `pages`, with the place of its record. `link`: one that leads to it, where
     nothing else has it. `crawldb`: where there is one, what it says (`look_up_listing`). `index`: where there is one,
     whether it has the page, or why not. `notes`: what could not be asked. What is not known is None.
+
+    With a table of captures a URL is looked up at once, and so are links: of the newest `LINK_ITERATIONS` iterations
+    alone; `unsearched` is the number of other iterations, which a note names too. `all_links`: of all iterations.
 
     Raises InputError for what is no URL that Krake crawls, DamagedFileError or StorageError naming a segment.
     """
@@ -72,7 +79,11 @@ def explain(stores: Stores, text: str) -> Facts:
     found["state"] = _state(stores, key, notes)
     found["waits"] = waits
     found["capture"] = None if row is None else plain_row({name: row[name] for name in _CAPTURE})
-    found["link"] = None if row or waits or found["state"] != "unknown" else _link(stores, key)
+    searched = None if all_links or KnownCaptures.of(stores) is None else LINK_ITERATIONS
+    is_known = row or waits or found["state"] != "unknown"
+    found["link"], found["unsearched"] = (None, 0) if is_known else _link(stores, key, searched)
+    if left := found["unsearched"]:
+        notes.append(f"links on pages of {left:,} older iterations were not searched: `krake why --all-links` does")
     found["source"] = _source(stores, url, waits or (None if row is None else plain_row(row)))
     depth = (found["source"] or found["link"] or {}).get("depth", 0)
     found["scope"] = verdict(stores, url, depth)
@@ -238,10 +249,16 @@ def _seeds_with(stores: Stores, url: str) -> str | None:
     return None
 
 
-def _link(stores: Stores, key: bytes) -> Facts | None:
-    """A link to a page, in the newest segment that has one; one that was followed, if there is."""
+def _link(stores: Stores, key: bytes, most: int | None) -> tuple[Facts | None, int]:
+    """Find a link to a page, in the newest segment that has one; one that was followed, if there is.
+
+    `most`: search so many iterations, the newest ones; None: all. Returns None for the link if no page has one, and
+    how many iterations were not searched then.
+    """
     wanted = pa.scalar(key, pa.binary(KEY_BYTES))
-    for segment in stores.until_stopped(reversed(stores.crawl.segments())):
+    folders = stores.crawl.folders()[::-1]
+    segments = (stores.crawl.segment(one, node) for one in folders[:most] for node in _nodes_of(stores, one))
+    for segment in stores.until_stopped(segments):
         stores.report(reading=segment.path)
         for batch in SegmentReader(stores.storage, segment.path).links(_LINK_COLUMNS):
             rows: list[Facts] = batch.filter(pc.equal(batch.column("target"), wanted)).to_pylist()
@@ -249,8 +266,13 @@ def _link(stores: Stores, key: bytes) -> Facts | None:
                 row = max(rows, key=lambda one: bool(one["followed"]))
                 page = newest_rows(stores, [row["source"]]).get(row["source"], {})
                 facts = {name: row[name] for name in ("followed", "rule", "element")}
-                return {"page": page.get("url", row["source"].hex()), "depth": page.get("depth", 0) + 1, **facts}
-    return None
+                return {"page": page.get("url", row["source"].hex()), "depth": page.get("depth", 0) + 1, **facts}, 0
+    return None, len(folders) - len(folders[:most])
+
+
+def _nodes_of(stores: Stores, folder: str) -> list[str]:
+    """Name the nodes of an iteration's segments, the last one first."""
+    return stores.crawl.folder(folder).segments()[::-1]
 
 
 def _host(stores: Stores, owner: str | None, url: str, host: str, notes: list[str]) -> Facts:
@@ -314,7 +336,8 @@ def _answer(found: Facts) -> str:
         )
     if found["state"] not in {"unknown", None}:
         return "is known, and neither a queue of this machine nor a segment has it: it waits elsewhere, or was dropped"
-    return _rejected(link, found["full"]) if link else _NOT_FOUND
+    not_found = _NOT_FOUND_LATELY if found["unsearched"] else _NOT_FOUND
+    return _rejected(link, found["full"]) if link else not_found
 
 
 def says_listing(found: Facts) -> str:

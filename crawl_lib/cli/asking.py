@@ -54,7 +54,7 @@ def cat(arguments: argparse.Namespace) -> int:
 def why(arguments: argparse.Namespace) -> int:
     """What is known of a URL."""
     with tool_stores(arguments) as stores:
-        found = explain(stores, arguments.url)
+        found = explain(stores, arguments.url, all_links=arguments.all_links)
     _add_cure(arguments, found, found["capture"] or {})
     print_result(arguments, found, partial(_show_url, found))
     return 0

@@ -496,7 +496,12 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             _JSON,
         ),
     ),
-    ("why", "asking.why", "why a URL was crawled, waits, or is not crawled", (_URL, _JSON)),
+    (
+        "why",
+        "asking.why",
+        "why a URL was crawled, waits, or is not crawled",
+        (_URL, _flag("--all-links", "search the links of all iterations, with a table of captures too"), _JSON),
+    ),
     ("check", "asking.check", "scope, rules and robots.txt of a URL, and a test fetch of it", (_URL, _JSON)),
     (
         "shell",

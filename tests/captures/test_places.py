@@ -11,11 +11,11 @@ from typing import Any, BinaryIO
 import pyarrow.parquet as pq
 import pytest
 
-from crawl_lib.ask import newest_rows
+from crawl_lib.ask import newest_rows, why
 from crawl_lib.captures import PLACES, KnownCaptures, places, update_captures
 from crawl_lib.config import Config
 from crawl_lib.errors import InputError
-from crawl_lib.segment import PAGES_NAME
+from crawl_lib.segment import LINKS_NAME, PAGES_NAME
 from crawl_lib.storage import LocalStorage
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version, Versions
@@ -228,3 +228,20 @@ def test_a_segment_that_was_deleted_by_hand_is_noticed(
     again = update(stores)
     assert (again.number, again.manifest["parent"]) == (first.number + 1, None), "made anew: an older capture counts"
     assert [row["folder"] for row in rows_of(stores, again)] == [100]
+
+
+def test_why_searches_the_links_of_the_newest_iterations(
+    stores: Stores, storage: CountingStorage, crawl: CrawlMaker
+) -> None:
+    """Finding 3: for a URL that nothing has, `krake why` read the links of every segment."""
+    wanted = "http://refused.example/"
+    for folder in range(100, 105):
+        links = [wanted] if folder == 101 else []
+        crawl.segment(str(folder), "node-a", [Capture(f"http://h/{folder}", time=folder, links=links)])
+    before = why._link(stores, key(wanted), None)
+    assert before[0] is not None
+    assert before[0]["page"] == "http://h/101"
+    storage.read = {}
+    assert why._link(stores, key(wanted), 2) == (None, 3)
+    assert {path.split("/")[1] for path in storage.read if path.endswith(LINKS_NAME)} == {"103", "104"}
+    assert why._link(stores, key(wanted), 4) == before

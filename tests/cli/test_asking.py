@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from crawl_lib.ask import why as why_room
 from crawl_lib.frontier import NodeLock
 from demo import Serving, SynthWeb
 from tests.cli.conftest import Krake, run_in_process
@@ -358,3 +359,19 @@ def test_ctrl_c_in_a_shell_interrupts_what_runs_and_not_the_shell(krake: Krake, 
         done = subprocess.run(command, input=typed.format(last=last), capture_output=True, text=True)
         assert (done.returncode, "goes on" in done.stdout) == (code, True)
         assert "KeyboardInterrupt" in done.stderr
+
+
+def test_with_a_table_of_captures_why_says_what_it_did_not_search(
+    krake: Krake, web: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = web.url(0, "/never-seen")
+    before = krake.ok("why", url, "--json").json
+    krake.ok("captures", "update")
+    assert krake.ok("why", url, "--json").json == before, "two iterations: all are searched"
+    monkeypatch.setattr(why_room, "LINK_ITERATIONS", 1)
+    found = krake.ok("why", url, "--json").json
+    assert (found["unsearched"], before["unsearched"]) == (1, 0)
+    assert found["answer"].startswith("was not found: no page of the newest iterations links to it")
+    assert "--all-links" in found["notes"][-1]
+    assert krake.ok("why", url, "--all-links", "--json").json == before
+    assert krake.ok("show", web.seeds[0], "--json").json["row"]["outcome"] == "ok"
