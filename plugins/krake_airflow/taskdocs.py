@@ -81,12 +81,12 @@ TASK_DOCS: dict[str, TaskDoc] = {
         f"{_CLEAR}. Texts that were read are kept.",
     ),
     "captures": TaskDoc(
-        "Notes where the newest capture of each URL is, so that `krake show`, `why` and `cat` find it at once.",
+        "Notes where the newest capture of each URL is, so that `krake show URL`, `why` and `cat` find it at once.",
         f"{_CLEAR}. These commands work without the table too, only slower.",
     ),
     "index": TaskDoc(
         "Makes the version of the index that has the pages which are there now.",
-        f"{_CLEAR}. `krake search` asks the version before until then.",
+        f"{_CLEAR}. `krake search QUERY` asks the version before until then.",
     ),
 }
 """By `stage_name` of an operator, in the order of a run."""
