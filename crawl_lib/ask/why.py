@@ -83,9 +83,8 @@ def explain(stores: Stores, text: str, *, all_links: bool = False) -> Facts:
     is_known = row or waits or found["state"] != "unknown"
     found["link"], found["unsearched"] = (None, 0) if is_known else _link(stores, key, searched)
     if left := found["unsearched"]:
-        notes.append(
-            f"links on pages of {left:,} older iterations were not searched: `krake why --all-links {url}` does"
-        )
+        command = f"`krake why --all-links {url}`"
+        notes.append(f"links on pages of {left:,} older iterations were not searched: {command} does")
     found["source"] = _source(stores, url, waits or (None if row is None else plain_row(row)))
     depth = (found["source"] or found["link"] or {}).get("depth", 0)
     found["scope"] = verdict(stores, url, depth)
