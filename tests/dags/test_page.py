@@ -50,10 +50,23 @@ class Choosy(SimpleAuthManager):
 
 
 @pytest.fixture(scope="module")
-def database() -> None:
-    """The tables of Airflow's database, in the temporary home of these tests."""
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The tables of Airflow's database, in a database of these tests alone."""
     import_all_models()
-    Base.metadata.create_all(settings.engine)
+    with pytest.MonkeyPatch.context() as patch:
+        place = tmp_path_factory.mktemp("database") / "airflow.db"
+        patch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", f"sqlite:///{place}")
+        _connect()
+        Base.metadata.create_all(settings.engine)
+        yield
+    _connect()
+
+
+def _connect() -> None:
+    """Let Airflow use the database that its configuration names now."""
+    settings.dispose_orm()
+    settings.configure_vars()
+    settings.configure_orm()
 
 
 @pytest.fixture
