@@ -25,7 +25,7 @@ from crawl_lib.parse.html import Page, count_links, html_to_utf8, parse_html, wo
 from crawl_lib.parse.mime import HTML_TYPES, XHTML, detect_mime
 from crawl_lib.parse.refresh import with_refresh
 from crawl_lib.parse.robotsbody import robots_text
-from crawl_lib.parse.scan import SKETCH_BYTES, may_name_charset, native, require_scanner, sketch
+from crawl_lib.parse.scan import SKETCH_BYTES, may_name_charset, native_library, require_scanner, sketch
 from crawl_lib.parse.scan import load as load_native
 from crawl_lib.parse.sitemap import (
     GZIP_MAGIC,

@@ -43,7 +43,7 @@ class Page(NamedTuple):
 
     def to_json(self) -> str:
         """Return the page as text, for a process that gives its answer to another."""
-        return json.dumps([*self[:_LINKS], self.links.decode(), *self[_LINKS + 1 :]])
+        return json.dumps(self._replace(links=self.links.decode()))  # type: ignore[arg-type]
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Page":
@@ -52,7 +52,6 @@ class Page(NamedTuple):
         return page._replace(links=str(page.links).encode("utf-8", "replace"))
 
 
-_LINKS = Page._fields.index("links")
 TEXTS_OF_LINK = 3
 _NON_ASCII = re.compile(r"[^\x00-\x7f]+")
 _SAID = 6  # fields before the facts
@@ -63,15 +62,16 @@ _MAX_ROBOTS_CHARS = 2000
 
 
 def count_links(links: bytes) -> int:
-    """Count links that `links_as_bytes` or the scanner wrote."""
+    """Count the links in `Page.links`."""
     return links.count(0) // TEXTS_OF_LINK
 
 
 def links_as_bytes(links: Iterable[tuple[str, str, str]]) -> bytes:
-    """Return links as `native/rows.c` reads them: UTF-8, each of the three texts ended by a NUL.
+    """Return links in the form that `native/rows.c` reads: three texts in UTF-8 for each link, a NUL behind each text.
 
-    The texts: the letter of the element (rows.c lists the letters; a capital letter: rel holds nofollow) before the
-    reference; the anchor text; the words of rel, in lower case, with one space between them.
+    The first text is the reference, behind the letter of the element; rows.c lists the letters, and a capital letter
+    means that rel holds nofollow. The second text is the anchor, white space collapsed. The third text has the words
+    of rel in lower case, separated by one space.
     """
     texts = [text.replace("\0", "\ufffd") for link in links for text in link]
     return "\0".join([*texts, ""]).encode("utf-8", "replace")
@@ -134,7 +134,7 @@ def words_of(data: bytes, header_charset: str | None) -> int:
 
 
 def _in_utf8(links: bytes, max_anchor_chars: int, charset: str) -> bytes:
-    """Replace what is no UTF-8 in links, and escape the queries of a page in a legacy charset."""
+    """Replace invalid UTF-8 in links, and escape the queries of a page in a legacy charset."""
     if links.isascii():
         return links
     if charset.startswith("utf-"):

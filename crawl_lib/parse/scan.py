@@ -34,9 +34,9 @@ class _Answer(ctypes.Structure):
 class Scanned(NamedTuple):
     """The answer of the scanner. `fields`: the texts that `struct krake_page` in links.h describes, then an empty text.
 
-    `links`: as described there; some bytes may be no UTF-8. `cut`: links beyond the limit. `steps`: bytes that were
-    looked at, each as often as it was: the work, which no clock must measure. `words`: digest of the different words of
-    the page, 0 without words.
+    `links`: described there too; some bytes may be invalid UTF-8. `cut`: links beyond the limit. `steps`: the work, as
+    the number of bytes that were looked at, with repetitions. `words`: digest of the different words of the page, 0
+    without words.
     """
 
     fields: list[str]
@@ -111,7 +111,7 @@ def require_scanner() -> None:
         raise SetupError(_failure)
 
 
-def native() -> ctypes.CDLL:
+def native_library() -> ctypes.CDLL:
     """Return the compiled library. Raises SetupError where it was not compiled."""
     require_scanner()
     return _library

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from crawl_lib.durable import fsync_file
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, os_error, os_errors
-from crawl_lib.parse import native
+from crawl_lib.parse import native_library
 from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, PageRow, with_later_fields
 from crawl_lib.storage import Storage
 
@@ -33,7 +33,7 @@ PAGE_BLOCK_ROWS = 4_096
 GROUP_BYTES = 32 << 20
 """A row group ends after so many bytes, however few rows it has."""
 BLOCK_BYTES = 8 << 20
-"""So many bytes of rows are held at most."""
+"""A block ends after so many bytes, however few rows it has."""
 _MOST_BYTES_OF_CHAR = 4
 KEY_BYTES = 20
 _KEY = pa.binary(KEY_BYTES)
@@ -119,7 +119,7 @@ class LinkBlock(ctypes.Structure):
     _fields_ = (("buffers", _Buffer * 13), ("rows", ctypes.c_uint64))
 
     def batch(self) -> pa.RecordBatch:
-        """Return the rows where they are: the batch is not valid any more once rows are added or cleared."""
+        """Return the rows without a copy. The batch is invalid once the block changes."""
         buffers = (pa.foreign_buffer(one.at, one.length) if one.length else pa.py_buffer(b"") for one in self.buffers)
         arrays = [
             pa.Array.from_buffers(field.type, self.rows, [None, *islice(buffers, field.type.num_buffers - 1)])
@@ -128,14 +128,14 @@ class LinkBlock(ctypes.Structure):
         return pa.RecordBatch.from_arrays(arrays, schema=LINKS_SCHEMA)
 
     def clear(self) -> None:
-        """Take the rows out. Their memory is kept for others."""
+        """Take the rows out. The memory stays for other rows."""
         self.rows = 0
         for one in self.buffers:
             one.length = 0
 
     def free(self) -> None:
         """Give the memory back."""
-        native().krake_block_free(ctypes.byref(self))
+        native_library().krake_block_free(ctypes.byref(self))
 
 
 class LinkTable(_Table):
@@ -151,7 +151,7 @@ class LinkTable(_Table):
         return self._written + self.block.rows
 
     def grown(self, block_bytes: int) -> None:
-        """Take notice of rows that were added to `block`, which has so many bytes now."""
+        """Write the block if it is large enough. `block_bytes`: size of the block now."""
         if self.block.rows >= LINK_BLOCK_ROWS or block_bytes >= BLOCK_BYTES:
             self._flush()
 

@@ -59,7 +59,7 @@ class LinkResolver:
         """Begin a page whose base URL (canonical) is `base`."""
         self._base = base
         path_end = base.find("?")
-        # Where the folders above the page end, from the nearest to the root.
+        # The ends of the folders above the page, from the nearest to the root.
         slash = base.rfind("/", 0, path_end if path_end >= 0 else len(base))
         root = base.index("/", 8)
         self._ends = [slash + 1]

@@ -1,7 +1,7 @@
 """From the links of a page to its rows of `links`, and to the URLs that are handed on.
 
-The memory of `rows` knows what earlier pages linked to; resolver and filter are asked for the rest. A page of 62 links,
-35 of them different, costs 60 us.
+The memory of `rows` knows the targets of earlier links. Resolver and filter are asked about new ones. An ordinary page
+of 62 links costs about 80 us.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from crawl_lib.urls import LinkResolver, Owners, Rejection, Target, UrlFilter, h
 from crawl_lib.worker.rows import FOLLOWS_ALL, IS_SIMILAR, NO_HOP, SAYS_NOFOLLOW, Ask, LinkRows
 
 _ROBOTS_POSITION = 10**10 - 2
-"""The position of a robots.txt: the last one, behind those of all pages."""
+"""The position of a robots.txt, behind the positions of all pages."""
 
 
 class Discovery:

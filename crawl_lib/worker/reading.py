@@ -178,7 +178,7 @@ def barred(reading: Reading) -> Reading:
 def places(links: bytes) -> Iterator[tuple[int, bytes]]:
     """Divide links into slices of bounded number and size, each with the place of its first link.
 
-    Links that are none are one slice.
+    Without links there is one empty slice.
     """
     start = first = 0
     for number, link in enumerate(_LINK.finditer(links)):

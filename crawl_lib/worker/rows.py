@@ -1,7 +1,7 @@
 """The links of pages as rows of `links`, and the memory of where references lead: `parse/native/rows.c`.
 
-A page costs three calls. In between, the memory asks for what no earlier page has said: where a reference leads, and
-whether a URL is followed. Of 61 links of a page 4 are new.
+A page costs three calls. Between the calls the memory asks about new references and new URLs only: of 61 links on an
+ordinary page 4 are new.
 """
 
 import ctypes
@@ -10,14 +10,14 @@ import weakref
 from struct import Struct
 from typing import NamedTuple
 
-from crawl_lib.parse import native
+from crawl_lib.parse import native_library
 from crawl_lib.segment import LinkBlock
 from crawl_lib.urls import Rejection, Target
 
 REMEMBERED_BYTES = 64 << 20
 """Memory for references, URLs and verdicts: for about 200,000 URLs of usual length."""
 SAYS_NOFOLLOW, FOLLOWS_ALL, NO_HOP, IS_SIMILAR = 1, 2, 4, 8
-"""KRAKE_SAYS_NOFOLLOW and the others of `rows.h`, which bar links of a page."""
+"""The flags of a page in `rows.h`: they bar links."""
 _BARS = ("", Rejection.ELEMENT, Rejection.NOFOLLOW, Rejection.REDIRECT_LIMIT, Rejection.SIMILAR)
 """The rules of `enum krake_bar`."""
 _ASK, _RULE = Struct("@IIIIP20s4x"), Struct("@P4xI")
@@ -28,9 +28,9 @@ class Ask(NamedTuple):
     """A question of the memory.
 
     Attributes:
-        link: The number of the first link of the page that needs the answer.
-        number: Names what is asked about in the answer.
-        is_hop: Whether that link is a meta refresh, a sitemap of an index, or leads to the same place.
+        link: The place on the page of the first link in question.
+        number: The number of the reference or of the target, for the answer.
+        is_hop: Whether the link is a meta refresh, a sitemap of an index, or a link to the same place.
         text: A reference without its fragment, or a canonical URL.
         key: The key of the URL.
 
@@ -44,10 +44,10 @@ class Ask(NamedTuple):
 
 
 class LinkRows:
-    """The memory. Once it takes more than `most_bytes`, all is forgotten. Raises MemoryError."""
+    """The memory of links. Beyond `most_bytes` everything is forgotten. Raises MemoryError."""
 
     def __init__(self, most_bytes: int = REMEMBERED_BYTES) -> None:
-        self._native = native()
+        self._native = native_library()
         self._rows = self._native.krake_rows_new(most_bytes, int.from_bytes(os.urandom(8)))
         if self._rows is None:
             raise MemoryError
@@ -59,14 +59,14 @@ class LinkRows:
             self._rule(rule)
 
     def look(self, links: bytes, base: str, how: int) -> list[Ask]:
-        """Begin a page; return the references that have to be learnt.
+        """Begin a page; return the references to learn.
 
-        `links`: as `Page.links`; a link that is not whole ends them. `base`: the canonical URL that they are relative
-        to. `how`: a sum of `SAYS_NOFOLLOW`, `FOLLOWS_ALL` and the others.
+        `links`: as in `Page.links`; reading ends at an incomplete link. `base`: the base URL of the page, canonical.
+        `how`: a sum of flags, such as `SAYS_NOFOLLOW`.
         """
         query = base.find("?")
         folder = base[: base.rfind("/", 0, query if query >= 0 else len(base)) + 1].encode()
-        self._links = links  # C looks at them until the rows are written
+        self._links = links  # C reads these bytes until the rows are written
         return self._asked(self._native.krake_rows_look(self._rows, links, len(links), folder, len(folder), how))
 
     def learn(self, number: int, target: Target, lasts: bool) -> int:
@@ -76,14 +76,14 @@ class LinkRows:
         return _checked(self._native.krake_rows_learn(self._rows, number, url, len(url), target.key, rule, lasts))
 
     def target(self, target: Target) -> int:
-        """Return the number of a URL to which no link leads, between two pages."""
+        """Return the number of the target of a redirect. Call this between two pages only."""
         self.look(b"", target.url, 0)
         return self.learn(_NO_REFERENCE, target, lasts=False)
 
     def unjudged(self, position: int) -> list[Ask]:
-        """Return the URLs that have to be judged, after all references were learnt.
+        """Return the URLs to judge, after all references were learnt.
 
-        `position`: of the page in its batch. A URL that a later page handed on is judged again.
+        `position`: of the page in its batch. URLs handed on from later positions are judged again.
         """
         return self._asked(self._native.krake_rows_unjudged(self._rows, position))
 
@@ -92,7 +92,7 @@ class LinkRows:
         self._native.krake_rows_judge(self._rows, number, followed, self._rule(rule), lasts)
 
     def send(self, number: int, position: int) -> bool:
-        """Note that a target is handed on; return False if this was done from the same position or an earlier one."""
+        """Note that a target is handed on; return False if an earlier position, or the same, did so already."""
         return bool(self._native.krake_rows_send(self._rows, number, position))
 
     def write(self, block: LinkBlock, source: bytes) -> int:
@@ -100,7 +100,7 @@ class LinkRows:
         return _checked(self._native.krake_rows_write(self._rows, ctypes.byref(block), source))
 
     def rejected(self) -> dict[str, int]:
-        """Return how many links of the page that was written each rule rejects. Some of them are no rows."""
+        """Return how many links of the last page each rule rejects. Links to invalid URLs count, without a row."""
         rules = ctypes.string_at(self._native.krake_rows_rules(self._rows), _RULE.size * len(self._rules))
         return {name: count for name, (_, count) in zip(self._rules, _RULE.iter_unpack(rules), strict=True) if count}
 
@@ -117,7 +117,7 @@ class LinkRows:
         number = self._rules.get(name)
         if number is None:
             text = name.encode()
-            self._names.append(text)  # C keeps where it is
+            self._names.append(text)  # C keeps a pointer
             number = self._rules[str(name)] = _checked(self._native.krake_rows_rule(self._rows, text, len(text)))
         return number
 

@@ -9,6 +9,7 @@ from random import Random
 from crawl_lib.errors import UrlError
 from crawl_lib.urls import LinkResolver, canonicalize, resolve
 from tests.urls import old_canonical
+from tests.urls.resolved import resolved
 from tests.web.hostile_urls import Shape, ratio
 
 BASES = ("http://a.example/", "https://b.example/x/y.html?q", "http://a.example//x//y/z/")
@@ -33,10 +34,10 @@ def compare(shape: Shape, seed: int, *, texts: int) -> None:
         found = answer(lambda url=url: canonicalize(url))
         assert found == answer(lambda url=url: old_canonical.canonicalize(url)), (seed, url)
         assert found.startswith("refused") or canonicalize(found) == found, (seed, url)
-        resolved = answer(lambda base=base, href=href: resolve(base, href))
-        assert resolved == answer(lambda base=base, href=href: old_canonical.resolve(base, href)), (seed, base, href)
+        expected = answer(lambda base=base, href=href: resolve(base, href))
+        assert expected == answer(lambda base=base, href=href: old_canonical.resolve(base, href)), (seed, base, href)
         (target,) = resolved(resolver, base, [href])
-        assert (target.url or f"refused: {target.rejection}") == resolved, (seed, base, href)
+        assert (target.url or f"refused: {target.rejection}") == expected, (seed, base, href)
 
 
 def ratios(shape: Shape, seed: int) -> dict[str, float]:
@@ -59,11 +60,11 @@ def _links(shape: Shape, seed: int) -> Callable[[int], Callable[[], object]]:
         hrefs = [shape.href(rng, 500) for _ in range(LINKS)]
         bases = [f"https://{number}.example/x/y.html" for number in range(pages)]
 
-        def resolved() -> None:
+        def resolve_all() -> None:
             one = LinkResolver()
             for base in bases:
                 resolved(one, base, hrefs)
 
-        return resolved
+        return resolve_all
 
     return work

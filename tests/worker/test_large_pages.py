@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import gzip
+import io
 import os
 import random
 import signal
@@ -20,6 +21,7 @@ import uvloop
 from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping, to_mapping
 from crawl_lib.frontier import TakeHeader, write_take
+from crawl_lib.parse import Page
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.rounds import start_iteration
 from crawl_lib.segment import PartWriter, list_parts
@@ -39,6 +41,7 @@ from crawl_lib.worker.sandbox import data_bytes
 from crawl_lib.worker.worker import _Worker
 from crawl_lib.worker.workers import WorkerTask
 from tests.e2e.crawl import Result, make_config
+from tests.parse.links import each_link, written
 from tests.segment.helpers import INFO
 from tests.web.hostile import HostileWeb
 from tests.worker.children import run_stage
@@ -255,6 +258,16 @@ def test_a_part_is_not_closed_without_the_links_that_failed_in_a_turn(config, tm
         writer._open.abandon()
         writer._open = None
     assert not list_parts(tmp_path)[0].is_closed
+
+
+def test_an_answer_of_a_child_is_divided_again_and_read_as_far_as_it_is_whole(monkeypatch):
+    """A child that was taken over may write all links in one line, or half a link."""
+    monkeypatch.setattr(reading, "SLICE_LINKS", 10)
+    lines = [written([("ax", "", "")] * 25), written([("ay", "", "")] * 5) + b"az\0"]
+    pages = [Page("utf-8", None, None, None, None, "http://a.example/", links, False, 0) for links in lines]
+    file = io.BytesIO("".join(f"{page.to_json()}\n" for page in pages).encode())
+    pieces = [(start, len(each_link(piece))) for start, piece in aside_module._pieces(file)]
+    assert pieces == [(0, 10), (10, 10), (20, 5), (25, 5)]
 
 
 def dying(monkeypatch, kind: str) -> None:
