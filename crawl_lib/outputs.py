@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 
+from crawl_lib.commoncrawl import GRAPHS_OUTPUT
 from crawl_lib.crawldb import CRAWLDB_OUTPUT
 from crawl_lib.derived import SEGMENTS, Output, Pages, Place, existing
 from crawl_lib.duplicates import DUPLICATES_OUTPUT
@@ -69,6 +70,7 @@ OUTPUTS: tuple[Output, ...] = (
     EXPORTS_OUTPUT,
     CDXJ_OUTPUT,
     INDEX_OUTPUT,
+    GRAPHS_OUTPUT,
 )
 """Each after those that it is made of."""
 MADE_BY_TASKS = {output.name: output for output in OUTPUTS if type(output).make is not Output.make}

@@ -36,10 +36,15 @@ LEFT = {
     "text": "text/1/node-0/text-0.parquet",
     "exports": "export/out/.inputs." + ID,
     "cdxj": "crawl/.index.cdxj." + ID,
+    "graphs": "graphs/.out." + ID,
 }
 """A path of each output that is left over, but of tables with versions, where it is the same for all."""
-OPTIONS: dict[str, dict[str, Any]] = {"linkdb": {"within_host": True}, "scoring": {"plugins": ["opic"]}}
-HOLDING = {"text", "outlinks", "linkdb", "terms", "exports", "cdxj", "index"}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "linkdb": {"within_host": True},
+    "scoring": {"plugins": ["opic"]},
+    "graphs": {"make": ["hosts", "bv"]},
+}
+HOLDING = {"text", "outlinks", "linkdb", "terms", "exports", "cdxj", "index", "graphs"}
 """Outputs that repeat content of a page."""
 
 
@@ -63,6 +68,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Config:
     update_terms(stores, now=NOW)
     merge_indexes(stores)
     stages.make_output(stores, output="index")
+    stages.link_export(stores, export="out")
+    stages.make_output(stores, output="graphs")
     return config
 
 
@@ -129,7 +136,7 @@ def test_each_says_which_of_its_places_have_a_page(output: Output, stores: Store
     found = list(output.places_of(stores, pages))
     assert bool(found) is (output.name in HOLDING)
     assert all(one.until and place(stores, one.path).exists() for one in found)
-    if output.name != "exports":  # which goes by segments
+    if output.name not in {"exports", "graphs"}:  # which go by segments
         assert list(output.places_of(stores, {b"\0" * 20: names})) == []
 
 

@@ -44,6 +44,8 @@ _OPTIONS = {
     "keys rebuild": "; its --anew is `krake settle --all-again`",
 }
 """And those of their options that are a command of their own."""
+MOVED_OPTIONS = {"--hosts": "--graph hosts"}
+"""Older spellings of options."""
 GROUPED = {"index": "index cdxj"}
 """Groups that were commands, each with the command that does what the group's name alone did."""
 
@@ -62,6 +64,9 @@ class _Parser(argparse.ArgumentParser):
         """As argparse does: usage and one line on standard error, exit code 2."""
         if re.search(r"unrecognized arguments:.* --config\b", message):
             message += "; --config comes before the command: krake --config FILE COMMAND"
+        for old, new in MOVED_OPTIONS.items():
+            if re.search(rf"unrecognized arguments:.* {old}\b", message):
+                message += f"; `{old}` is `{new}` now"
         word = re.search(r"invalid choice: '([\w-]+)'", message)
         old = f"{self.prog} {word[1]}".removeprefix("krake ") if word else ""
         if old in MOVED:
@@ -522,9 +527,24 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "looking.graph_export",
         "write the arcs as a file for other programs",
         (
-            _option("file", "on this machine; not there yet", metavar="FILE"),
-            _option("--format", "default: tsv", choices=("tsv", "graphml", "npz"), default="tsv"),
-            _flag("--hosts", "between hosts, each with the number of its arcs of pages"),
+            _option(
+                "file",
+                "on this machine; not there yet; of commoncrawl and bv the files' names begin so",
+                metavar="FILE",
+            ),
+            _option(
+                "--format",
+                "default: tsv; commoncrawl: vertices, edges and ranks; bv: for WebGraph, both ways",
+                choices=("tsv", "graphml", "npz", "commoncrawl", "bv"),
+                default="tsv",
+            ),
+            _option("--graph", "default: pages", choices=("pages", "hosts", "domains"), default="pages"),
+            _option(
+                "--of",
+                "default: export; links: all ends of links, crawled or not (of commoncrawl and bv)",
+                choices=("export", "links"),
+                default="export",
+            ),
             _EXPORT,
             _JSON,
         ),

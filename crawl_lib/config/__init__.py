@@ -24,6 +24,7 @@ from crawl_lib.config.model import (
     FetchConfig,
     FrontierConfig,
     GenerateConfig,
+    GraphsConfig,
     HostConfig,
     IndexConfig,
     InjectConfig,

@@ -33,8 +33,10 @@ STATUSES = (
     "orphan",
 )
 """What the CrawlDb says of a URL (`crawldb.Status`)."""
-OUTPUT_TASKS = ("text", "index")
+OUTPUT_TASKS = ("text", "index", "graphs")
 """What `outputs.tasks` may name, in the order in which the tasks run."""
+GRAPHS_MADE = ("hosts", "domains", "bv")
+"""What `graphs.make` may name."""
 INDEX_LANGUAGES = ("da", "de", "en", "es", "fi", "fr", "hu", "it", "nl", "no", "pt", "ru", "sv")
 """Languages that an index can have stems of (`crawl_lib.index.LANGUAGES`)."""
 
@@ -448,6 +450,14 @@ class CommonCrawlConfig:
 
 
 @dataclass(frozen=True)
+class GraphsConfig:
+    """Where the graphs of exports lie on the DFS, and which are made."""
+
+    directory: str = option("graphs", pattern=FOLDER_PATTERN)
+    make: tuple[str, ...] = option(("hosts", "domains"), nonempty=True, unique=True, choices=GRAPHS_MADE)
+
+
+@dataclass(frozen=True)
 class SiteConfig:
     """One entry of `search.sites`: what the scores of a host's pages, or of a domain's, are multiplied by."""
 
@@ -514,6 +524,7 @@ class Config:
     text: TextConfig = TextConfig()
     index: IndexConfig = IndexConfig()
     commoncrawl: CommonCrawlConfig = CommonCrawlConfig()
+    graphs: GraphsConfig = GraphsConfig()
     search: SearchConfig = SearchConfig()
     segment: SegmentConfig = SegmentConfig()
     scratch: ScratchConfig = ScratchConfig()

@@ -25,6 +25,7 @@ from crawl_lib.urls.names import (
     authority_of,
     budget_domain_of,
     domain_of,
+    has_listed_suffix,
     host_matches,
     host_of,
     is_address,

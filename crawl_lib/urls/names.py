@@ -77,6 +77,11 @@ def budget_domain_of(host: str) -> str:
     return ".".join(host.rsplit(".", 2)[-2:])
 
 
+def has_listed_suffix(host: str) -> bool:
+    """Say whether a canonical host is a name that ends with, or is, a suffix of the public suffix list."""
+    return not is_address(host) and bool(_suffixes().publicsuffix(host))
+
+
 @cache
 def _suffixes() -> PublicSuffixList:
     """Read the list, once, at first use. Only lines that are not ASCII need IDNA, which else takes half the time."""

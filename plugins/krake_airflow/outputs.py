@@ -6,9 +6,11 @@ from itertools import pairwise
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowSkipException
 
 from crawl_lib import stages
 from crawl_lib.config import OUTPUT_TASKS, Config
+from crawl_lib.errors import NoExportError
 from crawl_lib.stores import Stores
 from krake_airflow.operators import KrakeOperator
 from krake_airflow.parsing import BATCH_TIMEOUT
@@ -36,7 +38,22 @@ class IndexOperator(OutputOperator):
     stage_name = "index"
 
 
-TASKS: dict[str, type[OutputOperator]] = {kind.stage_name: kind for kind in (TextOperator, IndexOperator)}
+class GraphsOperator(OutputOperator):
+    """`graphs`: files of hosts, domains and links of the newest export, for other programs."""
+
+    stage_name = "graphs"
+
+    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
+        """Make what is missing; skipped before the first export."""
+        try:
+            return super().stage(stores, context)
+        except NoExportError as error:
+            raise AirflowSkipException(str(error)) from None
+
+
+TASKS: dict[str, type[OutputOperator]] = {
+    kind.stage_name: kind for kind in (TextOperator, IndexOperator, GraphsOperator)
+}
 
 
 def add_outputs(config: Config, before: BaseOperator | None = None) -> None:

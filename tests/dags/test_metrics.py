@@ -20,7 +20,7 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 from krake_airflow import operators
 from krake_airflow.metrics import DURATION, FAILURES, METRICS, tell_result
-from krake_airflow.outputs import IndexOperator, TextOperator
+from krake_airflow.outputs import GraphsOperator, IndexOperator, TextOperator
 from krake_airflow.scores import DuplicatesOperator, InvertLinksOperator, ScoreOperator
 from krake_airflow.settings import PROJECT
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -117,6 +117,7 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "score": ScoreOperator(task_id="score", of_run=True),
         "text": TextOperator(task_id="text"),
         "index": IndexOperator(task_id="index"),
+        "graphs": GraphsOperator(task_id="graphs"),
     }
     for stage, task in found.items():
         monkeypatch.setattr(type(task), "stage", lambda *_, result=RESULTS[stage]: dict(result))
@@ -177,7 +178,7 @@ def test_the_results_of_the_stages_have_these_fields(tmp_path: Path, received: R
     results["invert_links"] = stages.invert_links(open_stores(config))
     results["duplicates"] = stages.mark_duplicates(open_stores(config))
     results["score"] = stages.update_score(open_stores(config), export=results["export"]["export"])
-    results |= {name: stages.make_output(open_stores(config), output=name) for name in ("text", "index")}
+    results |= {name: stages.make_output(open_stores(config), output=name) for name in ("text", "index", "graphs")}
     for stage, metrics in METRICS.items():
         assert {metric.result for metric in metrics} <= results[stage].keys()
         assert all(isinstance(results[stage][metric.result], dict) or not metric.by_key for metric in metrics)

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from warcio.archiveiterator import ArchiveIterator
 
+from crawl_lib.commoncrawl import GRAPHS_OUTPUT
 from crawl_lib.config import Config
 from crawl_lib.crawldb import CRAWLDB_SCHEMA, Status, newest_version, rebuild
 from crawl_lib.crawldir import ITERATION_FILE, START_PREFIX
@@ -248,6 +249,8 @@ def derived(result: Result) -> dict[str, str]:
         found["crawldb"] = _digest([row for path in version.paths for row in _read(result, path, names)])
     if (index := Versions(stores, INDEX).newest()) is not None:  # which of equal texts is found goes by times of visits
         found["index"] = _digest([index.manifest[name] for name in ("pages", "left_out")])
+    for folder in GRAPHS_OUTPUT.folders(stores):
+        found[folder.path] = _digest([(file["name"], file["sha256"]) for file in folder.read()["files"]])
     return found
 
 

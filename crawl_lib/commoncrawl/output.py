@@ -1,0 +1,121 @@
+"""Graphs as an output: which are made for an export, and where they are."""
+
+import uuid
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from crawl_lib.commoncrawl.folders import Files, FolderOutput, MadeOnce, Said
+from crawl_lib.commoncrawl.graphs import GraphWriter, file_names
+from crawl_lib.commoncrawl.nodes import KINDS, ExportPages, Graph, Pages, graph_of, linked_pages
+from crawl_lib.export import ARCS_IN, ARCS_OUT, ExportFolder, newest_export, scratch_folder
+from crawl_lib.graph import require_new, whole_file
+from crawl_lib.stores import Stores
+
+REVISION = 1
+"""Of what is made of an export: raised where the same export may give other files."""
+_AGAIN = "delete the folder; the task `graphs` makes it again, of the newest export"
+
+
+@dataclass(frozen=True)
+class GraphsReport:
+    """What was made for an export. `path`: the folder; `counts`: nodes and arcs of each graph, by names."""
+
+    export: str
+    path: str
+    counts: dict[str, int]
+    complete_already: bool
+
+
+def make_graphs(stores: Stores, *, name: str) -> GraphsReport:
+    """Make the graphs of an export that `graphs.make` names, or find them, in `<graphs.directory>/<export>/`.
+
+    Raises PathNotFoundError without the export or its arcs, OutputConflictError where the folder was made of something
+    else, DamagedFileError, LockedError, StorageError, StoppedError.
+    """
+    export, config = ExportFolder(stores, name), stores.config
+    pages = ExportPages(export)
+    made = set(config.graphs.make)
+
+    def fill(files: Files) -> Said:
+        counts: dict[str, int] = {}
+        for of in [of for of in KINDS if of in made | {"pages"}]:
+            forms = [form for form, is_asked in (("commoncrawl", of in made), ("bv", "bv" in made)) if is_asked]
+            if forms:
+                with scratch_folder(config, f"work-{uuid.uuid4().hex}") as scratch:
+                    graph = graph_of(pages, of, scratch)
+                    stem = f"{config.crawl.name}-{name}-{graph.kind}"
+                    for form in forms:
+                        GraphWriter(stores, files.open, scratch).write(graph, form, stem)
+                    counts |= _counts(graph)
+        return counts
+
+    folder = MadeOnce(stores, f"{_directory(stores)}/{name}", _AGAIN)
+    of = {"export": name, "make": sorted(made), "pagerank": asdict(config.pagerank), "revision": REVISION}
+    said, is_there = folder.make(export.read_inputs().segments, of, fill)
+    return GraphsReport(name, folder.path, said["counts"], is_there)
+
+
+def _counts(graph: Graph) -> dict[str, int]:
+    return {f"{graph.kind}_nodes": len(graph.names), f"{graph.kind}_arcs": graph.out.arcs}
+
+
+def _directory(stores: Stores) -> str:
+    return stores.config.graphs.directory.strip("/")
+
+
+@dataclass(frozen=True)
+class GraphFilesReport:
+    """What was written to this machine: `files`, and how many nodes and arcs the graph has."""
+
+    files: tuple[str, ...]
+    format: str
+    graph: str
+    nodes: int
+    arcs: int
+
+
+def export_graph_files(
+    stores: Stores, prefix: Path, *, form: str, of: str, name: str | None, now: datetime
+) -> GraphFilesReport:
+    """Write a graph in one of `FORMATS` to files of this machine whose names begin with `prefix`; none may be there.
+
+    `of`: pages, hosts or domains; `name`: of the export, None for all ends of links, which takes new segments into the
+    table of links (`now`: for its manifest). Raises InputError if a file is there, PathNotFoundError without the export
+    or its arcs, DamagedFileError, StorageError, StoppedError: then nothing is left.
+    """
+    stem = f"{prefix}-{KINDS[of]}"
+    files = [Path(one) for one in file_names(stem, form)]
+    for file in files:
+        require_new(file)
+    with ExitStack() as stack:
+        pages: Pages
+        if name is None:
+            pages = stack.enter_context(linked_pages(stores, now))
+        else:
+            pages = ExportPages(ExportFolder(stores, name))
+        scratch = stack.enter_context(scratch_folder(stores.config, f"read-{uuid.uuid4().hex}"))
+        graph = graph_of(pages, of, scratch)
+
+        def opened(file: str) -> AbstractContextManager[BinaryIO]:
+            return nullcontext(stack.enter_context(whole_file(Path(file))))
+
+        GraphWriter(stores, opened, scratch).write(graph, form, stem)
+    return GraphFilesReport(tuple(map(str, files)), form, of, len(graph.names), graph.out.arcs)
+
+
+class GraphsOutput(FolderOutput):
+    """Graphs of exports."""
+
+    def directories(self, stores: Stores) -> list[str]:
+        """Name the directory of graphs."""
+        return [_directory(stores)]
+
+    def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
+        """Make the graphs of the newest export that has arcs, or find them. Raises NoExportError without one."""
+        return asdict(make_graphs(stores, name=newest_export(stores, having=(ARCS_OUT, ARCS_IN))))
+
+
+GRAPHS_OUTPUT = GraphsOutput("graphs", ("exports",), _AGAIN)
