@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 
-from crawl_lib.commoncrawl import GRAPHS_OUTPUT
+from crawl_lib.commoncrawl import COMMONCRAWL_OUTPUT, GRAPHS_OUTPUT
 from crawl_lib.crawldb import CRAWLDB_OUTPUT
 from crawl_lib.derived import SEGMENTS, Output, Pages, Place, existing
 from crawl_lib.duplicates import DUPLICATES_OUTPUT
@@ -70,6 +70,7 @@ OUTPUTS: tuple[Output, ...] = (
     EXPORTS_OUTPUT,
     CDXJ_OUTPUT,
     INDEX_OUTPUT,
+    COMMONCRAWL_OUTPUT,
     GRAPHS_OUTPUT,
 )
 """Each after those that it is made of."""

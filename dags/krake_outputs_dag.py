@@ -7,6 +7,7 @@ runs by hand. Where `scores.when` is `segments` too, the tasks of `scores.tasks`
 
 * **text** reads what each page says: its main text, its language and its words.
 * **index** makes the version of the index that has the pages which are there now, for `krake search`.
+* **commoncrawl** makes Common Crawl's index and WET files, as `commoncrawl.make` of the config says.
 * **graphs** makes files of hosts, domains and links of the newest export, for other programs.
 
 #### When it failed

@@ -1,10 +1,11 @@
-"""`krake index update|check|stats`: the index of pages that `krake search` asks."""
+"""`krake index update|check|stats`: the index of pages that `krake search` asks; `krake commoncrawl index|wet`."""
 
 import argparse
 from datetime import UTC, datetime
 from functools import partial
 
 from crawl_lib.cli.common import print_counts, print_result, say, stage_stores, tool_stores
+from crawl_lib.commoncrawl import CommonCrawlReport, make_index, make_wet
 from crawl_lib.index import INDEX_OUTPUT, index_counts, index_stats, update_index
 
 
@@ -31,4 +32,21 @@ def stats(arguments: argparse.Namespace) -> int:
     with tool_stores(arguments) as stores:
         found = index_stats(stores)
     print_result(arguments, found, partial(print_counts, "index", found))
+    return 0
+
+
+def commoncrawl_index(arguments: argparse.Namespace) -> int:
+    """Make Common Crawl's columnar index."""
+    with stage_stores(arguments) as stores:
+        return _made(arguments, make_index(stores, label=arguments.label, folders=arguments.folders))
+
+
+def commoncrawl_wet(arguments: argparse.Namespace) -> int:
+    """Make WET files."""
+    with stage_stores(arguments) as stores:
+        return _made(arguments, make_wet(stores, label=arguments.label, folders=arguments.folders))
+
+
+def _made(arguments: argparse.Namespace, report: CommonCrawlReport) -> int:
+    print_result(arguments, report, partial(print_counts, report.path, vars(report)))
     return 0

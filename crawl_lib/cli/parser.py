@@ -124,6 +124,8 @@ _PAGE = _option("page", "its URL, its key in hex, or its number in the export", 
 _URL = _option("url", "the URL", metavar="URL")
 _WORD = _option("word", "the word", metavar="WORD")
 _EXPORT = _option("--export", "name of the export; default: the newest", metavar="NAME")
+_LABEL = _option("--label", "ends the folder's name; default: the newest iteration", metavar="NAME")
+_FOLDERS = _option("--folders", "iterations: names, A..B, or newest N; default: all", nargs="+", metavar="FOLDER")
 _SEGMENTS = _option("segment", "<folder>/<node>; default: all", nargs="*", metavar="SEGMENT")
 
 _DELETING = {"crawldb filter", "graph finalize", "keys reshard", "retry", "sweep"}
@@ -137,6 +139,7 @@ _GROUPS = {
     "duplicates": "pages that say the same, hosts that mirror others, blocks that repeat",
     "terms": "which pages have a word, and how much it says about them (tf-idf)",
     "index": "the index of pages for `krake search`; one CDXJ file for pywb",
+    "commoncrawl": "files as Common Crawl has them: its index, and WET files",
     "nodes": "the crawl's nodes; take one out, or in again",
     "graph": "the web graph of an export",
     "score": "scores of the CrawlDb",
@@ -216,7 +219,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "write mapping, content and offsets of the crawled pages",
         (
             _option("--label", "name of the export; default: its newest iteration", metavar="NAME"),
-            _option("--folders", "iterations: names, A..B, or newest N; default: all", nargs="+", metavar="FOLDER"),
+            _FOLDERS,
         ),
     ),
     (
@@ -408,6 +411,18 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             ),
             _JSON,
         ),
+    ),
+    (
+        "commoncrawl index",
+        "indexing.commoncrawl_index",
+        "make Common Crawl's columnar index of the crawl, or find it",
+        (_LABEL, _FOLDERS, _JSON),
+    ),
+    (
+        "commoncrawl wet",
+        "indexing.commoncrawl_wet",
+        "make WET files of the texts of pages, or find them",
+        (_LABEL, _FOLDERS, _JSON),
     ),
     ("nodes list", "nodes.list_nodes", "each node's share of hosts, queue, and what it had settled last", (_JSON,)),
     (

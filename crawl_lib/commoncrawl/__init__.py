@@ -1,9 +1,21 @@
-"""Files as Common Crawl has them, which the field's tools read: host and domain graphs with ranks, and BV graphs.
+"""Files as Common Crawl has them, which the field's tools read: index, WET, graphs with ranks, and BV graphs.
 
-How data flows: `nodes` numbers pages of an export, or all ends of links, or their hosts or domains; `arcs` sorts the
-arcs between them both ways; `graphs` writes the files of such a graph. `output` makes those that the config asks for,
-in a folder for each export (`folders`: made once, whole or not at all), or writes one graph to files of this machine.
+How data flows: `captures` joins the pages of a segment with its CDXJ lines, texts' languages and places in WET files;
+an engine sorts the captures of all segments, and `columns` adds what follows from URL and host, for the parts of the
+index (`index`). `wet` writes the texts of a segment as WET files.
+
+`nodes` numbers pages of an export, or all ends of links, or their hosts or domains; `arcs` sorts the arcs between them
+both ways; `graphs` writes the files of such a graph, in a folder for each export or to this machine (`output`). All
+folders are made once, whole or not at all (`folders`).
 """
 
 from crawl_lib.commoncrawl.graphs import FORMATS
-from crawl_lib.commoncrawl.output import GRAPHS_OUTPUT, GraphFilesReport, GraphsReport, export_graph_files, make_graphs
+from crawl_lib.commoncrawl.index import CommonCrawlReport, make_index, make_wet
+from crawl_lib.commoncrawl.output import (
+    COMMONCRAWL_OUTPUT,
+    GRAPHS_OUTPUT,
+    GraphFilesReport,
+    GraphsReport,
+    export_graph_files,
+    make_graphs,
+)

@@ -22,11 +22,12 @@ BLOCK_ARCS = 1 << 18
 class Side:
     """The arcs of a graph by one of their ends. `degrees`: of each node; `ends`: the other ends in blocks, by node.
 
-    The ends of a node's arcs are in ascending order, and distinct.
+    The ends of a node's arcs are in ascending order, and distinct. `file`: of this machine, with all of them.
     """
 
     degrees: Ints
     ends: Callable[[], Iterator[Ints]]
+    file: Path | None = None
 
     @property
     def arcs(self) -> int:
@@ -34,7 +35,9 @@ class Side:
         return int(self.degrees.sum(dtype=np.int64))
 
     def inlinks(self, stores: Stores, file: Path) -> Inlinks:
-        """Return the arcs as ranks need them, in a file of this machine. Raises StorageError, StoppedError."""
+        """Return the arcs as ranks need them, mapped from a file of this machine. Raises StorageError, StoppedError."""
+        if self.file is not None and self.arcs:
+            return Inlinks(starts_of(self.degrees), np.memmap(self.file, np.int32, "r"))
         return Inlinks(starts_of(self.degrees), mapped(file, stores.until_stopped(self.ends())))
 
 
@@ -65,18 +68,18 @@ class Pairs:
         divided = self.file.with_suffix(".divided")
         self._divide(divided, range_of, sizes, by_target)
         degrees = np.zeros(self.nodes, np.int32)
-        name = self.file.with_suffix(".by_target" if by_target else ".by_source")
-        others = mapped(name, self._counted(divided, sizes, degrees))
-        blocks = range(0, len(others), BLOCK_ARCS)
-        return Side(degrees, lambda: (others[first : first + BLOCK_ARCS] for first in blocks))
+        path = self.file.with_suffix(".by_target" if by_target else ".by_source")
+        with os_errors(path), path.open("wb") as file:
+            for others in self._counted(divided, sizes, degrees):
+                file.write(others.astype(np.int32).data)
+        divided.unlink()
+        return Side(degrees, lambda: _read(path, np.int32), path)
 
     def _blocks(self, by_target: bool) -> Iterator[tuple[Ints, Ints]]:
         """Read the arcs: the end to sort by, and the other one."""
-        with os_errors(self.file), self.file.open("rb") as file:
-            while len(keys := np.fromfile(file, np.int64, BLOCK_ARCS)):
-                self.stores.go_on()
-                sources, targets = np.divmod(keys, self.nodes)
-                yield (targets, sources) if by_target else (sources, targets)
+        for keys in self.stores.until_stopped(_read(self.file, np.int64)):
+            sources, targets = np.divmod(keys, self.nodes)
+            yield (targets, sources) if by_target else (sources, targets)
 
     def _divide(self, path: Path, range_of: Ints, sizes: Ints, by_target: bool) -> None:
         """Write the arcs again, as keys, in the order of ranges of nodes. `sizes`: of the ranges, in arcs."""
@@ -105,6 +108,13 @@ class Pairs:
                     counts = np.bincount(ours - least)
                     degrees[least : least + len(counts)] += counts.astype(np.int32)
                     yield others
+
+
+def _read(path: Path, kind: type[np.generic]) -> Iterator[Ints]:
+    """Read numbers of a file in blocks; a mapped file would count as memory."""
+    with os_errors(path), path.open("rb") as file:
+        while len(numbers := np.fromfile(file, kind, BLOCK_ARCS)):
+            yield numbers
 
 
 def _runs(numbers: Ints, values: Ints) -> Iterator[tuple[int, Ints]]:

@@ -1,4 +1,4 @@
-"""Graphs as an output: which are made for an export, and where they are."""
+"""The outputs: which graphs are made for an export, and where they are; Common Crawl's index and WET files."""
 
 import uuid
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -9,7 +9,9 @@ from typing import Any, BinaryIO
 
 from crawl_lib.commoncrawl.folders import Files, FolderOutput, MadeOnce, Said
 from crawl_lib.commoncrawl.graphs import GraphWriter, file_names
+from crawl_lib.commoncrawl.index import AGAIN, INDEX_FOLDER, WET_FOLDER, make_commoncrawl
 from crawl_lib.commoncrawl.nodes import KINDS, ExportPages, Graph, Pages, graph_of, linked_pages
+from crawl_lib.derived import SEGMENTS
 from crawl_lib.export import ARCS_IN, ARCS_OUT, ExportFolder, newest_export, scratch_folder
 from crawl_lib.graph import require_new, whole_file
 from crawl_lib.stores import Stores
@@ -118,4 +120,17 @@ class GraphsOutput(FolderOutput):
         return asdict(make_graphs(stores, name=newest_export(stores, having=(ARCS_OUT, ARCS_IN))))
 
 
+class CommonCrawlOutput(FolderOutput):
+    """Common Crawl's index, and WET files, of the iterations that a label names."""
+
+    def directories(self, stores: Stores) -> list[str]:
+        """Name the directories of indexes and of WET files."""
+        return [INDEX_FOLDER, WET_FOLDER]
+
+    def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
+        """Make what `commoncrawl.make` names of all iterations, or find it."""
+        return make_commoncrawl(stores)
+
+
+COMMONCRAWL_OUTPUT = CommonCrawlOutput("commoncrawl", (SEGMENTS, "text"), AGAIN)
 GRAPHS_OUTPUT = GraphsOutput("graphs", ("exports",), _AGAIN)

@@ -38,6 +38,7 @@ MAY_DIFFER = {
     "search": "how this machine answers queries",
     "scores": "asked by the scheduler's machine alone",
     "index": "asked by the machine of the batch stages alone",
+    "commoncrawl.make": "asked by the machine of the batch stages alone",
     "graphs": "asked by the machine of the batch stages alone",
     "outputs": "asked by the scheduler's machine alone",
     "fetch.processes": "cores of this machine",

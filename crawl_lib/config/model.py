@@ -33,8 +33,10 @@ STATUSES = (
     "orphan",
 )
 """What the CrawlDb says of a URL (`crawldb.Status`)."""
-OUTPUT_TASKS = ("text", "index", "graphs")
+OUTPUT_TASKS = ("text", "index", "commoncrawl", "graphs")
 """What `outputs.tasks` may name, in the order in which the tasks run."""
+COMMONCRAWL_MADE = ("index", "wet")
+"""What `commoncrawl.make` may name."""
 GRAPHS_MADE = ("hosts", "domains", "bv")
 """What `graphs.make` may name."""
 INDEX_LANGUAGES = ("da", "de", "en", "es", "fi", "fr", "hu", "it", "nl", "no", "pt", "ru", "sv")
@@ -446,6 +448,7 @@ class IndexConfig:
 class CommonCrawlConfig:
     """Files as Common Crawl has them."""
 
+    make: tuple[str, ...] = option(("index",), nonempty=True, unique=True, choices=COMMONCRAWL_MADE)
     wet_text: str = option("main", choices=("main", "all"))
 
 

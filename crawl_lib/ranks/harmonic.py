@@ -50,8 +50,7 @@ def harmonic_centrality(inlinks: Inlinks, progress: Progress) -> Harmonic:
     while changed.any():
         rounds += 1
         after = before.copy()
-        _merge(inlinks, before, changed, after, progress)
-        changed = (after != before).any(axis=1)
+        changed = _merge(inlinks, before, changed, after, progress)
         for block in _blocks(np.flatnonzero(changed), registers) if rounds > 1 else ():
             found = sizes_of(after[block])
             values[block] += np.maximum(found - sizes[block], 0) / rounds
@@ -83,9 +82,9 @@ def _counters(nodes: int, registers: int) -> _Counters:
     return counters
 
 
-def _merge(inlinks: Inlinks, before: _Counters, changed: Ints, after: _Counters, progress: Progress) -> None:
-    """Merge into each node's counter those of its sources that changed in the round before."""
-    width, native, starts = before.shape[1], _native(), inlinks.starts
+def _merge(inlinks: Inlinks, before: _Counters, changed: Ints, after: _Counters, progress: Progress) -> Ints:
+    """Merge into each node's counter those of its sources that changed in the round before; return which changed."""
+    width, native, starts, grown = before.shape[1], _native(), inlinks.starts, np.zeros(inlinks.nodes, bool)
     most = max(1, BLOCK_BYTES // width)  # arcs
     first = 0
     while first < inlinks.nodes:
@@ -94,7 +93,10 @@ def _merge(inlinks: Inlinks, before: _Counters, changed: Ints, after: _Counters,
         arrays = (starts[first:], inlinks.sources, changed, before, after[first:])
         rows, sources, marks, others, balls = (array.ctypes.data for array in arrays)
         progress.add(native.krake_unions(rows, end - first, sources, marks, width, others, balls))
+        for some in _blocks(np.arange(first, end), width):
+            grown[some] = (after[some] != before[some]).any(axis=1)
         first = end
+    return grown
 
 
 def _blocks(nodes: Ints, registers: int) -> list[Ints]:

@@ -22,6 +22,7 @@ from crawl_lib.urls.filters import UrlFilter
 from crawl_lib.urls.links import LinkResolver, Target
 from crawl_lib.urls.names import (
     Owners,
+    Suffixes,
     authority_of,
     budget_domain_of,
     domain_of,
@@ -33,6 +34,7 @@ from crawl_lib.urls.names import (
     key_of,
     refused_port,
     scope_bytes,
+    suffixes_of,
     whole_hosts,
 )
 from crawl_lib.urls.rejections import Rejection

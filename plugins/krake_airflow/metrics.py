@@ -86,6 +86,9 @@ METRICS: Mapping[str, tuple[Metric, ...]] = {
         Metric("pages", "pages of the newest index", is_gauge=True),
         Metric("left_out", "pages that are there and not in it, by reason", is_gauge=True, by_key=True),
     ),
+    "commoncrawl": (
+        Metric("rows", "captures of the newest index, and records of its WET files", is_gauge=True, by_key=True),
+    ),
     "graphs": (Metric("counts", "nodes and arcs of the newest graphs", is_gauge=True, by_key=True),),
     "score": (),
     "finalizer": (

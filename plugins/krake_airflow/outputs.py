@@ -38,6 +38,12 @@ class IndexOperator(OutputOperator):
     stage_name = "index"
 
 
+class CommonCrawlOperator(OutputOperator):
+    """`commoncrawl`: Common Crawl's index, and WET files, of all iterations."""
+
+    stage_name = "commoncrawl"
+
+
 class GraphsOperator(OutputOperator):
     """`graphs`: files of hosts, domains and links of the newest export, for other programs."""
 
@@ -52,7 +58,7 @@ class GraphsOperator(OutputOperator):
 
 
 TASKS: dict[str, type[OutputOperator]] = {
-    kind.stage_name: kind for kind in (TextOperator, IndexOperator, GraphsOperator)
+    kind.stage_name: kind for kind in (TextOperator, IndexOperator, CommonCrawlOperator, GraphsOperator)
 }
 
 

@@ -20,12 +20,13 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 from krake_airflow import operators
 from krake_airflow.metrics import DURATION, FAILURES, METRICS, tell_result
-from krake_airflow.outputs import GraphsOperator, IndexOperator, TextOperator
+from krake_airflow.outputs import CommonCrawlOperator, GraphsOperator, IndexOperator, TextOperator
 from krake_airflow.scores import DuplicatesOperator, InvertLinksOperator, ScoreOperator
 from krake_airflow.settings import PROJECT
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from crawl_lib import errors, stages
+from crawl_lib.config import OUTPUT_TASKS
 from crawl_lib.fetch import HostStore, make_hosts_folder
 from crawl_lib.fetch.hoststore import BackOff
 from crawl_lib.stores import node_dir, open_stores
@@ -117,6 +118,7 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "score": ScoreOperator(task_id="score", of_run=True),
         "text": TextOperator(task_id="text"),
         "index": IndexOperator(task_id="index"),
+        "commoncrawl": CommonCrawlOperator(task_id="commoncrawl"),
         "graphs": GraphsOperator(task_id="graphs"),
     }
     for stage, task in found.items():
@@ -178,7 +180,7 @@ def test_the_results_of_the_stages_have_these_fields(tmp_path: Path, received: R
     results["invert_links"] = stages.invert_links(open_stores(config))
     results["duplicates"] = stages.mark_duplicates(open_stores(config))
     results["score"] = stages.update_score(open_stores(config), export=results["export"]["export"])
-    results |= {name: stages.make_output(open_stores(config), output=name) for name in ("text", "index", "graphs")}
+    results |= {name: stages.make_output(open_stores(config), output=name) for name in OUTPUT_TASKS}
     for stage, metrics in METRICS.items():
         assert {metric.result for metric in metrics} <= results[stage].keys()
         assert all(isinstance(results[stage][metric.result], dict) or not metric.by_key for metric in metrics)

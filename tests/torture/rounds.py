@@ -73,6 +73,7 @@ class Flavour:
         if self.crawldb is not None:
             sections |= {"frontier": {"order": "crawldb", "routing": self.routing}, "crawldb": self.crawldb}
             sections |= {"text": {"processes": 1}, "graphs": {"make": ["hosts", "domains", "bv"]}}
+            sections["commoncrawl"] = {"make": ["index", "wet"]}
         return make_config(directory, nodes=self.nodes, routing=self.routing, **sections)
 
 

@@ -18,7 +18,7 @@ from crawl_lib.stores import Stores, open_stores
 
 OF_LINKS = ("invert_links", "link_rank", "rank")
 """What follows from links, with `frontier.order: fifo` too."""
-OF_SCORES = (*OF_LINKS, "score", "near", "duplicates", "text", "index", "graphs")
+OF_SCORES = (*OF_LINKS, "score", "near", "duplicates", "text", "index", "commoncrawl", "graphs")
 KINDS = (
     *("inject", "generate", "crawl", "commit", "update", "settle"),
     *("maintain_keys", "export", "linker", "finalizer"),
@@ -61,6 +61,7 @@ class Task:
             "duplicates": stages.mark_duplicates,
             "text": lambda stores: stages.make_output(stores, output="text"),
             "index": lambda stores: stages.make_output(stores, output="index"),
+            "commoncrawl": lambda stores: stages.make_output(stores, output="commoncrawl"),
             "graphs": lambda stores: stages.make_output(stores, output="graphs"),
         }
         return calls[self.kind](open_stores(config))
