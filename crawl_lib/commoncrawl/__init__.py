@@ -1,12 +1,12 @@
-"""Files as Common Crawl has them, which the field's tools read: index, WET, graphs with ranks, and BV graphs.
+"""Files for the field's tools: Common Crawl's index, WET, graphs of hosts and domains with ranks, BV graphs.
 
 How data flows: `captures` joins the pages of a segment with its CDXJ lines, texts' languages and places in WET files;
-an engine sorts the captures of all segments, and `columns` adds what follows from URL and host, for the parts of the
+an engine sorts the captures of all segments, and `columns` adds the columns of URL and host, for the parts of the
 index (`index`). `wet` writes the texts of a segment as WET files.
 
-`nodes` numbers pages of an export, or all ends of links, or their hosts or domains; `arcs` sorts the arcs between them
-both ways; `graphs` writes the files of such a graph, in a folder for each export or to this machine (`output`). All
-folders are made once, whole or not at all (`folders`).
+`nodes` numbers pages of an export, or all ends of links, or the hosts or domains of either; `arcs` sorts arcs by
+source and by target; `graphs` writes the files of a graph, in a folder for each export or to this machine (`output`).
+All folders are made once, whole or not at all (`folders`).
 """
 
 from crawl_lib.commoncrawl.graphs import FORMATS

@@ -1,4 +1,4 @@
-"""Arcs of numbered nodes, each once, by the one end and by the other; sorted on the disk, whatever their number."""
+"""Arcs of numbered nodes, each once, sorted by source or by target on the disk."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from crawl_lib.ranks import Inlinks, mapped, starts_of
 from crawl_lib.stores import Stores
 
 Ints = npt.NDArray[Any]
-SORTED_ARCS = 1 << 21
+SORTED_ARCS = 1 << 19
 """Sorted in memory at a time; a node may have more."""
 BLOCK_ARCS = 1 << 18
 
 
 @dataclass(frozen=True)
 class Side:
-    """The arcs of a graph by one of their ends. `degrees`: of each node; `ends`: the other ends in blocks, by node.
+    """The arcs of a graph by source, or by target. `degrees`: of each node; `ends`: the other ends in blocks, by node.
 
-    The ends of a node's arcs are in ascending order, and distinct. `file`: of this machine, with all of them.
+    The ends of a node's arcs are in ascending order, and distinct. `file`: of this machine, with all ends.
     """
 
     degrees: Ints
@@ -43,7 +43,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Arcs in a file of this machine, in any order; some may be there more than once."""
+    """Arcs in a file of this machine, in any order; some may be repeated."""
 
     stores: Stores
     file: Path
@@ -59,7 +59,7 @@ class Pairs:
         return cls(stores, file, nodes)
 
     def side(self, *, by_target: bool = False) -> Side:
-        """Sort the arcs by their sources, or by their targets. Raises StorageError, StoppedError."""
+        """Sort the arcs by source, or by target. Raises StorageError, StoppedError."""
         counts = np.zeros(self.nodes, np.int64)
         for ends, _ in self._blocks(by_target):
             counts += np.bincount(ends, minlength=self.nodes)

@@ -1,7 +1,7 @@
-"""The captures of a segment as an index has them: rows of `pages` with an answer, and captures of robots.txt.
+"""The captures of a segment: rows of `pages` with an answer, and captures of robots.txt.
 
-The lines of `index.cdxj` say which records are captures, and their digests. Lines that no row of `pages` has are those
-of robots.txt.
+The lines of `index.cdxj` name the records of all captures, and their digests. A line without a row of `pages` is a
+capture of robots.txt.
 """
 
 import json
@@ -30,10 +30,10 @@ from crawl_lib.versions import columns
 Ints = npt.NDArray[Any]
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
 WARC_ENDING, WET_ENDING = r"\.warc\.gz$", ".warc.wet.gz"
-"""What the names of WARC files end with, as a pattern, and of the WET files made of them."""
+"""The endings of the names of WARC files, as a pattern, and of WET files."""
 PLACES = "places.parquet"
 PLACES_SCHEMA = columns("warc_file text!, warc_offset int64!, wet_offset int32!, wet_length int32!")
-"""Where in the WET file of a WARC file the text of a capture lies; in order of file and offset."""
+"""The places of texts in the WET file of a WARC file; in order of file and offset."""
 _COLUMNS = (
     *("key", "url", "host", "time", "outcome", "status", "mime_declared", "mime_detected", "charset", "length"),
     *("redirect_url", "truncated", "warc_file", "warc_offset", "warc_length", "refers_to"),
@@ -59,7 +59,7 @@ class _Records:
         return cls(places[order], values.take(order))
 
     def numbers(self, places: Ints) -> Ints:
-        """Find records by their places; -1 where there is none."""
+        """Find records by place; -1 for a place without a record."""
         if not len(self.places):
             return np.full(len(places), -1)
         found = np.minimum(np.searchsorted(self.places, places), len(self.places) - 1)
@@ -74,7 +74,7 @@ def _taken(values: "pa.Array[Any]", numbers: Ints) -> "pa.Array[Any]":
 
 @dataclass(frozen=True)
 class SegmentCaptures:
-    """What an index takes of a segment. `wet`: the folder of its WET files, "" for none, relative to the root."""
+    """The captures of a segment. `wet`: the folder of WET files, "" for none, relative to the storage's root."""
 
     stores: Stores
     segment: SegmentRef
@@ -198,7 +198,7 @@ class SegmentCaptures:
         }
 
     def _robots(self, reader: SegmentReader, missing: Ints, files: "pa.Array[Any]") -> Iterator[pa.Table]:
-        """Make the captures of lines that no page has. `missing`: the places of their records."""
+        """Make the captures of lines without a page. `missing`: the places of the lines' records."""
         wanted = pa.array(missing)
         for batch in self._cdxj(reader):
             parts = pc.extract_regex(batch["line"], _LINE)
@@ -235,7 +235,7 @@ def _places(files: Any, offsets: Any, known: "pa.Array[Any]") -> Ints:
 
 
 def _captures(found: dict[str, Any]) -> pa.Table:
-    """Make a table of captures; columns that are not there are null."""
+    """Make a table of captures; missing columns are null."""
     rows = len(found["url"])
     arrays = [found[field.name] if field.name in found else pa.nulls(rows, field.type) for field in CAPTURE_SCHEMA]
     return pa.Table.from_arrays(arrays, CAPTURE_SCHEMA.names)

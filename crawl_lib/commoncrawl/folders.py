@@ -1,7 +1,7 @@
-"""Folders that are made once: all their files appear by one rename, and none changes after that.
+"""Folders made once: all files of a folder appear by one rename, and never change.
 
-A folder has a file `inputs`, a sealed JSON that says what the folder was made of, and which files it has, with sizes
-and SHA-256. Made again from the same, it is found complete; made from something else, that is an error.
+The file `inputs` of a folder, sealed JSON, lists what the folder was made of, and its files with sizes and SHA-256. An
+attempt with the same inputs finds the folder complete; an attempt with other inputs is an error.
 """
 
 import uuid
@@ -29,7 +29,7 @@ decides the content), `counts`, `files` (name, size_bytes, sha256)."""
 
 @dataclass
 class Files:
-    """The files of a folder while it is filled. `entries`: one for each that is written."""
+    """The files of an unfinished folder. `entries`: of the files written so far, for `inputs`."""
 
     stores: Stores
     folder: str
@@ -47,7 +47,7 @@ class Files:
 
 @dataclass(frozen=True)
 class MadeOnce:
-    """A folder that is made once. `path`: relative to the storage's root; `again`: what to do about a damaged one."""
+    """A folder made once. `path`: relative to the storage's root; `again`: the remedy for a damaged folder."""
 
     stores: Stores
     path: str
@@ -67,11 +67,11 @@ class MadeOnce:
     def make(
         self, segments: Sequence[SegmentInput], of: Mapping[str, Any], fill: Callable[[Files], Said]
     ) -> tuple[Said, bool]:
-        """Fill the folder, or find it; return what `inputs` says, and whether the folder was there.
+        """Fill the folder, or find it; return the content of `inputs`, and whether the folder was complete.
 
-        `of`: what decides the content besides the segments; `fill`: writes the files and returns counts. What a killed
-        attempt left of this folder is deleted. Raises OutputConflictError where the folder was made of something else,
-        DamagedFileError where it does not say of what, StorageError, StoppedError, and what `fill` raises.
+        `of`: options of the content, besides the segments; `fill`: writes the files and returns counts. Leftovers of
+        killed attempts are deleted. Raises OutputConflictError for a folder with other inputs, DamagedFileError for
+        damaged `inputs`, StorageError, StoppedError, and all errors of `fill`.
         """
         made_of: Said = {
             "crawl": self.stores.config.crawl.name,
@@ -100,7 +100,7 @@ class MadeOnce:
         return said, False
 
     def _found(self, made_of: Said) -> Said | None:
-        """Find the folder; None where it is not there."""
+        """Find the folder; return None before the folder is made."""
         if not self.stores.storage.exists(self.path):
             return None
         self.stores.storage.secure(self.path)
@@ -126,17 +126,17 @@ class MadeOnce:
 
 @dataclass(frozen=True)
 class FolderOutput(Output):
-    """Folders that are made once, as an output: those in `directory` that say that they are of this crawl."""
+    """Folders made once, as an output. Folders of another crawl do not count."""
 
     again: str
-    """What to do about a damaged folder, and about one that has a dropped page."""
+    """The remedy for a damaged folder, and for a folder with a dropped page."""
 
     @abstractmethod
     def directories(self, stores: Stores) -> list[str]:
         """Name the directories of the folders, relative to the storage's root."""
 
     def folders(self, stores: Stores) -> list[MadeOnce]:
-        """Return the folders that are there and of this crawl, or damaged. Raises StorageError."""
+        """Return the folders of this crawl, and damaged folders. Raises StorageError."""
         found = []
         for directory in self.directories(stores):
             for entry in stores.storage.list(directory) if stores.storage.exists(directory) else ():
@@ -150,7 +150,7 @@ class FolderOutput(Output):
         return [folder.path for folder in self.folders(stores)]
 
     def check(self, stores: Stores, *, full: bool) -> list[Finding]:
-        """Find folders that lack a file, or whose files have other sizes or, if `full`, other bytes."""
+        """Find folders with missing files, or files with other sizes or, if `full`, other bytes."""
         findings = Findings(self.name, self.again)
         for folder in stores.until_stopped(self.folders(stores)):
             try:
@@ -166,7 +166,7 @@ class FolderOutput(Output):
             yield from replaced_in(stores, directory)
 
     def places_of(self, stores: Stores, pages: Pages) -> Iterator[Place]:
-        """Find folders made of a segment that had one of these pages."""
+        """Find folders made of a segment with any of the pages."""
         segments = {name for names in pages.values() for name in names}
         for folder in self.folders(stores):
             with suppress(DamagedFileError, PathNotFoundError):

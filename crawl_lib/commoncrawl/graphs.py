@@ -1,8 +1,8 @@
-"""The files of a graph: as text with ranks, as Common Crawl has them, and as BV graphs.
+"""The files of a graph: text with ranks, in Common Crawl's format, and BV graphs.
 
-| file | what it holds |
+| file | content |
 |---|---|
-| `<name>-<kind>-vertices.txt.gz` | a line for each node: its number, its name, and of a domain how many hosts it has |
+| `<name>-<kind>-vertices.txt.gz` | a line for each node: number, name, and of a domain the number of hosts |
 | `<name>-<kind>-edges.txt.gz` | a line for each arc: the numbers of source and target |
 | `<name>-<kind>-ranks.txt.gz` | a head, then the nodes by harmonic centrality, with both ranks and positions |
 | `<name>-<kind>.graph`, `.offsets`, `.properties` | the BV graph; `<name>-<kind>-t.*` is its transpose |
@@ -45,7 +45,7 @@ def file_names(stem: str, form: str) -> list[str]:
 
 @dataclass(frozen=True)
 class GraphWriter:
-    """What writes the files of graphs. `open_file`: opens a new file; `scratch`: a folder of this machine for arcs."""
+    """Writes the files of graphs. `open_file`: opens a new file; `scratch`: a folder of this machine for arcs."""
 
     stores: Stores
     open_file: Open
@@ -121,7 +121,7 @@ def _edges(side: Side) -> Iterator[pa.RecordBatch]:
 
 
 def _ranks(stores: Stores, graph: Graph, scratch: Path) -> Iterator[pa.RecordBatch]:
-    """Rank the nodes, and yield them by harmonic centrality; equal ones by number."""
+    """Rank the nodes, and yield them by harmonic centrality; nodes with equal values by number."""
     nodes = len(graph.names)
     if not nodes:
         return

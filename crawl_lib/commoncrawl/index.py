@@ -1,10 +1,10 @@
-"""Common Crawl's columnar index of a crawl, and WET files of its texts: what is made, of what, and where.
+"""Common Crawl's columnar index of a crawl, and WET files of the texts:
 
     cc-index/crawl=<name>-<label>/subset=warc|crawldiagnostics|robotstxt/part-<n>.gz.parquet
     cc-wet/crawl=<name>-<label>/<folder>/<node>/<WARC file>.warc.wet.gz
 
-Both are made of committed segments and of their texts, which are made first where they are missing. An index that is
-made after WET files of the same label says where a page's text lies in these.
+Both are made of committed segments and of texts; missing texts are made first. An index made after the WET files of
+the same label has the places of texts in WET files.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,7 @@ from crawl_lib.text import extract_text, text_table
 from crawl_lib.versions import Work
 
 REVISION = 1
-"""Of what is made of segments: raised where the same segments may give other files."""
+"""Raised with each change of the files' content for equal segments."""
 INDEX_FOLDER, WET_FOLDER = "cc-index", "cc-wet"
 AGAIN = "delete the folder; `krake commoncrawl index` and `krake commoncrawl wet` make what is missing"
 MOST_OFFSET = (1 << 31) - 1
@@ -44,7 +44,7 @@ _SORTED = pa.schema([field for field in CAPTURE_SCHEMA if field.name != "subset"
 
 @dataclass(frozen=True)
 class CommonCrawlReport:
-    """What was made. `path`: the folder; `counts`: rows by subset, or `records` of WET files."""
+    """The result of a command. `path`: the folder; `counts`: rows by subset, or `records` of WET files."""
 
     path: str
     counts: dict[str, int]
@@ -96,7 +96,7 @@ assert set(MAKERS) == set(COMMONCRAWL_MADE)
 def make_commoncrawl(stores: Stores) -> dict[str, Any]:
     """Make what `commoncrawl.make` names, of all iterations. Raises as above.
 
-    Returns `paths`, `complete_already` (which were there), and `rows`: the counts of all.
+    Returns `paths`, `complete_already` (the names of complete folders), and `rows`: all counts.
     """
     asked = stores.config.commoncrawl.make
     reports = {name: make(stores) for name, make in MAKERS.items() if name in asked}
@@ -122,7 +122,7 @@ def _of(stores: Stores, segments: Sequence[SegmentInput], wet: str = "") -> dict
 
 
 def _digest_of(folder: MadeOnce) -> str:
-    """Return what tells WET files from others; "" where there are none."""
+    """Return a digest of WET files; "" before WET files are made."""
     try:
         files = folder.read()["files"]
     except PathNotFoundError:
@@ -161,7 +161,7 @@ def _captures(stores: Stores, segments: Sequence[SegmentInput], wet: str) -> Ite
 
 
 def _write_subset(work: Work, files: Files, subset: str) -> int:
-    """Write the parts of a subset, of which there is one at least; return how many rows they have."""
+    """Write the parts of a subset, at least one; return the number of rows."""
     work.engine.define("chosen", f"select * from captures where subset = '{subset}'")
     batches = work.engine.stream("commoncrawl/sorted", GROUP_ROWS, "commoncrawl.sort")
     first, rows, part = next(batches, None), 0, 0

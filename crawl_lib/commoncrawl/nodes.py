@@ -26,7 +26,7 @@ from crawl_lib.urls import domain_of, has_listed_suffix
 from crawl_lib.versions import GROUP_ROWS, Versions, Work, columns
 
 KINDS = {"pages": "page", "hosts": "host", "domains": "domain"}
-"""What a graph may be of, and how the names of its files say so."""
+"""The kinds of graphs, each with the word for file names."""
 _ENDS = columns("key bytes, url text, host text, id int32")
 
 
@@ -97,10 +97,10 @@ class ExportPages(Pages):
 
 
 class LinkedPages(Pages):
-    """All ends of the links that pages have now, crawled or not, as LinkRank has them."""
+    """All ends of the pages' current links, crawled or not, as in LinkRank."""
 
     def __init__(self, work: Work, now: datetime) -> None:
-        """Take in new segments, and number the ends by their keys. Raises what `update_outlinks` does."""
+        """Take in new segments, and number the ends by key. Raises as `update_outlinks` does."""
         self.stores, self.work, engine = work.stores, work, work.engine
         Versions(work.stores, OUTLINKS).give(update_outlinks(work.stores, now=now), engine, "outlinks")
         engine.view("links", "linkrank/links")
@@ -128,7 +128,7 @@ class LinkedPages(Pages):
 
 @contextmanager
 def linked_pages(stores: Stores, now: datetime) -> Iterator[LinkedPages]:
-    """Open all ends of links, whose tables go with the block. Raises what `Work.to_read` and `LinkedPages` do."""
+    """Open all ends of links; the tables are deleted with the block. Raises as `Work.to_read` and `LinkedPages` do."""
     with Work.to_read(stores) as work:
         yield LinkedPages(work, now)
 
@@ -146,7 +146,7 @@ def reversed_name(name: str) -> str:
 
 
 def graph_of(pages: Pages, of: str, scratch: Path) -> Graph:
-    """Make the graph of pages, or of their hosts or domains. `of`: one of `KINDS`; `scratch`: a folder for its arcs.
+    """Make the graph of pages, or of the pages' hosts or domains. `of`: one of `KINDS`; `scratch`: a folder for arcs.
 
     In memory are 30 bytes a node; and of hosts and domains the names. Raises DamagedFileError, StorageError,
     StoppedError.

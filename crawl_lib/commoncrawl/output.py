@@ -1,4 +1,4 @@
-"""The outputs: which graphs are made for an export, and where they are; Common Crawl's index and WET files."""
+"""The outputs: graphs of exports, and Common Crawl's index and WET files."""
 
 import uuid
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -17,13 +17,13 @@ from crawl_lib.graph import require_new, whole_file
 from crawl_lib.stores import Stores
 
 REVISION = 1
-"""Of what is made of an export: raised where the same export may give other files."""
+"""Raised with each change of the files' content for equal exports."""
 _AGAIN = "delete the folder; the task `graphs` makes it again, of the newest export"
 
 
 @dataclass(frozen=True)
 class GraphsReport:
-    """What was made for an export. `path`: the folder; `counts`: nodes and arcs of each graph, by names."""
+    """The graphs of an export. `path`: the folder; `counts`: nodes and arcs of each graph, by names."""
 
     export: str
     path: str
@@ -32,10 +32,10 @@ class GraphsReport:
 
 
 def make_graphs(stores: Stores, *, name: str) -> GraphsReport:
-    """Make the graphs of an export that `graphs.make` names, or find them, in `<graphs.directory>/<export>/`.
+    """Make the graphs named by `graphs.make` for an export, or find the folder `<graphs.directory>/<export>/`.
 
-    Raises PathNotFoundError without the export or its arcs, OutputConflictError where the folder was made of something
-    else, DamagedFileError, LockedError, StorageError, StoppedError.
+    Raises PathNotFoundError without the export or its arcs, OutputConflictError where the folder has other inputs,
+    DamagedFileError, LockedError, StorageError, StoppedError.
     """
     export, config = ExportFolder(stores, name), stores.config
     pages = ExportPages(export)
@@ -70,7 +70,7 @@ def _directory(stores: Stores) -> str:
 
 @dataclass(frozen=True)
 class GraphFilesReport:
-    """What was written to this machine: `files`, and how many nodes and arcs the graph has."""
+    """The files on this machine, and the numbers of nodes and arcs of the graph."""
 
     files: tuple[str, ...]
     format: str
@@ -82,11 +82,11 @@ class GraphFilesReport:
 def export_graph_files(
     stores: Stores, prefix: Path, *, form: str, of: str, name: str | None, now: datetime
 ) -> GraphFilesReport:
-    """Write a graph in one of `FORMATS` to files of this machine whose names begin with `prefix`; none may be there.
+    """Write a graph in one of `FORMATS` to new files of this machine. `prefix`: begins the names of the files.
 
-    `of`: pages, hosts or domains; `name`: of the export, None for all ends of links, which takes new segments into the
-    table of links (`now`: for its manifest). Raises InputError if a file is there, PathNotFoundError without the export
-    or its arcs, DamagedFileError, StorageError, StoppedError: then nothing is left.
+    `of`: pages, hosts or domains; `name`: of the export, None for all ends of links; then new segments are taken into
+    the table of links (`now`: for the manifest). Raises InputError if a file is there, PathNotFoundError without the
+    export or its arcs, DamagedFileError, StorageError, StoppedError: then nothing is left.
     """
     stem = f"{prefix}-{KINDS[of]}"
     files = [Path(one) for one in file_names(stem, form)]
@@ -116,7 +116,7 @@ class GraphsOutput(FolderOutput):
         return [_directory(stores)]
 
     def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
-        """Make the graphs of the newest export that has arcs, or find them. Raises NoExportError without one."""
+        """Make the graphs of the newest linked export, or find the folder. Raises NoExportError."""
         return asdict(make_graphs(stores, name=newest_export(stores, having=(ARCS_OUT, ARCS_IN))))
 
 
@@ -128,7 +128,7 @@ class CommonCrawlOutput(FolderOutput):
         return [INDEX_FOLDER, WET_FOLDER]
 
     def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
-        """Make what `commoncrawl.make` names of all iterations, or find it."""
+        """Make the index and the WET files of all iterations, or find the folders."""
         return make_commoncrawl(stores)
 
 

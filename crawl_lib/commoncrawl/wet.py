@@ -1,7 +1,7 @@
-"""WET files: the texts of pages as `conversion` records, a file for each WARC file, as Common Crawl has them.
+"""WET files: the texts of pages as `conversion` records, a file for each WARC file, as in Common Crawl.
 
-A record names the response that the text was made of. Next to the files of a segment lies `places.parquet`: where the
-text of which capture is. Ids of records follow from what they are of, so equal input gives equal bytes.
+A record names the response of its page. Next to the files of a segment lies `places.parquet`, with the place of each
+capture's text. The id of a record is derived from the id of the response, so equal input gives equal bytes.
 """
 
 import re
@@ -40,7 +40,7 @@ _PAGE_COLUMNS = ("key", "url", "warc_file", "warc_offset", "warc_length")
 
 
 class _Text(NamedTuple):
-    """A text that becomes a record. `time`: when the page was fetched."""
+    """A text for a record. `time`: when the page was fetched."""
 
     url: str
     time: datetime
@@ -53,13 +53,13 @@ class _Text(NamedTuple):
 
 @dataclass(frozen=True)
 class SegmentTexts:
-    """The texts of a segment, whose table is there."""
+    """The texts of a segment; the table of texts is complete."""
 
     stores: Stores
     segment: SegmentRef
 
     def write(self, files: Files) -> int:
-        """Write the WET files of the segment and their places; return how many records these have.
+        """Write the WET files of the segment and the table of places; return the number of texts.
 
         Raises DamagedFileError, PathNotFoundError, StorageError, StoppedError.
         """
@@ -87,7 +87,7 @@ class SegmentTexts:
         return len(places)
 
     def _texts(self, reader: SegmentReader) -> Iterator[_Text]:
-        """Read the texts in order of their captures' places, as their table has them."""
+        """Read the texts in order of file and offset, the order of the table of texts."""
         pages = pa.Table.from_batches([*reader.pages(_PAGE_COLUMNS)] or [pa.record_batch(_no_pages())])
         column = "shown" if self.stores.config.commoncrawl.wet_text == "all" else "text"
         names = ["key", "time", column, "language"]
@@ -104,7 +104,7 @@ class SegmentTexts:
                 yield _Text(str(url), time, str(file), offset, length, str(text), language)
 
     def _with_ids(self, texts: Iterable[_Text]) -> Iterator[tuple[_Text, str]]:
-        """Read the record ids of the responses that texts were made of."""
+        """Read the record ids of the texts' responses."""
         kept: list[_Text] = []
 
         def wanted() -> Iterator[Wanted]:

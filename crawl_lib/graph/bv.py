@@ -1,9 +1,9 @@
-"""BV graphs, as WebGraph reads them: `<name>.graph`, `<name>.offsets`, `<name>.properties`.
+"""BV graphs for WebGraph: `<name>.graph`, `<name>.offsets`, `<name>.properties`.
 
 The format (https://webgraph.di.unimi.it/docs/it/unimi/dsi/webgraph/BVGraph.html), without references and intervals: for
-each node its outdegree in gamma code, then its successors in zeta code (k = 3), the first one as its distance from the
-node, each other one as its distance from the one before. The offsets are the lengths of the nodes' lists in bits, in
-gamma code. Numbers are coded in blocks, so memory does not grow with the degree of a node.
+each node the outdegree in gamma code, then the successors in zeta code (k = 3): the distance of the first successor
+from the node, and the distance of each other successor from its predecessor. The offsets are the lengths of the nodes'
+lists in bits, in gamma code. Numbers are coded in blocks, so memory does not grow with the degree of a node.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from crawl_lib.graph.finalizer import Neighbours
 from crawl_lib.stopping import Progress
 
 ZETA_K = 3
-BLOCK_ITEMS = 1 << 19
+BLOCK_ITEMS = 1 << 18
 """Numbers that are coded at a time."""
 WORD_BITS = 64
 BV_SUFFIXES = ("graph", "offsets", "properties")
@@ -27,7 +27,7 @@ _Words = npt.NDArray[np.uint64]
 
 
 class Codes(NamedTuple):
-    """Bit strings: of each value the lowest bits, as many as its length (64 at most); the higher ones are zero."""
+    """Bit strings: the lowest bits of each value, up to 64 as `lengths` says; all higher bits are zero."""
 
     values: _Words
     lengths: Ints
@@ -111,8 +111,8 @@ def zeta(numbers: Ints) -> Codes:
 def write_bv(files: Mapping[str, BinaryIO], degrees: Ints, successors: Neighbours, progress: Progress) -> None:
     """Write a BV graph. `files`: one for each of `BV_SUFFIXES`; `progress` counts arcs.
 
-    `degrees`: of each node; `successors`: of all nodes, in order of nodes, those of a node ascending and distinct.
-    Raises ValueError where they are not, DamagedFileError where there are fewer, StoppedError.
+    `degrees`: of each node; `successors`: of all nodes, in order of nodes, ascending and distinct for each node.
+    Raises ValueError for another order, DamagedFileError for missing successors, StoppedError.
     """
     graph, offsets = BitWriter(files["graph"]), BitWriter(files["offsets"])
     last = 0

@@ -1,9 +1,10 @@
-"""Harmonic centrality: for each node, the sum of 1 / distance over all nodes from which it can be reached.
+"""Harmonic centrality of a node: the sum of 1 / distance over all nodes with a path to the node.
 
-HyperBall (Boldi and Vigna, "In-core computation of geometric centralities with HyperBall", 2013): in round t each node
-has a counter (HyperLogLog) of its ball, the nodes at most t arcs away, which is the union of its own ball and the balls
-of the nodes that link to it. The growth of the ball in round t is the number of nodes at distance t. Only balls that
-changed in the round before are merged, so late rounds cost little. The merging loop is in C (`sums.c`).
+HyperBall (Boldi and Vigna, "In-core computation of geometric centralities with HyperBall", 2013): the ball of a node in
+round t are all nodes with a path of at most t arcs to the node. A counter (HyperLogLog) of each ball is the union of
+the node's own counter and the counters of all sources of its arcs, in the round before. The growth of a ball in round t
+is the number of nodes at distance t. Only balls with a change in the last round are merged, so late rounds cost little.
+The merging loop is in C (`sums.c`).
 """
 
 from dataclasses import dataclass
@@ -68,7 +69,7 @@ def registers_for(nodes: int) -> int:
 
 
 def _counters(nodes: int, registers: int) -> _Counters:
-    """Make counters that have counted one node each, by a hash of its number (splitmix64)."""
+    """Make a counter for each node with just the node itself, by a hash of the number (splitmix64)."""
     counters = np.zeros((nodes, registers), np.uint8)
     hashes = np.arange(1, nodes + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
@@ -83,7 +84,7 @@ def _counters(nodes: int, registers: int) -> _Counters:
 
 
 def _merge(inlinks: Inlinks, before: _Counters, changed: Ints, after: _Counters, progress: Progress) -> Ints:
-    """Merge into each node's counter those of its sources that changed in the round before; return which changed."""
+    """Merge the counters of changed sources into each node's counter; return the marks of changed nodes."""
     width, native, starts, grown = before.shape[1], _native(), inlinks.starts, np.zeros(inlinks.nodes, bool)
     most = max(1, BLOCK_BYTES // width)  # arcs
     first = 0
@@ -105,10 +106,10 @@ def _blocks(nodes: Ints, registers: int) -> list[Ints]:
 
 
 class _Sizes:
-    """Estimates how many nodes counters have counted (Flajolet and others, "HyperLogLog", 2007).
+    """Estimates the numbers of nodes in counters (Flajolet and others, "HyperLogLog", 2007).
 
-    The union of all counters has counted every node, and how many these are is known. The error of that estimate is
-    the error of every ball that is nearly the whole graph, so each estimate is corrected by it, a small ball less.
+    The union of all counters has counted every node, and the number of nodes is known. A ball of nearly the whole
+    graph has the error of the union's estimate, so each estimate is corrected by that error; small balls less.
     """
 
     def __init__(self, counters: _Counters) -> None:
