@@ -22,6 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from publicsuffixlist import PublicSuffixList
+from pyarrow.dataset import dataset
+from pyarrow.fs import S3FileSystem
 from warcio.archiveiterator import ArchiveIterator
 
 from crawl_lib import stages
@@ -38,6 +40,8 @@ from crawl_lib.text import text_table
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import make_config
 from tests.forked import run_forked
+from tests.s3 import BUCKET, CREDENTIALS, s3_server
+from tests.stores import stores_on
 
 RUN = "one"
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
@@ -402,7 +406,7 @@ def killed(config: Config, step: str, kind: str) -> None:
     {"wet": make_wet, "index": make_index}[kind](open_stores(config), label="killed")
 
 
-@pytest.mark.parametrize("step", ["commoncrawl.written", "commoncrawl.renamed"])
+@pytest.mark.parametrize("step", ["commoncrawl.written", pytest.param("commoncrawl.renamed", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["wet", "index"])
 def test_killed_at_any_step_and_run_again_the_bytes_are_the_same(stores: Stores, kind: str, step: str) -> None:
     make = {"wet": make_wet, "index": make_index}[kind]
@@ -422,3 +426,27 @@ def test_made_again_nothing_is_made(crawled: Config) -> None:
     assert report["complete_already"] == ["wet", "index"]
     assert report["rows"].keys() == {"records", *SUBSETS}
     assert COMMONCRAWL_OUTPUT.check(open_stores(crawled), full=True) == []
+
+
+@pytest.mark.slow
+def test_in_an_object_store_the_files_are_the_same(stores: Stores) -> None:
+    root = Path(stores.config.dfs_primary)
+    with s3_server() as server:
+        prefix = "copied"
+        remote = server.store(prefix)
+        for path in root.rglob("*"):
+            if path.is_file() and path.relative_to(root).parts[0] in ("crawl", "text"):
+                remote.upload(path, str(path.relative_to(root)))
+        for make in (make_wet, make_index):
+            local = make(stores, label="same")
+            assert make(stores_on(remote, stores.config), label="same") == local
+            files = [path for path in (root / local.path).rglob("*") if path.is_file() and path.name != "inputs"]
+            assert all(remote.read_bytes(str(path.relative_to(root))) == path.read_bytes() for path in files)
+        options = {
+            "endpoint_override": server.address,
+            "access_key": CREDENTIALS.key_id,
+            "secret_key": CREDENTIALS.secret,
+        }
+        where = f"{BUCKET}/{prefix}/cc-index/crawl={stores.config.crawl.name}-same"
+        seen = dataset(where, filesystem=S3FileSystem(region="us-east-1", **options), exclude_invalid_files=True)
+        assert seen.count_rows() == sum(local.counts.values())
