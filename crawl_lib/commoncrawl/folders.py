@@ -23,8 +23,8 @@ from crawl_lib.versions import Hashed
 
 INPUTS = "inputs"
 Said = dict[str, Any]
-"""What `inputs` says: `format_version`, `crawl`, `segments` (`<folder>/<node>` and digest of each), `of` (all else that
-decides the content), `counts`, `files` (name, size_bytes, sha256)."""
+"""The content of `inputs`: `format_version`, `crawl`, `segments` (`<folder>/<node>` and digest of each), `options`,
+`counts`, `files` (name, size_bytes, sha256)."""
 
 
 @dataclass
@@ -65,18 +65,18 @@ class MadeOnce:
             ) from error
 
     def make(
-        self, segments: Sequence[SegmentInput], of: Mapping[str, Any], fill: Callable[[Files], Said]
+        self, segments: Sequence[SegmentInput], options: Mapping[str, Any], fill: Callable[[Files], Said]
     ) -> tuple[Said, bool]:
         """Fill the folder, or find it; return the content of `inputs`, and whether the folder was complete.
 
-        `of`: options of the content, besides the segments; `fill`: writes the files and returns counts. Leftovers of
+        `options`: decide the content besides the segments; `fill`: writes the files and returns counts. Leftovers of
         killed attempts are deleted. Raises OutputConflictError for a folder with other inputs, DamagedFileError for
         damaged `inputs`, StorageError, StoppedError, and all errors of `fill`.
         """
         made_of: Said = {
             "crawl": self.stores.config.crawl.name,
             "segments": {f"{one.folder}/{one.node}": one.manifest_sha256 for one in segments},
-            "of": dict(of),
+            "options": dict(options),
         }
         if (said := self._found(made_of)) is not None:
             return said, True

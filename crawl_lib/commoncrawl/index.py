@@ -71,7 +71,7 @@ def make_index(stores: Stores, *, label: str | None = None, folders: Sequence[st
             work.keep("captures", CAPTURE_SCHEMA, _captures(stores, segments, where))
             return {subset: _write_subset(work, files, subset) for subset in SUBSETS}
 
-    said, is_there = _folder(stores, INDEX_FOLDER, name).make(segments, _of(stores, segments, wet_digest), fill)
+    said, is_there = _folder(stores, INDEX_FOLDER, name).make(segments, _options(stores, segments, wet_digest), fill)
     return CommonCrawlReport(f"{INDEX_FOLDER}/{_crawl(stores, name)}", said["counts"], is_there)
 
 
@@ -84,7 +84,7 @@ def make_wet(stores: Stores, *, label: str | None = None, folders: Sequence[str]
         refs = (stores.crawl.segment(one.folder, one.node) for one in segments)
         return {"records": sum(SegmentTexts(stores, one).write(files) for one in stores.until_stopped(refs))}
 
-    said, is_there = _folder(stores, WET_FOLDER, name).make(segments, _of(stores, segments), fill)
+    said, is_there = _folder(stores, WET_FOLDER, name).make(segments, _options(stores, segments), fill)
     return CommonCrawlReport(f"{WET_FOLDER}/{_crawl(stores, name)}", said["counts"], is_there)
 
 
@@ -115,7 +115,7 @@ def _folder(stores: Stores, kind: str, name: str) -> MadeOnce:
     return MadeOnce(stores, f"{kind}/{_crawl(stores, name)}", AGAIN)
 
 
-def _of(stores: Stores, segments: Sequence[SegmentInput], wet: str = "") -> dict[str, Any]:
+def _options(stores: Stores, segments: Sequence[SegmentInput], wet: str = "") -> dict[str, Any]:
     """Say what decides the content besides the segments: how texts are made, and the WET files of an index."""
     tables = [text_table(stores, stores.crawl.segment(one.folder, one.node)) for one in segments]
     return {"revision": REVISION, "texts": sha256("\n".join(tables).encode()).hexdigest(), "wet": wet}

@@ -43,21 +43,26 @@ def make_graphs(stores: Stores, *, name: str) -> GraphsReport:
 
     def fill(files: Files) -> Said:
         counts: dict[str, int] = {}
-        for of in [of for of in KINDS if of in made | {"pages"}]:
-            forms = [form for form, is_asked in (("commoncrawl", of in made), ("bv", "bv" in made)) if is_asked]
-            if forms:
-                with scratch_folder(config, f"work-{uuid.uuid4().hex}") as scratch:
-                    graph = graph_of(pages, of, scratch)
-                    stem = f"{config.crawl.name}-{name}-{graph.kind}"
-                    for form in forms:
-                        GraphWriter(stores, files.open, scratch).write(graph, form, stem)
-                    counts |= _counts(graph)
+        for of, forms in _forms(made).items():
+            with scratch_folder(config, f"work-{uuid.uuid4().hex}") as scratch:
+                graph = graph_of(pages, of, scratch)
+                for form in forms:
+                    writer = GraphWriter(stores, files.open, scratch)
+                    writer.write(graph, form, f"{config.crawl.name}-{name}-{graph.kind}")
+                counts |= _counts(graph)
         return counts
 
     folder = MadeOnce(stores, f"{_directory(stores)}/{name}", _AGAIN)
-    of = {"export": name, "make": sorted(made), "pagerank": asdict(config.pagerank), "revision": REVISION}
-    said, is_there = folder.make(export.read_inputs().segments, of, fill)
+    options = {"export": name, "make": sorted(made), "pagerank": asdict(config.pagerank), "revision": REVISION}
+    said, is_there = folder.make(export.read_inputs().segments, options, fill)
     return GraphsReport(name, folder.path, said["counts"], is_there)
+
+
+def _forms(made: set[str]) -> dict[str, list[str]]:
+    """Return the formats of each graph. `made`: `graphs.make`; `bv` is for pages, and for the other graphs named."""
+    bv = ["bv"] if "bv" in made else []
+    groups = {of: ["commoncrawl", *bv] for of in KINDS if of in made}
+    return {"pages": bv, **groups} if bv else groups
 
 
 def _counts(graph: Graph) -> dict[str, int]:

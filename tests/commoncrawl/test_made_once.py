@@ -85,7 +85,7 @@ def test_made_of_something_else_it_is_an_error_that_says_what_to_do(stores: Stor
     make_graphs(stores, name="1")
     files = files_of(stores)
     other = replace(stores, config=replace(stores.config, graphs=GraphsConfig(make=("hosts",))))
-    with pytest.raises(OutputConflictError, match=r"graphs/1: .* other of \(see inputs in it\); move it away"):
+    with pytest.raises(OutputConflictError, match=r"graphs/1: .* other options \(see inputs in it\); move it away"):
         make_graphs(other, name="1")
     (Path(stores.config.dfs_primary) / "graphs" / "1" / "inputs").unlink()
     with pytest.raises(OutputConflictError, match="move it away"):
