@@ -70,7 +70,7 @@ def _host_columns(host: str) -> tuple[str | None, ...]:
     return (*parts, *suffixes_of(host), ".".join(labels))
 
 
-def index_rows(captures: pa.RecordBatch) -> pa.Table:
+def index_rows(captures: pa.RecordBatch) -> pa.RecordBatch:
     """Make rows of the index of captures: what follows from URL and host is added, once a host."""
     hosts = captures.column("host").dictionary_encode()
     of_hosts = list(zip(*(_host_columns(str(host)) for host in hosts.dictionary.to_pylist()), strict=True))
@@ -80,7 +80,7 @@ def index_rows(captures: pa.RecordBatch) -> pa.Table:
         found[name] = pa.array(values, _TEXT).take(hosts.indices)
     found |= _url_columns(captures.column("url"))
     arrays = [_cast(found[field.name], field.type) for field in INDEX_SCHEMA]
-    return pa.Table.from_arrays(arrays, schema=INDEX_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=INDEX_SCHEMA)
 
 
 def _url_columns(urls: "pa.Array[Any]") -> "dict[str, pa.Array[Any]]":

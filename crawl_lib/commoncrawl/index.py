@@ -37,8 +37,9 @@ AGAIN = "delete the folder; `krake commoncrawl index` and `krake commoncrawl wet
 MOST_OFFSET = (1 << 31) - 1
 """Of a record in a WARC file: the index counts with 32 bits, since Athena refuses other types."""
 SORT_BYTES = 128 << 20
-GROUP_ROWS = 1 << 16
-PART_GROUPS = 16
+BATCH_ROWS = 1 << 14
+GROUP_ROWS = 1 << 18
+PART_ROWS = 1 << 20
 _SORTED = pa.schema([field for field in CAPTURE_SCHEMA if field.name != "subset"])
 
 
@@ -163,17 +164,15 @@ def _captures(stores: Stores, segments: Sequence[SegmentInput], wet: str) -> Ite
 def _write_subset(work: Work, files: Files, subset: str) -> int:
     """Write the parts of a subset, at least one; return the number of rows."""
     work.engine.define("chosen", f"select * from captures where subset = '{subset}'")
-    batches = work.engine.stream("commoncrawl/sorted", GROUP_ROWS, "commoncrawl.sort")
+    batches = work.engine.stream("commoncrawl/sorted", BATCH_ROWS, "commoncrawl.sort")
     first, rows, part = next(batches, None), 0, 0
     while first is not None or not part:
         with (
             files.open(f"subset={subset}/part-{part:05d}.gz.parquet") as file,
             pq.ParquetWriter(file, INDEX_SCHEMA, compression="gzip", compression_level=6) as writer,
         ):
-            for _ in range(PART_GROUPS):
-                if first is None:
-                    break
-                writer.write_table(index_rows(first), row_group_size=GROUP_ROWS)
+            while first is not None and rows < (part + 1) * PART_ROWS:
+                writer.write_batch(index_rows(first), row_group_size=GROUP_ROWS)
                 rows += len(first)
                 first = next(batches, None)
         part += 1

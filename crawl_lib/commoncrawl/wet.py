@@ -26,13 +26,15 @@ from crawl_lib.commoncrawl.languages import three_letters
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.export import Wanted, read_members
-from crawl_lib.segment import SegmentReader, parquet_batches, safe_uri, utc_text
+from crawl_lib.segment import SegmentReader, open_parquet, safe_uri, utc_text
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, text_table
 from crawl_lib.version import VERSION
 
 GZIP_LEVEL = 6
+TEXT_ROWS = 256
+"""Read at a time: a text may have a million characters."""
 HEAD_BYTES = 1 << 16
 """Of a response record: within so many its WARC header ends."""
 _RECORD_ID = re.compile(rb"^WARC-Record-ID:[ \t]*(<[^>\r\n]+>)", re.MULTILINE | re.IGNORECASE)
@@ -93,15 +95,16 @@ class SegmentTexts:
         names = ["key", "time", column, "language"]
         path = text_table(self.stores, self.segment)
         keys = pages["key"].combine_chunks()
-        for batch in self.stores.until_stopped(parquet_batches(self.stores.storage, path, TEXT_SCHEMA, names, AGAIN)):
-            numbers = pc.index_in(batch["key"], value_set=keys)
-            has_text: Any = pc.fill_null(pc.not_equal(batch[column], pa.scalar("")), pa.scalar(False))
-            is_there = pc.and_(pc.is_valid(numbers), has_text)
-            found, rows = pages.take(numbers.filter(is_there)), batch.filter(is_there)
-            of_page = (found[name].to_pylist() for name in _PAGE_COLUMNS[1:])
-            of_text = (rows[name].to_pylist() for name in ("time", column, "language"))
-            for url, file, offset, length, time, text, language in zip(*of_page, *of_text, strict=True):
-                yield _Text(str(url), time, str(file), offset, length, str(text), language)
+        with open_parquet(self.stores.storage, path, TEXT_SCHEMA, AGAIN) as table:
+            for batch in self.stores.until_stopped(table.batches(TEXT_ROWS, names)):
+                numbers = pc.index_in(batch["key"], value_set=keys)
+                has_text: Any = pc.fill_null(pc.not_equal(batch[column], pa.scalar("")), pa.scalar(False))
+                is_there = pc.and_(pc.is_valid(numbers), has_text)
+                found, rows = pages.take(numbers.filter(is_there)), batch.filter(is_there)
+                of_page = (found[name].to_pylist() for name in _PAGE_COLUMNS[1:])
+                of_text = (rows[name].to_pylist() for name in ("time", column, "language"))
+                for url, file, offset, length, time, text, language in zip(*of_page, *of_text, strict=True):
+                    yield _Text(str(url), time, str(file), offset, length, str(text), language)
 
     def _with_ids(self, texts: Iterable[_Text]) -> Iterator[tuple[_Text, str]]:
         """Read the record ids of the texts' responses."""

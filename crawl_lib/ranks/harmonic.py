@@ -19,7 +19,7 @@ from crawl_lib.stopping import Progress
 
 MOST_BYTES = 1 << 26
 """Of the counters of all nodes; twice as many are in memory."""
-LEAST_REGISTERS, MOST_REGISTERS = 64, 1024
+LEAST_REGISTERS, MOST_REGISTERS = 64, 512
 BLOCK_BYTES = 1 << 22
 """Of the counters that are merged, or measured, at a time."""
 _native = cache(load_native)
@@ -38,8 +38,8 @@ class Harmonic:
 def harmonic_centrality(inlinks: Inlinks, progress: Progress) -> Harmonic:
     """Estimate the harmonic centrality of every node of a graph without loops. `progress` counts merged balls.
 
-    A counter has 64 to 1,024 registers of a byte, as many as `MOST_BYTES` allow for all nodes; the standard error of a
-    ball's size is 13 % with 64 and 3 % with 1,024, and less for balls that are nearly the whole graph (`_Sizes`). The
+    A counter has 64 to 512 registers of a byte, as many as `MOST_BYTES` allow for all nodes; the standard error of a
+    ball's size is 13 % with 64 and 5 % with 512, and less for balls that are nearly the whole graph (`_Sizes`). The
     same graph gives the same bytes. Raises StoppedError, and SetupError where the loop was not compiled.
     """
     registers = registers_for(inlinks.nodes)

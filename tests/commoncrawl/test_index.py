@@ -256,8 +256,8 @@ def test_each_warc_file_has_a_wet_file_that_warcio_reads_with_right_digests(craw
 
 
 def test_rows_are_in_order_within_and_over_parts(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "GROUP_ROWS", 7)
-    monkeypatch.setattr(index, "PART_GROUPS", 2)
+    for name, rows in (("BATCH_ROWS", 7), ("GROUP_ROWS", 10), ("PART_ROWS", 14)):
+        monkeypatch.setattr(index, name, rows)
     report = make_index(stores, label="small")
     folder = Path(stores.config.dfs_primary) / report.path
     for subset in SUBSETS:
