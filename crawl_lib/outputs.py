@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from crawl_lib.captures import CAPTURES_OUTPUT
+from crawl_lib.commoncrawl import COMMONCRAWL_OUTPUT, GRAPHS_OUTPUT
 from crawl_lib.crawldb import CRAWLDB_OUTPUT
 from crawl_lib.derived import SEGMENTS, Output, Pages, Place, existing
 from crawl_lib.duplicates import DUPLICATES_OUTPUT
@@ -73,6 +74,8 @@ OUTPUTS: tuple[Output, ...] = (
     CDXJ_OUTPUT,
     INDEX_OUTPUT,
     PUSH_OUTPUT,
+    COMMONCRAWL_OUTPUT,
+    GRAPHS_OUTPUT,
 )
 """Each after those that it is made of."""
 MADE_BY_TASKS = {output.name: output for output in OUTPUTS if type(output).make is not Output.make}

@@ -9,6 +9,8 @@ runs by hand. Where `scores.when` is `segments` too, the tasks of `scores.tasks`
 * **captures** notes where the newest capture of each URL is, so that look-ups of a URL are fast.
 * **index** makes the version of the index that has the pages which are there now, for `krake search`.
 * **push** brings OpenSearch (`push.url`) to the newest version of the index.
+* **commoncrawl** makes Common Crawl's index and WET files, as `commoncrawl.make` of the config says.
+* **graphs** makes files of hosts, domains and links of the newest export, for other programs.
 
 #### When it failed
 Every task may be run again at any time: it goes on where it stopped, or finds its work done. Correct what the log's

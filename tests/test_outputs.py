@@ -36,12 +36,19 @@ LEFT = {
     "text": "text/1/node-0/text-0.parquet",
     "exports": "export/out/.inputs." + ID,
     "cdxj": "crawl/.index.cdxj." + ID,
+    "graphs": "graphs/.out." + ID,
+    "commoncrawl": "cc-wet/.{}." + ID,
 }
 """A path of each output that is left over, but of tables with versions, where it is the same for all."""
-OPTIONS: dict[str, dict[str, Any]] = {"linkdb": {"within_host": True}, "scoring": {"plugins": ["opic"]}}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "linkdb": {"within_host": True},
+    "scoring": {"plugins": ["opic"]},
+    "commoncrawl": {"make": ["index", "wet"]},
+    "graphs": {"make": ["hosts", "bv"]},
+}
 WITH_FILES = [output for output in OUTPUTS if output.name != "push"]
 """Outputs with files of the crawl: the pages of a push are in OpenSearch (`tests/push`)."""
-HOLDING = {"text", "outlinks", "linkdb", "terms", "exports", "cdxj", "index"}
+HOLDING = {"text", "outlinks", "linkdb", "terms", "exports", "cdxj", "index", "commoncrawl", "graphs"}
 """Outputs that repeat content of a page."""
 
 
@@ -66,6 +73,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Config:
     merge_indexes(stores)
     stages.make_output(stores, output="captures")
     stages.make_output(stores, output="index")
+    stages.link_export(stores, export="out")
+    stages.make_output(stores, output="commoncrawl")
+    stages.make_output(stores, output="graphs")
     return config
 
 
@@ -111,7 +121,8 @@ def test_damage_of_each_is_found(output: Output, stores: Stores) -> None:
 @pytest.mark.parametrize("output", WITH_FILES, ids=lambda output: str(output.name))
 def test_what_is_left_over_of_each_is_swept(output: Output, stores: Stores) -> None:
     assert sweep(stores, dry_run=True).deleted == []
-    left = LEFT.get(output.name) or f"crawl/{output.paths(stores)[0].rpartition('/')[2]}/.1-{ID}"
+    name = output.paths(stores)[0].rpartition("/")[2]
+    left = LEFT.get(output.name, "").format(name) or f"crawl/{output.paths(stores)[0].rpartition('/')[2]}/.1-{ID}"
     place(stores, left).parent.mkdir(parents=True, exist_ok=True)
     place(stores, left).write_bytes(b"")
     [deleted] = sweep(stores).deleted
@@ -132,7 +143,7 @@ def test_each_says_which_of_its_places_have_a_page(output: Output, stores: Store
     found = list(output.places_of(stores, pages))
     assert bool(found) is (output.name in HOLDING)
     assert all(one.until and place(stores, one.path).exists() for one in found)
-    if output.name != "exports":  # which goes by segments
+    if output.name not in {"exports", "commoncrawl", "graphs"}:  # which go by segments
         assert list(output.places_of(stores, {b"\0" * 20: names})) == []
 
 

@@ -1,4 +1,4 @@
-"""`krake index update|push|check|stats`: the index of pages for `krake search`; `krake captures update`."""
+"""`krake index update|push|check|stats`, `krake captures update`, `krake commoncrawl index|wet`."""
 
 import argparse
 from datetime import UTC, datetime
@@ -6,6 +6,7 @@ from functools import partial
 
 from crawl_lib import stages
 from crawl_lib.cli.common import print_counts, print_result, say, stage_stores, tool_stores
+from crawl_lib.commoncrawl import CommonCrawlReport, make_index, make_wet
 from crawl_lib.index import INDEX_OUTPUT, index_counts, index_stats, update_index
 from crawl_lib.push import push_index
 
@@ -49,4 +50,21 @@ def update_places(arguments: argparse.Namespace) -> int:
     with stage_stores(arguments) as stores:
         found = stages.make_output(stores, output="captures")
     print_result(arguments, found, partial(print_counts, "captures", found))
+    return 0
+
+
+def commoncrawl_index(arguments: argparse.Namespace) -> int:
+    """Make Common Crawl's columnar index."""
+    with stage_stores(arguments) as stores:
+        return _made(arguments, make_index(stores, label=arguments.label, folders=arguments.folders))
+
+
+def commoncrawl_wet(arguments: argparse.Namespace) -> int:
+    """Make WET files."""
+    with stage_stores(arguments) as stores:
+        return _made(arguments, make_wet(stores, label=arguments.label, folders=arguments.folders))
+
+
+def _made(arguments: argparse.Namespace, report: CommonCrawlReport) -> int:
+    print_result(arguments, report, partial(print_counts, report.path, vars(report)))
     return 0

@@ -5,6 +5,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -19,7 +20,9 @@ from rich.table import Table
 
 from crawl_lib.cli.bar import duration
 from crawl_lib.cli.common import console, grid, print_counts, print_result, say, tool_stores
+from crawl_lib.commoncrawl import FORMATS, export_graph_files
 from crawl_lib.config import Config, is_sqlite_server, load_config, to_mapping
+from crawl_lib.errors import ConfigError
 from crawl_lib.export import newest_export
 from crawl_lib.graph import export_graph, open_web_graph
 from crawl_lib.keys import parse_server
@@ -325,9 +328,17 @@ def graph_stats(arguments: argparse.Namespace) -> int:
 
 
 def graph_export(arguments: argparse.Namespace) -> int:
-    """The arcs as a file for other programs."""
+    """Write the arcs as files for other programs. Raises ConfigError for options that do not go together."""
+    is_of_links, form, of = arguments.of == "links", arguments.format, arguments.graph
+    if is_of_links and (arguments.export or form not in FORMATS):
+        raise ConfigError(f"--of links: goes with --format {' or '.join(FORMATS)} alone, and not with --export")
     with tool_stores(arguments) as stores:
-        name = arguments.export or newest_export(stores)
-        report = export_graph(stores, Path(arguments.file), name=name, form=arguments.format, of_hosts=arguments.hosts)
-    print_result(arguments, report, partial(print_counts, f"web graph of {name}", vars(report)))
+        name = None if is_of_links else arguments.export or newest_export(stores)
+        path, now = Path(arguments.file), datetime.now(UTC)
+        report: Any
+        if form in FORMATS:
+            report = export_graph_files(stores, path, form=form, of=of, name=name, now=now)
+        else:
+            report = export_graph(stores, path, name=str(name), form=form, of=of)
+    print_result(arguments, report, partial(print_counts, f"web graph of {name or 'all links'}", vars(report)))
     return 0

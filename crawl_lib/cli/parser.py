@@ -45,6 +45,8 @@ _OPTIONS = {
     "keys rebuild": "; its --anew is `krake settle --all-again`",
 }
 """And those of their options that are a command of their own."""
+MOVED_OPTIONS = {"--hosts": "--graph hosts"}
+"""Older spellings of options."""
 GROUPED = {"index": "index cdxj"}
 """Groups that were commands, each with the command that does what the group's name alone did."""
 
@@ -63,6 +65,9 @@ class _Parser(argparse.ArgumentParser):
         """As argparse does: usage and one line on standard error, exit code 2."""
         if re.search(r"unrecognized arguments:.* --config\b", message):
             message += "; --config comes before the command: krake --config FILE COMMAND"
+        for old, new in MOVED_OPTIONS.items():
+            if re.search(rf"unrecognized arguments:.* {old}\b", message):
+                message += f"; `{old}` is `{new}` now"
         word = re.search(r"invalid choice: '([\w-]+)'", message)
         old = f"{self.prog} {word[1]}".removeprefix("krake ") if word else ""
         if old in MOVED:
@@ -120,6 +125,8 @@ _PAGE = _option("page", "its URL, its key in hex, or its number in the export", 
 _URL = _option("url", "the URL", metavar="URL")
 _WORD = _option("word", "the word", metavar="WORD")
 _EXPORT = _option("--export", "name of the export; default: the newest", metavar="NAME")
+_LABEL = _option("--label", "ends the folder's name; default: the newest iteration", metavar="NAME")
+_FOLDERS = _option("--folders", "iterations: names, A..B, or newest N; default: all", nargs="+", metavar="FOLDER")
 _SEGMENTS = _option("segment", "<folder>/<node>; default: all", nargs="*", metavar="SEGMENT")
 
 _DELETING = {"crawldb filter", "graph finalize", "keys reshard", "retry", "sweep"}
@@ -134,6 +141,7 @@ _GROUPS = {
     "terms": "which pages have a word, and how much it says about them (tf-idf)",
     "captures": "where the newest capture of each URL is",
     "index": "the index of pages for `krake search`; one CDXJ file for pywb",
+    "commoncrawl": "files as Common Crawl has them: its index, and WET files",
     "nodes": "the crawl's nodes; take one out, or in again",
     "graph": "the web graph of an export",
     "score": "scores of the CrawlDb",
@@ -213,7 +221,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "write mapping, content and offsets of the crawled pages",
         (
             _option("--label", "name of the export; default: its newest iteration", metavar="NAME"),
-            _option("--folders", "iterations: names, A..B, or newest N; default: all", nargs="+", metavar="FOLDER"),
+            _FOLDERS,
         ),
     ),
     (
@@ -408,6 +416,18 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             _JSON,
         ),
     ),
+    (
+        "commoncrawl index",
+        "indexing.commoncrawl_index",
+        "make Common Crawl's columnar index of the crawl, or find it",
+        (_LABEL, _FOLDERS, _JSON),
+    ),
+    (
+        "commoncrawl wet",
+        "indexing.commoncrawl_wet",
+        "make WET files of the texts of pages, or find them",
+        (_LABEL, _FOLDERS, _JSON),
+    ),
     ("nodes list", "nodes.list_nodes", "each node's share of hosts, queue, and what it had settled last", (_JSON,)),
     (
         "nodes retire",
@@ -531,9 +551,24 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "looking.graph_export",
         "write the arcs as a file for other programs",
         (
-            _option("file", "on this machine; not there yet", metavar="FILE"),
-            _option("--format", "default: tsv", choices=("tsv", "graphml", "npz"), default="tsv"),
-            _flag("--hosts", "between hosts, each with the number of its arcs of pages"),
+            _option(
+                "file",
+                "on this machine; not there yet; of commoncrawl and bv the files' names begin so",
+                metavar="FILE",
+            ),
+            _option(
+                "--format",
+                "default: tsv; commoncrawl: vertices, edges and ranks; bv: for WebGraph, both ways",
+                choices=("tsv", "graphml", "npz", "commoncrawl", "bv"),
+                default="tsv",
+            ),
+            _option("--graph", "default: pages", choices=("pages", "hosts", "domains"), default="pages"),
+            _option(
+                "--of",
+                "default: export; links: all ends of links, crawled or not (of commoncrawl and bv)",
+                choices=("export", "links"),
+                default="export",
+            ),
             _EXPORT,
             _JSON,
         ),

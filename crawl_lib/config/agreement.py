@@ -39,6 +39,8 @@ MAY_DIFFER = {
     "push": "asked by the machine of the batch stages alone",
     "scores": "asked by the scheduler's machine alone",
     "index": "asked by the machine of the batch stages alone",
+    "commoncrawl.make": "asked by the machine of the batch stages alone",
+    "graphs": "asked by the machine of the batch stages alone",
     "outputs": "asked by the scheduler's machine alone",
     "fetch.processes": "cores of this machine",
     "fetch.connections": "room of this machine",

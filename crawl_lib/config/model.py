@@ -35,8 +35,12 @@ STATUSES = (
     "orphan",
 )
 """What the CrawlDb says of a URL (`crawldb.Status`)."""
-OUTPUT_TASKS = ("text", "index", "push", "captures")
+OUTPUT_TASKS = ("text", "index", "push", "commoncrawl", "graphs", "captures")
 """What `outputs.tasks` may name, in the order in which the tasks run."""
+COMMONCRAWL_MADE = ("index", "wet")
+"""What `commoncrawl.make` may name."""
+GRAPHS_MADE = ("hosts", "domains", "bv")
+"""What `graphs.make` may name."""
 INDEX_LANGUAGES = ("da", "de", "en", "es", "fi", "fr", "hu", "it", "nl", "no", "pt", "ru", "sv")
 """Languages that an index can have stems of (`crawl_lib.index.LANGUAGES`)."""
 
@@ -446,7 +450,16 @@ class IndexConfig:
 class CommonCrawlConfig:
     """Files as Common Crawl has them."""
 
+    make: tuple[str, ...] = option(("index",), nonempty=True, unique=True, choices=COMMONCRAWL_MADE)
     wet_text: str = option("main", choices=("main", "all"))
+
+
+@dataclass(frozen=True)
+class GraphsConfig:
+    """Where the graphs of exports lie on the DFS, and which are made."""
+
+    directory: str = option("graphs", pattern=FOLDER_PATTERN)
+    make: tuple[str, ...] = option(("hosts", "domains"), nonempty=True, unique=True, choices=GRAPHS_MADE)
 
 
 @dataclass(frozen=True)
@@ -528,6 +541,7 @@ class Config:
     text: TextConfig = TextConfig()
     index: IndexConfig = IndexConfig()
     commoncrawl: CommonCrawlConfig = CommonCrawlConfig()
+    graphs: GraphsConfig = GraphsConfig()
     search: SearchConfig = SearchConfig()
     push: PushConfig = PushConfig()
     segment: SegmentConfig = SegmentConfig()

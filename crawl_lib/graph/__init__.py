@@ -14,20 +14,22 @@ linker needs the segments as they were; the finalizer needs only files of the ex
 from typing import TYPE_CHECKING
 
 from crawl_lib.export import Node, WebGraph, open_web_graph
-from crawl_lib.graph.finalizer import FinalizeReport, arc_column, both_degrees, finalize_export
+from crawl_lib.graph.finalizer import FinalizeReport, Neighbours, arc_column, both_degrees, finalize_export
 from crawl_lib.graph.linker import LinkReport, link_export
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
+    from crawl_lib.graph.bv import BV_SUFFIXES, write_bv
     from crawl_lib.graph.check import check_export, check_table
-    from crawl_lib.graph.files import export_graph, grouped
+    from crawl_lib.graph.files import export_graph, grouped, page_arcs, require_new, whole_file
     from crawl_lib.graph.output import EXPORTS_OUTPUT
 else:
     __getattr__ = loads_later(
         __name__,
         {
+            "bv": ("BV_SUFFIXES", "write_bv"),
             "check": ("check_export", "check_table"),
-            "files": ("export_graph", "grouped"),
+            "files": ("export_graph", "grouped", "page_arcs", "require_new", "whole_file"),
             "output": ("EXPORTS_OUTPUT",),
         },
     )

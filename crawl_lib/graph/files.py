@@ -1,4 +1,4 @@
-"""`krake graph export`: the arcs of an export as a file that other programs read, between pages or between hosts.
+"""`krake graph export`: the arcs of an export as a file that other programs read, between pages, hosts or domains.
 
 | format | what it holds |
 |---|---|
@@ -7,8 +7,8 @@
 | `npz` | the matrix as `scipy.sparse.load_npz` reads it, and `labels`: the bytes of all labels, each with a newline |
 
 Pages are numbered as in the export. Hosts are in the order of their names; arcs within a host are left out, and an arc
-weighs as many as there are arcs from pages of the one to pages of the other. Labels lie in a mapped file in
-`scratch.directory`; in memory are 12 bytes a page, and of hosts 16 bytes an arc.
+weighs as many as there are arcs from pages of the one to pages of the other. The same holds for domains. Labels lie in
+a mapped file in `scratch.directory`; in memory are 12 bytes a page, and of hosts 16 bytes an arc.
 """
 
 import mmap
@@ -39,6 +39,7 @@ from crawl_lib.export import (
 from crawl_lib.segment import open_parquet
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
+from crawl_lib.urls import domain_of
 
 BATCH_ROWS = 1 << 18
 MERGE_ARCS = 1 << 22
@@ -56,11 +57,11 @@ class Arcs(NamedTuple):
 
 @dataclass(frozen=True)
 class GraphFileReport:
-    """What was written: `file`, its format, whether between hosts, and how many nodes and arcs."""
+    """What was written: `file`, its format, what the graph is of, and how many nodes and arcs it has."""
 
     file: str
     format: str
-    of_hosts: bool
+    graph: str
     nodes: int
     arcs: int
 
@@ -83,28 +84,34 @@ class _Graph(NamedTuple):
         return self.labels[int(self.ends[number - 1]) if number else 0 : int(self.ends[number]) - 1]
 
 
-def export_graph(stores: Stores, path: Path, *, name: str, form: str, of_hosts: bool) -> GraphFileReport:
+def export_graph(stores: Stores, path: Path, *, name: str, form: str, of: str) -> GraphFileReport:
     """Write the arcs of the export `name` to a file of this machine, which must not be there.
 
-    `form`: one of `FORMATS`. Raises InputError if the file is there, PathNotFoundError without the export or its arcs,
-    DamagedFileError naming a table, StorageError naming the path, StoppedError: then nothing is left.
+    `form`: one of `FORMATS`; `of`: pages, hosts or domains. Raises InputError if the file is there, PathNotFoundError
+    without the export or its arcs, DamagedFileError naming a table, StorageError naming the path, StoppedError: then
+    nothing is left.
     """
     folder = ExportFolder(stores, name)
     folder.read_inputs()
     folder.require([PAGES, ARCS_OUT], "krake graph link")
-    if path.exists():
-        raise InputError(f"{path}: is there already: choose another name, or delete it")
+    require_new(path)
     room = f"read-{name}-{uuid.uuid4().hex}"
     with scratch_folder(stores.config, room) as scratch, (scratch / "labels").open("w+b") as labels:
-        graph = (_hosts if of_hosts else _pages)(folder, labels)
-        with _whole(path) as file:
+        graph = _pages(folder, labels) if of == "pages" else _groups(folder, labels, of)
+        with whole_file(path) as file:
             FORMATS[form](file, graph)
-    return GraphFileReport(str(path), form, of_hosts, len(graph.ends), graph.size)
+    return GraphFileReport(str(path), form, of, len(graph.ends), graph.size)
+
+
+def require_new(path: Path) -> None:
+    """Raise InputError if a file of this machine that is to be written is there."""
+    if path.exists():
+        raise InputError(f"{path}: is there already: choose another name, or delete it")
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes its name once it is whole, and is durable then."""
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Write a file of this machine, which takes its name once it is whole and durable. Raises StorageError."""
     hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     with os_errors(path, "cannot be written"):
         try:
@@ -140,13 +147,13 @@ def _pages(folder: ExportFolder, file: BinaryIO) -> _Graph:
     for urls in _column(folder, "url"):
         _written(file, urls, lengths)
     count = row_count(folder.storage, folder.file(ARCS_OUT))
-    return _Graph(_mapped(file), np.cumsum(np.concatenate(lengths)), None, lambda: _arcs(folder, count), count)
+    return _Graph(_mapped(file), np.cumsum(np.concatenate(lengths)), None, lambda: page_arcs(folder), count)
 
 
-def _arcs(folder: ExportFolder, count: int) -> Iterator[Arcs]:
-    """The arcs between pages. Raises DamagedFileError where one has a page that is not there."""
+def page_arcs(folder: ExportFolder) -> Iterator[Arcs]:
+    """Read the arcs between pages of an export. Raises DamagedFileError where one has a page that is not there."""
     path, pages = folder.file(ARCS_OUT), row_count(folder.storage, folder.file(PAGES))
-    progress = Progress(folder.stores, "graph.export", count, "arcs")
+    progress = Progress(folder.stores, "graph.export", row_count(folder.storage, path), "arcs")
     with open_parquet(folder.storage, path, ARC_SCHEMAS[ARCS_OUT], remedy_of(path)) as table:
         for batch in table.batches(BATCH_ROWS):
             arcs = Arcs(*(np.from_dlpack(batch.column(end)) for end in ("source", "target")))
@@ -157,11 +164,11 @@ def _arcs(folder: ExportFolder, count: int) -> Iterator[Arcs]:
     progress.end()
 
 
-def _hosts(folder: ExportFolder, file: BinaryIO) -> _Graph:
-    names, host_of, arcs = grouped(folder, str)
+def _groups(folder: ExportFolder, file: BinaryIO, of: str) -> _Graph:
+    names, group_of, arcs = grouped(folder, domain_of if of == "domains" else str)
     lengths = [np.empty(0, np.int64)]
     _written(file, names, lengths)
-    pages = np.bincount(host_of, minlength=len(names))
+    pages = np.bincount(group_of, minlength=len(names))
     return _Graph(_mapped(file), np.cumsum(lengths[1]), pages, lambda: [arcs], len(arcs.sources))
 
 
@@ -177,7 +184,7 @@ def grouped(folder: ExportFolder, name_of: Callable[[str], str]) -> tuple[list[s
     places = np.empty(len(names), np.int64)
     places[[numbers[name] for name in names]] = np.arange(len(names))
     group_of = places[np.concatenate([np.empty(0, np.int64), *parts])]
-    arcs = _between_groups(_arcs(folder, row_count(folder.storage, folder.file(ARCS_OUT))), group_of, len(names))
+    arcs = _between_groups(page_arcs(folder), group_of, len(names))
     return names, group_of, arcs
 
 

@@ -69,6 +69,8 @@ def load(path: Path = LIBRARY) -> ctypes.CDLL:
     array = ctypes.c_void_p
     library.krake_sums.argtypes = (array, size, array, ctypes.c_int64, array, array)
     library.krake_sums.restype = None
+    library.krake_unions.argtypes = (array, size, array, array, size, array, array)
+    library.krake_unions.restype = ctypes.c_uint64
     library.krake_planes.argtypes = (array, size, array, array, array)
     library.krake_planes.restype = None
     _declare_rows(library)

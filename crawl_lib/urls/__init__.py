@@ -22,9 +22,11 @@ from crawl_lib.urls.filters import UrlFilter
 from crawl_lib.urls.links import LinkResolver, Target
 from crawl_lib.urls.names import (
     Owners,
+    Suffixes,
     authority_of,
     budget_domain_of,
     domain_of,
+    has_listed_suffix,
     host_matches,
     host_of,
     is_address,
@@ -32,6 +34,7 @@ from crawl_lib.urls.names import (
     key_of,
     refused_port,
     scope_bytes,
+    suffixes_of,
     whole_hosts,
 )
 from crawl_lib.urls.rejections import Rejection

@@ -5,12 +5,14 @@ from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from hashlib import blake2b, sha1
 from pathlib import Path
+from typing import NamedTuple
 
 from publicsuffixlist import PSLFILE, PublicSuffixList
 
 from crawl_lib.errors import ConfigError
 
 _MAX_REMEMBERED = 1 << 16
+_PRIVATE_SECTION = "// ===BEGIN PRIVATE DOMAINS==="
 _HOST_LINE = re.compile(rb"[!-~]+\n")
 # https://fetch.spec.whatwg.org/#port-blocking
 REFUSED_PORTS = frozenset(
@@ -77,10 +79,36 @@ def budget_domain_of(host: str) -> str:
     return ".".join(host.rsplit(".", 2)[-2:])
 
 
+def has_listed_suffix(host: str) -> bool:
+    """Say whether a canonical host is a name that ends with, or is, a suffix of the public suffix list."""
+    return not is_address(host) and bool(_suffixes().publicsuffix(host))
+
+
+class Suffixes(NamedTuple):
+    """The suffixes of a host, and the domains one label below, by the ICANN section of the list and by all of it.
+
+    Each is None where no suffix of the section ends the host, or the host is a suffix itself.
+    """
+
+    registry_suffix: str | None
+    registered_domain: str | None
+    private_suffix: str | None
+    private_domain: str | None
+
+
+def suffixes_of(host: str) -> Suffixes:
+    """Return the suffixes and domains of a canonical host that is a name."""
+    icann, whole = _suffixes(icann_only=True), _suffixes()
+    return Suffixes(
+        icann.publicsuffix(host), icann.privatesuffix(host), whole.publicsuffix(host), whole.privatesuffix(host)
+    )
+
+
 @cache
-def _suffixes() -> PublicSuffixList:
+def _suffixes(*, icann_only: bool = False) -> PublicSuffixList:
     """Read the list, once, at first use. Only lines that are not ASCII need IDNA, which else takes half the time."""
-    lines = Path(PSLFILE).read_text("utf-8").splitlines()
+    text = Path(PSLFILE).read_text("utf-8")
+    lines = (text.partition(_PRIVATE_SECTION)[0] if icann_only else text).splitlines()
     rules = [line if line.isascii() else _to_ascii(line) for line in lines if line and not line.startswith("//")]
     return PublicSuffixList(rules, accept_unknown=False, accept_encoded_idn=False)
 

@@ -49,19 +49,20 @@ class Work:
 
     @classmethod
     @contextmanager
-    def to_read(cls, stores: Stores) -> "Iterator[Work]":
-        """For an answer. Raises as `at` does."""
-        with cls.at(stores, stores.crawl.at(f".read-{uuid.uuid4().hex}")) as work:
+    def to_read(cls, stores: Stores, most_bytes: int | None = None) -> "Iterator[Work]":
+        """For an answer. `most_bytes`: of memory for sorting, below `scratch.memory_bytes`. Raises as `at` does."""
+        with cls.at(stores, stores.crawl.at(f".read-{uuid.uuid4().hex}"), most_bytes) as work:
             yield work
 
     @classmethod
     @contextmanager
-    def at(cls, stores: Stores, folder: str) -> "Iterator[Work]":
+    def at(cls, stores: Stores, folder: str, most_bytes: int | None = None) -> "Iterator[Work]":
         """Open the engine; with the block its tables go. Raises ConfigError, StorageError, NoRoomError."""
         limits = stores.config.scratch
         try:
             with scratch_folder(stores.config, f"work-{uuid.uuid4().hex}") as scratch:
-                room = Room(stores.storage, scratch, f"{folder}/engine", limits.memory_bytes, stores, limits.max_bytes)
+                memory_bytes = min(limits.memory_bytes, most_bytes or limits.memory_bytes)
+                room = Room(stores.storage, scratch, f"{folder}/engine", memory_bytes, stores, limits.max_bytes)
                 with open_engine(stores.secrets.dfs.applied(stores.config), room) as engine:
                     yield cls(stores, engine, folder, scratch)
         finally:

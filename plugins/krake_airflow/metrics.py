@@ -92,6 +92,10 @@ METRICS: Mapping[str, tuple[Metric, ...]] = {
         Metric("sent", "pages sent to OpenSearch"),
         Metric("deleted", "pages deleted there"),
     ),
+    "commoncrawl": (
+        Metric("rows", "captures of the newest index, and records of its WET files", is_gauge=True, by_key=True),
+    ),
+    "graphs": (Metric("counts", "nodes and arcs of the newest graphs", is_gauge=True, by_key=True),),
     "score": (),
     "finalizer": (
         Metric("nodes", "nodes of its web graph", is_gauge=True),

@@ -6,9 +6,11 @@ from itertools import pairwise
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowSkipException
 
 from crawl_lib import stages
 from crawl_lib.config import OUTPUT_TASKS, Config
+from crawl_lib.errors import NoExportError
 from crawl_lib.stores import Stores
 from krake_airflow.operators import KrakeOperator
 from krake_airflow.parsing import BATCH_TIMEOUT
@@ -48,7 +50,26 @@ class PushOperator(OutputOperator):
     stage_name = "push"
 
 
-_KINDS = (TextOperator, IndexOperator, PushOperator, CapturesOperator)
+class CommonCrawlOperator(OutputOperator):
+    """`commoncrawl`: Common Crawl's index, and WET files, of all iterations."""
+
+    stage_name = "commoncrawl"
+
+
+class GraphsOperator(OutputOperator):
+    """`graphs`: files of hosts, domains and links of the newest export, for other programs."""
+
+    stage_name = "graphs"
+
+    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
+        """Make what is missing; skipped before the first export."""
+        try:
+            return super().stage(stores, context)
+        except NoExportError as error:
+            raise AirflowSkipException(str(error)) from None
+
+
+_KINDS = (TextOperator, IndexOperator, PushOperator, CommonCrawlOperator, GraphsOperator, CapturesOperator)
 TASKS: dict[str, type[OutputOperator]] = {kind.stage_name: kind for kind in _KINDS}
 
 

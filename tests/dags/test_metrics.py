@@ -21,7 +21,14 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 from krake_airflow import operators
 from krake_airflow.metrics import DURATION, FAILURES, METRICS, tell_result
-from krake_airflow.outputs import CapturesOperator, IndexOperator, PushOperator, TextOperator
+from krake_airflow.outputs import (
+    CapturesOperator,
+    CommonCrawlOperator,
+    GraphsOperator,
+    IndexOperator,
+    PushOperator,
+    TextOperator,
+)
 from krake_airflow.scores import DuplicatesOperator, InvertLinksOperator, ScoreOperator
 from krake_airflow.settings import PROJECT
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -123,6 +130,8 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "captures": CapturesOperator(task_id="captures"),
         "index": IndexOperator(task_id="index"),
         "push": PushOperator(task_id="push"),
+        "commoncrawl": CommonCrawlOperator(task_id="commoncrawl"),
+        "graphs": GraphsOperator(task_id="graphs"),
     }
     for stage, task in found.items():
         monkeypatch.setattr(type(task), "stage", lambda *_, result=RESULTS[stage]: dict(result))

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from krake_airflow.outputs import TASKS, TextOperator
+from airflow.sdk.exceptions import AirflowSkipException
+from krake_airflow.outputs import TASKS, GraphsOperator, TextOperator
 
 from crawl_lib.config import OUTPUT_TASKS, from_mapping
 from crawl_lib.errors import ConfigError
@@ -71,6 +72,13 @@ def test_where_segments_begin_both_the_scores_come_first(bags: dict[str, dict[st
 def test_what_is_unknown_or_twice_is_refused(section: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"outputs\."):
         from_mapping({"servers": ["node-a"], "dfs_primary": "dfs", "outputs": section}, base=Path("/"))
+
+
+def test_graphs_are_skipped_before_the_first_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, file = small_config(tmp_path, outputs={"tasks": ["graphs"]})
+    monkeypatch.setenv("KRAKE_CONFIG_PATH", str(file))
+    with pytest.raises(AirflowSkipException, match=r"no export with arcs-out\.parquet"):
+        run(GraphsOperator(task_id="graphs"), context())
 
 
 def test_a_task_makes_its_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,4 +86,4 @@ def test_a_graph_file_names_a_damaged_table(storage: Any, config: Config, crawl:
     folder = exported(stores, crawl)
     flip(Path(config.dfs_primary) / folder.file(ARCS_OUT), "target")
     with pytest.raises(DamagedFileError, match=rf"{ARCS_OUT}.*krake graph link"):
-        export_graph(stores, tmp_path / "graph.tsv", name="x", form="tsv", of_hosts=False)
+        export_graph(stores, tmp_path / "graph.tsv", name="x", form="tsv", of="pages")

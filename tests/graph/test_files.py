@@ -37,17 +37,17 @@ def stores(storage: Storage, config: Config, crawl: CrawlMaker) -> Stores:
 
 
 def test_tsv_of_pages_and_of_hosts(stores: Stores, tmp_path: Path) -> None:
-    report = export_graph(stores, tmp_path / "pages", name="x", form="tsv", of_hosts=False)
+    report = export_graph(stores, tmp_path / "pages", name="x", form="tsv", of="pages")
     assert (report.nodes, report.arcs) == (4, 5)
     assert (tmp_path / "pages").read_text() == "".join(f"{source}\t{target}\n" for source, target in ARCS)
-    report = export_graph(stores, tmp_path / "hosts", name="x", form="tsv", of_hosts=True)
+    report = export_graph(stores, tmp_path / "hosts", name="x", form="tsv", of="hosts")
     assert (report.nodes, report.arcs) == (3, 3)
     assert (tmp_path / "hosts").read_text() == "".join(f"{one}\t{other}\t{n}\n" for one, other, n in HOST_ARCS)
 
 
-@pytest.mark.parametrize("of_hosts", [False, True])
-def test_graphml_has_labels_and_weights(stores: Stores, tmp_path: Path, of_hosts: bool) -> None:
-    export_graph(stores, tmp_path / "x.graphml", name="x", form="graphml", of_hosts=of_hosts)
+@pytest.mark.parametrize("of", ["pages", "hosts"])
+def test_graphml_has_labels_and_weights(stores: Stores, tmp_path: Path, of: str) -> None:
+    export_graph(stores, tmp_path / "x.graphml", name="x", form="graphml", of=of)
     graph = ET.parse(tmp_path / "x.graphml").getroot().find(f"{GRAPHML}graph")
     assert graph is not None
     nodes = {node.get("id"): [data.text for data in node] for node in graph.iter(f"{GRAPHML}node")}
@@ -55,14 +55,14 @@ def test_graphml_has_labels_and_weights(stores: Stores, tmp_path: Path, of_hosts
         (nodes[str(arc.get("source"))][0], nodes[str(arc.get("target"))][0], *(int(str(data.text)) for data in arc))
         for arc in graph.iter(f"{GRAPHML}edge")
     ]
-    assert arcs == (HOST_ARCS if of_hosts else ARCS)
+    assert arcs == (HOST_ARCS if of == "hosts" else ARCS)
     hosts = [["a.example", "2"], ["b.example", "1"], ["c.example", "1"]]
-    assert list(nodes.values()) == (hosts if of_hosts else [[url] for url in ORDER])
+    assert list(nodes.values()) == (hosts if of == "hosts" else [[url] for url in ORDER])
 
 
-@pytest.mark.parametrize("of_hosts", [False, True])
-def test_npz_is_the_matrix_that_scipy_reads(stores: Stores, tmp_path: Path, of_hosts: bool) -> None:
-    export_graph(stores, tmp_path / "x.npz", name="x", form="npz", of_hosts=of_hosts)
+@pytest.mark.parametrize("of", ["pages", "hosts"])
+def test_npz_is_the_matrix_that_scipy_reads(stores: Stores, tmp_path: Path, of: str) -> None:
+    export_graph(stores, tmp_path / "x.npz", name="x", form="npz", of=of)
     with np.load(tmp_path / "x.npz") as found:
         assert found["format"].item() == b"csr"
         labels = found["labels"].tobytes().decode().splitlines()
@@ -70,19 +70,19 @@ def test_npz_is_the_matrix_that_scipy_reads(stores: Stores, tmp_path: Path, of_h
         rows = np.repeat(np.arange(len(labels)), np.diff(found["indptr"]))
         cells = zip(rows.tolist(), found["indices"].tolist(), found["data"].tolist(), strict=True)
         arcs = [(labels[row], labels[column], weight) for row, column, weight in cells]
-    assert arcs == (HOST_ARCS if of_hosts else [(*arc, 1) for arc in ARCS])
+    assert arcs == (HOST_ARCS if of == "hosts" else [(*arc, 1) for arc in ARCS])
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("of_hosts", [False, True])
+@pytest.mark.parametrize("of", ["pages", "hosts"])
 def test_a_crawl_without_pages_has_an_empty_graph(
-    storage: Storage, config: Config, crawl: CrawlMaker, tmp_path: Path, form: str, of_hosts: bool
+    storage: Storage, config: Config, crawl: CrawlMaker, tmp_path: Path, form: str, of: str
 ) -> None:
     crawl.segment("1", "node-a", [])
     stores = stores_on(storage, config)
     export_pages(stores, name="none", segments=crawl.segments)
     link_export(stores, name="none")
-    assert export_graph(stores, tmp_path / "none", name="none", form=form, of_hosts=of_hosts).nodes == 0
+    assert export_graph(stores, tmp_path / "none", name="none", form=form, of=of).nodes == 0
 
 
 def test_arcs_of_hosts_are_summed_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,14 +99,14 @@ def test_arcs_of_hosts_are_summed_in_parts_as_at_once(monkeypatch: pytest.Monkey
 def test_what_is_there_is_kept_and_what_is_missing_is_named(stores: Stores, config: Config, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("mine")
     with pytest.raises(InputError, match="there: is there already"):
-        export_graph(stores, tmp_path / "there", name="x", form="tsv", of_hosts=False)
+        export_graph(stores, tmp_path / "there", name="x", form="tsv", of="pages")
     stores.storage.delete(f"{config.export.directory}/x/arcs-out.parquet")
     with pytest.raises(PathNotFoundError, match="run `krake graph link`"):
-        export_graph(stores, tmp_path / "new", name="x", form="tsv", of_hosts=False)
+        export_graph(stores, tmp_path / "new", name="x", form="tsv", of="pages")
 
 
 def test_stopped_in_the_middle_it_leaves_nothing(stores: Stores, tmp_path: Path) -> None:
     stores.stop.set()
     with pytest.raises(StoppedError):
-        export_graph(stores, tmp_path / "new", name="x", form="tsv", of_hosts=True)
+        export_graph(stores, tmp_path / "new", name="x", form="tsv", of="hosts")
     assert list(tmp_path.rglob("*new*")) == []

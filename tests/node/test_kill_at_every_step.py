@@ -44,6 +44,7 @@ ELSEWHERE = {
     "text.": "only where a CrawlDb compares the text of pages: tests/text",
     "index.": "only of an index: tests/index",
     "push.": "only with an OpenSearch: tests/push",
+    "commoncrawl.": "only of graphs and of files as Common Crawl has them: tests/commoncrawl",
     "export.buckets": "reached by name built at run time: tests/export",
 }
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from warcio.archiveiterator import ArchiveIterator
 
 from crawl_lib.captures import PLACES
+from crawl_lib.commoncrawl import GRAPHS_OUTPUT
 from crawl_lib.config import Config
 from crawl_lib.crawldb import CRAWLDB_SCHEMA, Status, newest_version, rebuild
 from crawl_lib.crawldir import ITERATION_FILE, START_PREFIX
@@ -252,6 +253,8 @@ def derived(result: Result) -> dict[str, str]:
         found["captures"] = _digest([row for path in captures.paths for row in _read(result, path, ["key"])])
     if (index := Versions(stores, INDEX).newest()) is not None:  # which of equal texts is found goes by times of visits
         found["index"] = _digest([index.manifest[name] for name in ("pages", "left_out")])
+    for folder in GRAPHS_OUTPUT.folders(stores):
+        found[folder.path] = _digest([(file["name"], file["sha256"]) for file in folder.read()["files"]])
     return found
 
 

@@ -72,7 +72,8 @@ class Flavour:
         sections["crawl"] = {"max_iterations": MOST_ITERATIONS}
         if self.crawldb is not None:
             sections |= {"frontier": {"order": "crawldb", "routing": self.routing}, "crawldb": self.crawldb}
-            sections["text"] = {"processes": 1}
+            sections |= {"text": {"processes": 1}, "graphs": {"make": ["hosts", "domains", "bv"]}}
+            sections["commoncrawl"] = {"make": ["index", "wet"]}
         return make_config(directory, nodes=self.nodes, routing=self.routing, **sections)
 
 

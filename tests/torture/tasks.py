@@ -19,7 +19,7 @@ from crawl_lib.terms import update_terms
 
 OF_LINKS = ("invert_links", "link_rank", "rank")
 """What follows from links, with `frontier.order: fifo` too."""
-OF_SCORES = (*OF_LINKS, "score", "near", "duplicates", "text", "index", "captures", "terms")
+OF_SCORES = (*OF_LINKS, "score", "near", "duplicates", "text", "index", "commoncrawl", "graphs", "captures", "terms")
 KINDS = (
     *("inject", "generate", "crawl", "commit", "update", "settle"),
     *("maintain_keys", "export", "linker", "finalizer"),
@@ -64,5 +64,7 @@ class Task:
             "captures": lambda stores: stages.make_output(stores, output="captures"),
             "index": lambda stores: stages.make_output(stores, output="index"),
             "terms": lambda stores: update_terms(stores, now=now).manifest,
+            "commoncrawl": lambda stores: stages.make_output(stores, output="commoncrawl"),
+            "graphs": lambda stores: stages.make_output(stores, output="graphs"),
         }
         return calls[self.kind](open_stores(config))

@@ -17,3 +17,20 @@ void krake_sums(const int64_t *starts, size_t rows, const int32_t *columns, int6
         sums[row] = sum;
     }
 }
+
+/* Ball i, which is `width` bytes of `balls`, becomes its union with the balls in `before` of those columns of row i that
+   `changed` marks: the larger of each two bytes. Returns how many balls were taken in. */
+uint64_t krake_unions(const int64_t *starts, size_t rows, const int32_t *columns, const uint8_t *changed, size_t width,
+                      const uint8_t *before, uint8_t *balls) {
+    uint64_t taken = 0;
+    for (size_t row = 0; row < rows; row++) {
+        uint8_t *ball = balls + row * width;
+        for (int64_t at = starts[row]; at < starts[row + 1]; at++) {
+            if (!changed[columns[at]]) continue;
+            const uint8_t *other = before + (size_t)columns[at] * width;
+            for (size_t byte = 0; byte < width; byte++) ball[byte] = ball[byte] > other[byte] ? ball[byte] : other[byte];
+            taken++;
+        }
+    }
+    return taken;
+}

@@ -1,0 +1,241 @@
+"""The captures of a segment: rows of `pages` with an answer, and captures of robots.txt.
+
+The lines of `index.cdxj` name the records of all captures, and their digests. A line without a row of `pages` is a
+capture of robots.txt.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from crawl_lib.commoncrawl.columns import CAPTURE_SCHEMA, mapped_texts, texts
+from crawl_lib.commoncrawl.languages import three_letters
+from crawl_lib.crawldir import SegmentRef
+from crawl_lib.errors import DamagedFileError
+from crawl_lib.segment import INDEX_NAME, SegmentReader, parquet_batches, parquet_errors, surt
+from crawl_lib.states import Outcome
+from crawl_lib.stores import Stores
+from crawl_lib.text import AGAIN, TEXT_SCHEMA, text_table
+from crawl_lib.urls import host_of
+from crawl_lib.versions import columns
+
+Ints = npt.NDArray[Any]
+SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
+WARC_ENDING, WET_ENDING = r"\.warc\.gz$", ".warc.wet.gz"
+"""The endings of the names of WARC files, as a pattern, and of WET files."""
+PLACES = "places.parquet"
+PLACES_SCHEMA = columns("warc_file text!, warc_offset int64!, wet_offset int32!, wet_length int32!")
+"""The places of texts in the WET file of a WARC file; in order of file and offset."""
+_COLUMNS = (
+    *("key", "url", "host", "time", "outcome", "status", "mime_declared", "mime_detected", "charset", "length"),
+    *("redirect_url", "truncated", "warc_file", "warc_offset", "warc_length", "refers_to"),
+)
+_LINE = r'"digest": "(?:sha1:)?(?P<digest>[^"]*)".*"offset": "(?P<offset>[0-9]+)", "filename": "(?P<file>[^"]*)"\}$'
+_ONE_COLUMN = pyarrow.csv.ParseOptions(delimiter="\x01", quote_char=False, escape_char=False)
+_READ = pyarrow.csv.ReadOptions(column_names=["line"], block_size=1 << 22)
+_AS_TEXT = pyarrow.csv.ConvertOptions(column_types={"line": pa.string()}, strings_can_be_null=False)
+_OFFSET_BITS = 44
+
+
+@dataclass
+class _Records:
+    """Records of a segment's WARC files, in order of their places, each with a value. `places`: see `_places`."""
+
+    places: Ints
+    values: "pa.Array[Any]"
+
+    @classmethod
+    def sorted(cls, places: Ints, values: "pa.Array[Any]") -> "_Records":
+        """Put records in order."""
+        order = np.argsort(places, kind="stable")
+        return cls(places[order], values.take(order))
+
+    def numbers(self, places: Ints) -> Ints:
+        """Find records by place; -1 for a place without a record."""
+        if not len(self.places):
+            return np.full(len(places), -1)
+        found = np.minimum(np.searchsorted(self.places, places), len(self.places) - 1)
+        return np.where(self.places[found] == places, found, -1)
+
+
+def _taken(values: "pa.Array[Any]", numbers: Ints) -> "pa.Array[Any]":
+    """Take values by number; null where that is -1."""
+    chosen: Any = pa.array(numbers, mask=numbers < 0)
+    return values.take(chosen)
+
+
+@dataclass(frozen=True)
+class SegmentCaptures:
+    """The captures of a segment. `wet`: the folder of WET files, "" for none, relative to the storage's root."""
+
+    stores: Stores
+    segment: SegmentRef
+    wet: str = ""
+
+    def batches(self) -> Iterator[pa.Table]:
+        """Read the captures. Raises DamagedFileError, PathNotFoundError, StorageError, StoppedError."""
+        reader = SegmentReader(self.stores.storage, self.segment.path)
+        files = pa.array(reader.warc_files, pa.string())
+        lines = self._lines(reader, files)
+        language_keys, languages = self._languages()
+        wet = self._wet(files)
+        seen = np.zeros(len(lines.places), bool)
+        dropped = pa.array(sorted(reader.dropped), pa.binary(20))
+        for batch in self.stores.until_stopped(reader.pages(_COLUMNS, with_dropped=True)):
+            numbers = lines.numbers(_places(batch["warc_file"], batch["warc_offset"], files))
+            seen[numbers[numbers >= 0]] = True
+            is_dropped = pc.is_in(batch["key"], value_set=dropped).to_numpy(zero_copy_only=False)
+            kept = batch.filter(pa.array((numbers >= 0) & ~is_dropped))
+            places = _places(kept["warc_file"], kept["warc_offset"], files)
+            languages_of = languages.take(pc.index_in(kept["key"], value_set=language_keys))
+            yield self._rows(kept, _taken(lines.values, lines.numbers(places)), languages_of, wet, places)
+        if not seen.all():
+            yield from self._robots(reader, lines.places[~seen], files)
+
+    def _rows(
+        self, kept: pa.RecordBatch, digests: Any, languages: Any, wet: "_Records | None", places: Ints
+    ) -> pa.Table:
+        """Make the captures of some rows of `pages`."""
+        is_revisit = pc.is_valid(kept["refers_to"])
+        is_cut = pc.and_(is_revisit, pc.not_equal(kept["outcome"], pa.scalar(str(Outcome.NOT_MODIFIED))))
+        has_body = pc.and_(
+            pc.equal(kept["outcome"], pa.scalar(str(Outcome.OK))), pc.greater(kept["length"], pa.scalar(0))
+        )
+        is_ok: Any = pc.fill_null(pc.and_(has_body, pc.invert(is_revisit)), pa.scalar(False))
+        is_read = pc.and_(is_ok, pc.is_valid(languages))
+        found: dict[str, Any] = {
+            "subset": pc.if_else(is_ok, pa.scalar(SUBSETS[0]), pa.scalar(SUBSETS[1])),
+            "host": kept["host"],
+            "url_surtkey": texts(surt(str(url)) for url in kept["url"].to_pylist()),
+            "url": kept["url"],
+            "fetch_time": kept["time"].cast(pa.timestamp("ms", "UTC"), safe=False),
+            "fetch_status": kept["status"],
+            "fetch_redirect": kept["redirect_url"],
+            "content_digest": digests,
+            "content_mime_type": kept["mime_declared"],
+            "content_mime_detected": kept["mime_detected"],
+            "content_charset": pc.utf8_upper(kept["charset"]),
+            "content_languages": pc.if_else(is_read, languages, None),
+            "content_truncated": pc.if_else(is_cut, pa.scalar("length"), kept["truncated"]),
+            **self._records(kept["warc_file"], kept["warc_offset"], kept["warc_length"]),
+            **(self._wet_columns(kept["warc_file"], wet, places) if wet else {}),
+        }
+        return _captures(found)
+
+    def _records(self, files: Any, offsets: Any, lengths: Any) -> dict[str, Any]:
+        return {
+            "warc_filename": pc.binary_join_element_wise(f"{self.segment.path}/", files, ""),
+            "warc_record_offset": offsets.cast(pa.int32()),
+            "warc_record_length": lengths.cast(pa.int32()),
+            "warc_segment": texts([str(self.segment)] * len(files)),
+        }
+
+    def _cdxj(self, reader: SegmentReader) -> Iterator[pa.RecordBatch]:
+        """Read `index.cdxj`, a text a line."""
+        if reader.lacks(INDEX_NAME):
+            return
+        where = f"{self.segment.path}/{INDEX_NAME}"
+        entry = self.stores.storage.stat(where)
+        if entry is not None and not entry.size_bytes:
+            return
+        with self.stores.storage.open_read(where) as file, parquet_errors(where):
+            yield from self.stores.until_stopped(pyarrow.csv.open_csv(file, _READ, _ONE_COLUMN, _AS_TEXT))
+
+    def _lines(self, reader: SegmentReader, files: "pa.Array[Any]") -> _Records:
+        """Find the records of all captures, with their digests in Base32."""
+        places, digests = [np.empty(0, np.int64)], [texts([])]
+        for batch in self._cdxj(reader):
+            parts = pc.extract_regex(batch["line"], _LINE)
+            if parts.null_count:
+                number = pc.index(pc.is_null(parts), True).as_py()
+                raise DamagedFileError(
+                    f"{self.segment.path}/{INDEX_NAME}: the line {batch['line'][number]} cannot be read;"
+                    " run `krake fsck --repair`"
+                )
+            offsets = pc.struct_field(parts, "offset").cast(pa.int64())
+            places.append(_places(pc.struct_field(parts, "file"), offsets, files))
+            digests.append(pc.struct_field(parts, "digest"))
+        digest = pa.concat_arrays(digests)
+        return _Records.sorted(np.concatenate(places), pc.if_else(pc.equal(digest, pa.scalar("")), None, digest))
+
+    def _languages(self) -> tuple[Any, Any]:
+        """Read the languages of texts, by the keys of pages."""
+        keys, found = [pa.array([], pa.binary(20))], [texts([])]
+        path, storage = text_table(self.stores, self.segment), self.stores.storage
+        for batch in self.stores.until_stopped(parquet_batches(storage, path, TEXT_SCHEMA, ["key", "language"], AGAIN)):
+            keys.append(batch["key"])
+            found.append(mapped_texts(batch["language"], three_letters))
+        return pa.concat_arrays(keys), pa.concat_arrays(found)
+
+    def _wet(self, files: "pa.Array[Any]") -> _Records | None:
+        """Read where texts lie in WET files; None without these."""
+        if not self.wet:
+            return None
+        path = f"{self.wet}/{self.segment}/{PLACES}"
+        places, rows = [np.empty(0, np.int64)], [PLACES_SCHEMA.empty_table()]
+        for batch in parquet_batches(self.stores.storage, path, PLACES_SCHEMA, PLACES_SCHEMA.names):
+            places.append(_places(batch["warc_file"], batch["warc_offset"], files))
+            rows.append(pa.Table.from_batches([batch]))
+        values = pa.concat_tables(rows).to_struct_array().combine_chunks()
+        return _Records.sorted(np.concatenate(places), values)
+
+    def _wet_columns(self, files: Any, wet: _Records, places: Ints) -> dict[str, Any]:
+        found = _taken(wet.values, wet.numbers(places))
+        names = pc.replace_substring_regex(files, WARC_ENDING, WET_ENDING)
+        paths = pc.binary_join_element_wise(f"{self.wet}/{self.segment}/", names, "")
+        return {
+            "wet_filename": pc.if_else(pc.is_valid(found), paths, None),
+            "wet_record_offset": pc.struct_field(found, "wet_offset"),
+            "wet_record_length": pc.struct_field(found, "wet_length"),
+        }
+
+    def _robots(self, reader: SegmentReader, missing: Ints, files: "pa.Array[Any]") -> Iterator[pa.Table]:
+        """Make the captures of lines without a page. `missing`: the places of the lines' records."""
+        wanted = pa.array(missing)
+        for batch in self._cdxj(reader):
+            parts = pc.extract_regex(batch["line"], _LINE)
+            places = _places(pc.struct_field(parts, "file"), pc.struct_field(parts, "offset").cast(pa.int64()), files)
+            chosen = batch["line"].filter(pc.is_in(pa.array(places), value_set=wanted))
+            if len(chosen):
+                yield self._of_lines([str(line) for line in chosen.to_pylist()])
+
+    def _of_lines(self, lines: list[str]) -> pa.Table:
+        """Make the captures of robots.txt of lines of `index.cdxj`."""
+        parts = [line.split(" ", 2) for line in lines]
+        said = [json.loads(text) for _, _, text in parts]
+        urls = [str(one["url"]) for one in said]
+        times = [datetime.strptime(stamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC) for _, stamp, _ in parts]
+        offsets, lengths = (pa.array([int(one[name]) for one in said], pa.int64()) for name in ("offset", "length"))
+        found: dict[str, Any] = {
+            "subset": texts([SUBSETS[2]] * len(said)),
+            "host": texts(map(host_of, urls)),
+            "url_surtkey": texts(map(surt, urls)),
+            "url": texts(urls),
+            "fetch_time": pa.array(times, pa.timestamp("ms", "UTC")),
+            "fetch_status": pa.array([int(one["status"] or 0) for one in said], pa.int16()),
+            "content_digest": texts(one["digest"].removeprefix("sha1:") or None for one in said),
+            "content_mime_type": texts(None if one["mime"] == "unk" else one["mime"] for one in said),
+            **self._records(texts(one["filename"] for one in said), offsets, lengths),
+        }
+        return _captures(found)
+
+
+def _places(files: Any, offsets: Any, known: "pa.Array[Any]") -> Ints:
+    """Number the places of records: the place of the file among the segment's, then the offset."""
+    numbers = pc.fill_null(pc.index_in(files, value_set=known), -1).to_numpy(zero_copy_only=False)
+    return np.asarray((numbers.astype(np.int64) << _OFFSET_BITS) + offsets.to_numpy(zero_copy_only=False))
+
+
+def _captures(found: dict[str, Any]) -> pa.Table:
+    """Make a table of captures; missing columns are null."""
+    rows = len(found["url"])
+    arrays = [found[field.name] if field.name in found else pa.nulls(rows, field.type) for field in CAPTURE_SCHEMA]
+    return pa.Table.from_arrays(arrays, CAPTURE_SCHEMA.names)

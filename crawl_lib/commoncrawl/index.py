@@ -1,0 +1,179 @@
+"""Common Crawl's columnar index of a crawl, and WET files of the texts:
+
+    cc-index/crawl=<name>-<label>/subset=warc|crawldiagnostics|robotstxt/part-<n>.gz.parquet
+    cc-wet/crawl=<name>-<label>/<folder>/<node>/<WARC file>.warc.wet.gz
+
+Both are made of committed segments and of texts; missing texts are made first. An index made after the WET files of
+the same label has the places of texts in WET files.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from crawl_lib.commoncrawl.captures import CAPTURE_SCHEMA, SUBSETS, SegmentCaptures
+from crawl_lib.commoncrawl.columns import INDEX_SCHEMA, index_rows
+from crawl_lib.commoncrawl.folders import Files, MadeOnce, Said
+from crawl_lib.commoncrawl.wet import SegmentTexts
+from crawl_lib.config import COMMONCRAWL_MADE
+from crawl_lib.errors import InputError, PathNotFoundError
+from crawl_lib.export import SegmentInput, choose
+from crawl_lib.rounds import note_texts
+from crawl_lib.segment import WARC_SUFFIX, SegmentReader
+from crawl_lib.stopping import Progress
+from crawl_lib.stores import Stores
+from crawl_lib.text import extract_text, text_table
+from crawl_lib.versions import Work
+
+REVISION = 1
+"""Raised with each change of the files' content for equal segments."""
+INDEX_FOLDER, WET_FOLDER = "cc-index", "cc-wet"
+AGAIN = "delete the folder; `krake commoncrawl index` and `krake commoncrawl wet` make what is missing"
+MOST_OFFSET = (1 << 31) - 1
+"""Of a record in a WARC file: the index counts with 32 bits, since Athena refuses other types."""
+SORT_BYTES = 128 << 20
+BATCH_ROWS = 1 << 14
+GROUP_ROWS = 1 << 18
+PART_ROWS = 1 << 20
+_SORTED = pa.schema([field for field in CAPTURE_SCHEMA if field.name != "subset"])
+
+
+@dataclass(frozen=True)
+class CommonCrawlReport:
+    """The result of a command. `path`: the folder; `counts`: rows by subset, or `records` of WET files."""
+
+    path: str
+    counts: dict[str, int]
+    complete_already: bool
+
+
+def make_index(stores: Stores, *, label: str | None = None, folders: Sequence[str] | None = None) -> CommonCrawlReport:
+    """Make Common Crawl's index of the segments of iterations, or find it. `label`, `folders`: as `krake export` has.
+
+    Raises InputError before any work where a record lies beyond 2^31 - 1 bytes, OutputConflictError where the folder
+    was made of something else, ConfigError for a wrong label or folder, DamagedFileError, StorageError, NoRoomError,
+    StoppedError.
+    """
+    name, segments = choose(stores, label=label, folders=folders)
+    for segment in stores.until_stopped(segments):
+        _require_small_offsets(stores, segment)
+    wet = _folder(stores, WET_FOLDER, name)
+    wet_digest = _digest_of(wet)
+
+    def fill(files: Files) -> Said:
+        _make_texts(stores, segments)
+        with Work.to_read(stores, SORT_BYTES) as work:
+            where = wet.path if wet_digest else ""
+            work.keep("captures", CAPTURE_SCHEMA, _captures(stores, segments, where))
+            return {subset: _write_subset(work, files, subset) for subset in SUBSETS}
+
+    said, is_there = _folder(stores, INDEX_FOLDER, name).make(segments, _options(stores, segments, wet_digest), fill)
+    return CommonCrawlReport(f"{INDEX_FOLDER}/{_crawl(stores, name)}", said["counts"], is_there)
+
+
+def make_wet(stores: Stores, *, label: str | None = None, folders: Sequence[str] | None = None) -> CommonCrawlReport:
+    """Make WET files of the segments of iterations, or find them. Arguments and errors: as `make_index` has."""
+    name, segments = choose(stores, label=label, folders=folders)
+
+    def fill(files: Files) -> Said:
+        _make_texts(stores, segments)
+        refs = (stores.crawl.segment(one.folder, one.node) for one in segments)
+        return {"records": sum(SegmentTexts(stores, one).write(files) for one in stores.until_stopped(refs))}
+
+    said, is_there = _folder(stores, WET_FOLDER, name).make(segments, _options(stores, segments), fill)
+    return CommonCrawlReport(f"{WET_FOLDER}/{_crawl(stores, name)}", said["counts"], is_there)
+
+
+MAKERS: dict[str, Callable[..., CommonCrawlReport]] = {"wet": make_wet, "index": make_index}
+"""By the names of `COMMONCRAWL_MADE`; the index waits for WET files, whose places it has."""
+assert set(MAKERS) == set(COMMONCRAWL_MADE)
+
+
+def make_commoncrawl(stores: Stores) -> dict[str, Any]:
+    """Make what `commoncrawl.make` names, of all iterations. Raises as above.
+
+    Returns `paths`, `complete_already` (the names of complete folders), and `rows`: all counts.
+    """
+    asked = stores.config.commoncrawl.make
+    reports = {name: make(stores) for name, make in MAKERS.items() if name in asked}
+    return {
+        "paths": {name: report.path for name, report in reports.items()},
+        "complete_already": [name for name, report in reports.items() if report.complete_already],
+        "rows": {name: count for report in reports.values() for name, count in report.counts.items()},
+    }
+
+
+def _crawl(stores: Stores, name: str) -> str:
+    return f"crawl={stores.config.crawl.name}-{name}"
+
+
+def _folder(stores: Stores, kind: str, name: str) -> MadeOnce:
+    return MadeOnce(stores, f"{kind}/{_crawl(stores, name)}", AGAIN)
+
+
+def _options(stores: Stores, segments: Sequence[SegmentInput], wet: str = "") -> dict[str, Any]:
+    """Say what decides the content besides the segments: how texts are made, and the WET files of an index."""
+    tables = [text_table(stores, stores.crawl.segment(one.folder, one.node)) for one in segments]
+    return {"revision": REVISION, "texts": sha256("\n".join(tables).encode()).hexdigest(), "wet": wet}
+
+
+def _digest_of(folder: MadeOnce) -> str:
+    """Return a digest of WET files; "" before WET files are made."""
+    try:
+        files = folder.read()["files"]
+    except PathNotFoundError:
+        return ""
+    return sha256("".join(file["sha256"] for file in files).encode()).hexdigest()
+
+
+def _make_texts(stores: Stores, segments: Sequence[SegmentInput]) -> None:
+    note_texts(stores)
+    extract_text(stores, (stores.crawl.segment(one.folder, one.node) for one in segments))
+
+
+def _require_small_offsets(stores: Stores, segment: SegmentInput) -> None:
+    reader = SegmentReader(stores.storage, segment.path)
+    large = {
+        entry["name"]
+        for entry in reader.manifest.files
+        if entry["name"].endswith(WARC_SUFFIX) and entry["size_bytes"] > MOST_OFFSET
+    }
+    for batch in reader.pages(["warc_file", "warc_offset"]) if large else ():
+        if (pc.max(batch["warc_offset"]).as_py() or 0) > MOST_OFFSET:
+            raise InputError(
+                f"{segment.path}: has records beyond byte {MOST_OFFSET} of {', '.join(sorted(large))}, and Common"
+                " Crawl's index counts no further; leave the iteration out (--folders), and set segment.max_warc_bytes"
+                " for the next ones"
+            )
+
+
+def _captures(stores: Stores, segments: Sequence[SegmentInput], wet: str) -> Iterator[pa.Table]:
+    progress = Progress(stores, "commoncrawl.read", 0, "captures")
+    for segment in stores.until_stopped(segments):
+        for rows in SegmentCaptures(stores, stores.crawl.segment(segment.folder, segment.node), wet).batches():
+            yield rows
+            progress.add(len(rows))
+    progress.end()
+
+
+def _write_subset(work: Work, files: Files, subset: str) -> int:
+    """Write the parts of a subset, at least one; return the number of rows."""
+    work.engine.define("chosen", f"select * from captures where subset = '{subset}'")
+    batches = work.engine.stream("commoncrawl/sorted", BATCH_ROWS, "commoncrawl.sort")
+    first, rows, part = next(batches, None), 0, 0
+    while first is not None or not part:
+        with (
+            files.open(f"subset={subset}/part-{part:05d}.gz.parquet") as file,
+            pq.ParquetWriter(file, INDEX_SCHEMA, compression="gzip", compression_level=6) as writer,
+        ):
+            while first is not None and rows < (part + 1) * PART_ROWS:
+                writer.write_batch(index_rows(first), row_group_size=GROUP_ROWS)
+                rows += len(first)
+                first = next(batches, None)
+        part += 1
+    return rows

@@ -1,0 +1,217 @@
+"""Nodes of graphs: pages of an export or all ends of links, and the hosts and domains of these.
+
+Hosts and domains are those of Common Crawl's graphs (https://github.com/commoncrawl/cc-webgraph): names are reversed
+(`org.example.news`), a leading `www.` is cut, and addresses and names without a listed suffix are left out. Numbers
+begin with 0 and go by the bytes of the reversed names; pages are numbered by their keys, as in an export.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from crawl_lib.commoncrawl.arcs import Ints, Pairs, Side
+from crawl_lib.export import ARCS_IN, ARCS_OUT, EXPORT_SCHEMA, PAGES, ExportFolder, remedy_of, row_count
+from crawl_lib.graph import arc_column, both_degrees, page_arcs
+from crawl_lib.linkdb import OUTLINKS, update_outlinks
+from crawl_lib.segment import parquet_batches
+from crawl_lib.stores import Stores
+from crawl_lib.urls import domain_of, has_listed_suffix
+from crawl_lib.versions import GROUP_ROWS, Versions, Work, columns
+
+KINDS = {"pages": "page", "hosts": "host", "domains": "domain"}
+"""The kinds of graphs, each with the word for file names."""
+_ENDS = columns("key bytes, url text, host text, id int32")
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph with numbered nodes. `names`: URLs, or reversed names of hosts or domains, by number.
+
+    `n_hosts`: of each domain, else None. `out`, `into`: its arcs by source and by target, each once, no loops.
+    """
+
+    kind: str
+    names: "pa.Array[Any]"
+    n_hosts: Ints | None
+    out: Side
+    into: Side
+
+
+class Pages(ABC):
+    """Pages with numbers, and the links between them."""
+
+    stores: Stores
+    nodes: int
+
+    @abstractmethod
+    def column(self, name: str) -> "Iterator[pa.Array[Any]]":
+        """Read the column `url` or `host` by number. Raises DamagedFileError, StorageError, StoppedError."""
+
+    @abstractmethod
+    def arcs(self) -> Iterator[tuple[Ints, Ints]]:
+        """Read arcs between pages, sources and targets, in any order. Raises as `column` does."""
+
+    def sides(self, scratch: Path) -> tuple[Side, Side]:
+        """Sort the arcs by source and by target. Raises as `column` does."""
+        pairs = Pairs.write(self.stores, scratch / "pages.arcs", self.nodes, self.arcs())
+        return pairs.side(), pairs.side(by_target=True)
+
+
+class ExportPages(Pages):
+    """The pages of an export whose links are arcs already."""
+
+    def __init__(self, folder: ExportFolder) -> None:
+        """Raise PathNotFoundError without the export or its arcs."""
+        folder.read_inputs()
+        folder.require([PAGES, ARCS_OUT, ARCS_IN], "krake graph link")
+        self.stores, self.folder = folder.stores, folder
+        self.nodes = row_count(folder.storage, folder.file(PAGES))
+
+    def column(self, name: str) -> "Iterator[pa.Array[Any]]":
+        """Read a column of `pages.parquet`."""
+        path = self.folder.file(PAGES)
+        batches = parquet_batches(self.folder.storage, path, EXPORT_SCHEMA, [name], remedy_of(PAGES))
+        return (batch.column(0) for batch in self.stores.until_stopped(batches))
+
+    def arcs(self) -> Iterator[tuple[Ints, Ints]]:
+        """Read `arcs-out.parquet`."""
+        return ((arcs.sources, arcs.targets) for arcs in page_arcs(self.folder))
+
+    def sides(self, scratch: Path) -> tuple[Side, Side]:
+        """Find the arcs sorted, as the linker left them."""
+        storage, folder, nodes = self.folder.storage, self.folder, self.nodes
+        degrees = both_degrees(folder, nodes)
+        ends = ((ARCS_OUT, "target"), (ARCS_IN, "source"))
+        out, into = (
+            Side(count, lambda name=name, end=end: arc_column(storage, folder.file(name), end, nodes))  # type: ignore[misc]
+            for count, (name, end) in zip(degrees, ends, strict=True)
+        )
+        return out, into
+
+
+class LinkedPages(Pages):
+    """All ends of the pages' current links, crawled or not, as in LinkRank."""
+
+    def __init__(self, work: Work, now: datetime) -> None:
+        """Take in new segments, and number the ends by key. Raises as `update_outlinks` does."""
+        self.stores, self.work, engine = work.stores, work, work.engine
+        Versions(work.stores, OUTLINKS).give(update_outlinks(work.stores, now=now), engine, "outlinks")
+        engine.view("links", "linkrank/links")
+        engine.keep("unseen", "linkrank/unseen", "graph.unseen")
+        self.nodes = 0
+        self.path = work.keep("ends", _ENDS, self._numbered())
+
+    def _numbered(self) -> Iterator[pa.Table]:
+        for batch in self.work.engine.stream("linkrank/ends", GROUP_ROWS, "graph.ends"):
+            numbers = pa.array(np.arange(self.nodes, self.nodes + len(batch), dtype=np.int32))
+            yield pa.table([*(batch[name] for name in _ENDS.names[:3]), numbers], _ENDS.names)
+            self.nodes += len(batch)
+
+    def column(self, name: str) -> "Iterator[pa.Array[Any]]":
+        """Read a column of the table of ends."""
+        if self.path:
+            for batch in self.stores.until_stopped(parquet_batches(self.stores.storage, self.path, _ENDS, [name])):
+                yield batch.column(0)
+
+    def arcs(self) -> Iterator[tuple[Ints, Ints]]:
+        """Ask the engine for the links by number."""
+        for batch in self.work.engine.stream("commoncrawl/arcs", GROUP_ROWS, "graph.arcs"):
+            yield batch.column(0).to_numpy(), batch.column(1).to_numpy()
+
+
+@contextmanager
+def linked_pages(stores: Stores, now: datetime) -> Iterator[LinkedPages]:
+    """Open all ends of links; the tables are deleted with the block. Raises as `Work.to_read` and `LinkedPages` do."""
+    with Work.to_read(stores) as work:
+        yield LinkedPages(work, now)
+
+
+def host_name(host: str) -> str | None:
+    """Return the name of a host in a graph, not yet reversed; None: the graph leaves the host out."""
+    cut = host.removeprefix("www.")
+    name = cut if "." in cut else host
+    return name if has_listed_suffix(name) else None
+
+
+def reversed_name(name: str) -> str:
+    """Return a name with its labels turned around: `news.example.org` -> `org.example.news`."""
+    return ".".join(reversed(name.split(".")))
+
+
+def graph_of(pages: Pages, of: str, scratch: Path) -> Graph:
+    """Make the graph of pages, or of the pages' hosts or domains. `of`: one of `KINDS`; `scratch`: a folder for arcs.
+
+    In memory are 30 bytes a node; and of hosts and domains the names. Raises DamagedFileError, StorageError,
+    StoppedError.
+    """
+    if of == "pages":
+        return Graph(KINDS[of], _mapped_names(scratch / "names", pages.column("url")), None, *pages.sides(scratch))
+    names, group_of = _hosts(pages)
+    n_hosts = None
+    if of == "domains":
+        hosts = names
+        names, domain_of_host = _domains(hosts)
+        n_hosts = np.bincount(domain_of_host, minlength=len(names))
+        group_of = np.append(domain_of_host, np.int32(-1))[group_of]  # -1 is the last one
+    pairs = Pairs.write(pages.stores, scratch / f"{of}.arcs", len(names), _between(pages.arcs(), group_of))
+    return Graph(KINDS[of], pa.array(names, pa.large_string()), n_hosts, pairs.side(), pairs.side(by_target=True))
+
+
+def _hosts(pages: Pages) -> tuple[list[str], Ints]:
+    """Find the hosts: reversed names, sorted, and the number of each page's host, -1 where it is left out."""
+    numbers: dict[str, int] = {}  # of raw hosts, as they come up
+    nodes: dict[str, int] = {}  # of reversed names, as they come up
+    parts = [np.empty(0, np.int32)]
+    for column in pages.column("host"):
+        named = column.dictionary_encode()
+        for host in map(str, named.dictionary.to_pylist()):
+            if host not in numbers:
+                name = host_name(host)
+                numbers[host] = -1 if name is None else nodes.setdefault(reversed_name(name), len(nodes))
+        found = np.array([numbers[str(host)] for host in named.dictionary.to_pylist()], np.int32)
+        parts.append(found[named.indices.to_numpy()])
+    names = sorted(nodes)
+    places = np.full(len(names) + 1, -1, np.int32)
+    places[[nodes[name] for name in names]] = np.arange(len(names), dtype=np.int32)
+    return names, places[np.concatenate(parts)]
+
+
+def _domains(hosts: list[str]) -> tuple[list[str], Ints]:
+    """Find the domains of hosts, all by reversed names: sorted, and the number of each host's domain."""
+    domains = [reversed_name(domain_of(reversed_name(host))) for host in hosts]
+    names = sorted(set(domains))
+    numbers = {name: number for number, name in enumerate(names)}
+    return names, np.array([numbers[domain] for domain in domains], np.int32)
+
+
+def _between(arcs: Iterable[tuple[Ints, Ints]], group_of: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """Turn arcs between pages into arcs between groups; none is within a group."""
+    for some in arcs:
+        sources, targets = (group_of[ends] for ends in some)
+        stays = (sources != targets) & (sources >= 0) & (targets >= 0)
+        yield sources[stays], targets[stays]
+
+
+def _mapped_names(file: Path, columns_of: "Iterable[pa.Array[Any]]") -> "pa.Array[Any]":
+    """Put texts in a file of this machine instead of memory, but for 8 bytes each."""
+    lengths = [np.empty(0, np.int64)]
+    with pa.OSFile(str(file), "wb") as out:
+        for column in columns_of:
+            texts = column.cast(pa.large_string())
+            _, starts, data = texts.buffers()
+            if not len(texts) or starts is None or data is None:
+                continue
+            ends = np.frombuffer(memoryview(starts), np.int64)[texts.offset : texts.offset + len(texts) + 1]
+            if ends[-1] > ends[0]:
+                out.write(data.slice(int(ends[0]), int(ends[-1] - ends[0])))
+            lengths.append(np.diff(ends))
+    starts_of_all = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
+    whole = pa.memory_map(str(file)).read_buffer() if starts_of_all[-1] else pa.py_buffer(b"")
+    return pa.LargeStringArray.from_buffers(len(starts_of_all) - 1, pa.py_buffer(starts_of_all.data), whole)
