@@ -63,7 +63,6 @@ def _key_of_line(line: bytes) -> bytes:
 CDXJ_OUTPUT = CdxjOutput("cdxj", (SEGMENTS,))
 OUTPUTS: tuple[Output, ...] = (
     TEXT_OUTPUT,
-    CAPTURES_OUTPUT,
     CRAWLDB_OUTPUT,
     OUTLINKS_OUTPUT,
     LINKDB_OUTPUT,
@@ -76,6 +75,7 @@ OUTPUTS: tuple[Output, ...] = (
     PUSH_OUTPUT,
     COMMONCRAWL_OUTPUT,
     GRAPHS_OUTPUT,
+    CAPTURES_OUTPUT,
 )
 """Each after those that it is made of."""
 MADE_BY_TASKS = {output.name: output for output in OUTPUTS if type(output).make is not Output.make}

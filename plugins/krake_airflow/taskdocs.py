@@ -80,13 +80,25 @@ TASK_DOCS: dict[str, TaskDoc] = {
         "Reads what each page says: its main text, its language and its words.",
         f"{_CLEAR}. Texts that were read are kept.",
     ),
-    "captures": TaskDoc(
-        "Notes where the newest capture of each URL is, so that `krake show URL`, `why` and `cat` find it at once.",
-        f"{_CLEAR}. These commands work without the table too, only slower.",
-    ),
     "index": TaskDoc(
         "Makes the version of the index that has the pages which are there now.",
         f"{_CLEAR}. `krake search QUERY` asks the version before until then.",
+    ),
+    "push": TaskDoc(
+        "Brings OpenSearch (`push.url`) to the newest version of the index.",
+        f"{_CLEAR}. A push goes on where another one stopped.",
+    ),
+    "commoncrawl": TaskDoc(
+        "Makes Common Crawl's index and WET files, as `commoncrawl.make` says.",
+        f"{_CLEAR}. Folders that are made stay.",
+    ),
+    "graphs": TaskDoc(
+        "Makes files of hosts, domains and links of the newest export, for other programs.",
+        f"{_CLEAR}. Folders that are made stay.",
+    ),
+    "captures": TaskDoc(
+        "Notes where the newest capture of each URL is, so that `krake show URL`, `why` and `cat` find it at once.",
+        f"{_CLEAR}. These commands work without the table too, only slower.",
     ),
 }
 """By `stage_name` of an operator, in the order of a run."""
