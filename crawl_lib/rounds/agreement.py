@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from crawl_lib.config import differences, shared_options
-from crawl_lib.crawldir import Iteration, Register, read_json, write_json_bytes
+from crawl_lib.crawldir import Iteration, Register, parsed_json, write_json_bytes
 from crawl_lib.errors import ConfigError, TargetExistsError
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.stores import Stores
@@ -75,8 +75,8 @@ def _difference(stores: Stores, current: Iteration) -> tuple[Register, int, str]
     """The notes of an iteration, the newest one's number (0 in a folder of before there were any), and how this
     machine differs from it, "" if it does not."""
     register = Register(stores.storage, stores.crawl.at(current.folder), AGREED_PREFIX, ".json")
-    newest, _ = register.newest()
-    agreed = read_json(stores.storage, register.path(newest)) if newest else {}
+    newest, data = register.newest()
+    agreed = parsed_json(data, register.path(newest)) if newest else {}
     ours, differs = _ours(stores), []
     if agreed.get("krake_version", VERSION) != VERSION:
         differs.append(f"this machine has Krake {VERSION}, and the iteration was begun with {agreed['krake_version']}")

@@ -20,6 +20,7 @@ from crawl_lib.keys import open_key_store
 from crawl_lib.rounds.commit import budgets_reached, few_answers
 from crawl_lib.rounds.waiting import what_waits
 from crawl_lib.segment import SegmentReader
+from crawl_lib.storage import shown_address
 from crawl_lib.stores import Secrets, Stores, node_dir, open_stores
 
 EXPORT_FILES = (URL_MAPPING, OFFSETS, CONTENT, WEB_GRAPH)
@@ -90,7 +91,7 @@ def _local(config: Config, secrets: Secrets) -> dict[str, Any]:
     waits = str(what_waits(config))
     return {
         **({"waiting": waits} if waits else {}),
-        "crawl": f"{config.dfs_primary}/{config.crawl.directory.strip('/')}",
+        "crawl": f"{shown_address(config)}/{config.crawl.directory.strip('/')}",
         "queues": {node: _queue(config, node) for node in config.servers},
         "keys": _keys(config, secrets),
     }
