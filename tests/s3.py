@@ -21,6 +21,11 @@ BUCKET = "krake-test"
 CREDENTIALS = S3Credentials("key", "very-secret")
 
 
+def credential_variables() -> dict[str, str]:
+    """Return the variables of the environment by which a process is let in."""
+    return {name.upper(): value for name, value in CREDENTIALS.words().items() if value}
+
+
 @dataclass
 class S3Server:
     """A running server. `address`: of its endpoint; `requests`: what was answered, by method; `failed`: what was not.

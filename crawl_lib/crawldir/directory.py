@@ -47,7 +47,7 @@ DAMAGED_PREFIX = ".damaged-"
 SWAP_PREFIX, SWAP_SUFFIX = ".swap-", ".json"
 """Around the node's name: the file of an iteration's folder that says which segment takes its segment's place."""
 KEPT_ITERATIONS = 32
-"""How many iterations a reader keeps. Each iteration names all earlier folders, so all of them could fill the memory."""
+"""How many iterations a reader keeps. Each names all earlier folders, so that all of them could fill the memory."""
 IMPORT_NODE = "import"
 """The one "node" of an iteration that holds imported archives."""
 

@@ -6,7 +6,7 @@ folder while that goes on. A conditional PUT decides between contenders, and del
 The claim to the source decides between tasks that rename one folder to different names; a later task goes on with the
 rename that was begun, and the earlier one waits for it. MOVED, where no claim to the target is held for this source,
 says that the rename is committed, and hides the source until its deletion. So before a task takes over the claim to a
-target, the task sets the claim to the earlier source back to MOVE.
+target, the task deletes the claim to the earlier source: an earlier task that wakes cannot say MOVED any more.
 
 The claim to the target first looks, and hides nothing: only what is not there may be made. So a claim that is left by a
 kill never hides a committed folder, and nothing of such a folder is taken for the rubbish of a broken try.
@@ -175,15 +175,15 @@ def hold(client: S3Client, path: str, claim: Claim, times: Times) -> Holder | Se
                 client.pause("cannot be claimed", path, begun, f"that a rename with {seen.claim.other} goes on")
                 continue
         if seen.claim.does == COPY and seen.claim.other != claim.other:
-            _undo_moved(client, seen.claim.other, path)
+            _free_source(client, seen.claim.other, path)
         holder = Holder(client, path, seen.claim, seen.etag, times)
         holder.become(Claim(claim.other, seen.claim.does if seen.claim.hides else claim.does))
         return holder
 
 
-def _undo_moved(client: S3Client, source: str, target: str) -> None:
-    """Have the claim to a source no longer say that its rename is done: another task takes the target now."""
+def _free_source(client: S3Client, source: str, target: str) -> None:
+    """Delete the claim to the source of an earlier rename whose target another task takes over."""
     seen = read_claim(client, source)
-    if seen is not None and seen.claim == Claim(target, MOVED):
-        with suppress(TargetExistsError, PathNotFoundError):  # another task goes on with it
-            client.replace(claim_path(source), Claim(target, MOVE).encoded(), seen.etag)
+    if seen is not None and seen.claim in {Claim(target, MOVE), Claim(target, MOVED)}:
+        with suppress(TargetExistsError):  # a third task goes on with the rename
+            client.delete(claim_path(source), seen.etag)

@@ -9,8 +9,8 @@ from crawl_lib.storage.s3_claims import PREFIX
 class Memory:
     """Folders and names that a process found or made.
 
-    Another process may have made more since. So a missing name only spares a question before a conditional write.
-    `shown`: folders that are there and that no claim hides.
+    Another process may have made more since. So a missing name only spares a question before a conditional write, or
+    chooses the text of an error. `shown`: folders that are there and that no claim hides.
     """
 
     def __init__(self) -> None:

@@ -43,7 +43,7 @@ from tests.cluster.topology import BATCH, Topology, why_not
 from tests.contracts.mariadb import PASSWORD
 from tests.dags.api import Api
 
-OWN = ("servers", "dfs_primary", "dfs", "key_storage", "queue", "scratch", "inject")
+OWN = ("servers", "dfs_primary", "dfs", "s3", "key_storage", "queue", "scratch", "inject")
 """Sections of a config file that the topology decides."""
 NODES = 3
 INTERRUPTED = 130
@@ -62,7 +62,8 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     found = argparse.ArgumentParser(prog="make cluster", description="Krake on many machines, as processes of this one")
     found.add_argument("what", nargs="?", choices=("serve", "crawl"), default="serve")
-    found.add_argument("--directory", type=Path, default=PROJECT / ".cluster", help="where its data lie")
+    found.add_argument("--directory", type=Path, help="where its data lie; default: .cluster, or .cluster-s3")
+    found.add_argument("--dfs", choices=("hdfs", "s3"), default="hdfs", help="the kind of store; default: hdfs")
     found.add_argument("--config", type=Path, help="options of the crawl; the cluster decides stores and directories")
     found.add_argument("--seeds", default="", help="URLs, or the path of a file or folder; default: a synthetic web")
     found.add_argument("--iterations", type=int, help="rounds of the crawl")
@@ -72,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Run; returns the exit code (0: done, 1: something failed, 130: stopped)."""
     given = parser().parse_args(arguments)
-    if missing := why_not():
+    if missing := why_not(on_s3=given.dfs == "s3"):
         say(f"make cluster: {missing}")
         return 1
     stop = threading.Event()
@@ -99,14 +100,23 @@ class Cluster:
 
     def __init__(self, given: argparse.Namespace, stop: threading.Event) -> None:
         self.given, self.stop = given, stop
-        self.directory: Path = given.directory.resolve()
+        self.on_s3 = given.dfs == "s3"
+        usual = PROJECT / (".cluster-s3" if self.on_s3 else ".cluster")
+        self.directory: Path = (given.directory or usual).resolve()
         self.directory.mkdir(parents=True, exist_ok=True)
         self.running = False  # by another process
 
     @cached_property
     def topology(self) -> Topology:
         """What runs here, or is to run."""
-        return Topology(self.directory, nodes=NODES, key_servers=NODES, running=self.running, say=self._starting)
+        return Topology(
+            self.directory,
+            nodes=NODES,
+            key_servers=NODES,
+            running=self.running,
+            say=self._starting,
+            on_s3=self.on_s3,
+        )
 
     def run(self) -> int:
         """Serve until a signal, or crawl once."""

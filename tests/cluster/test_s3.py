@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 import os
+import resource
+import subprocess
+import sys
 from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from statistics import median
 
 import pytest
 
+from crawl_lib import stages
+from crawl_lib.repair import fsck as check
+from crawl_lib.storage import LocalStorage
+from crawl_lib.stores import open_stores
+from demo import Serving, SynthWeb
+from tests.cluster.test_crawl import MAX_REDIRECTS, WEB
 from tests.cluster.versitygw import VersityGw, why_not
 from tests.contracts.contenders import contend
 from tests.contracts.kills import KillsContract
 from tests.contracts.storage import StorageContract
+from tests.e2e.crawl import make_config, run_crawl, write_config
+from tests.e2e.moved import SAME, copy_objects, export_digests, in_bucket, rows_of
+from tests.s3 import credential_variables
+from tests.torture.rounds import begin_again
+
+PAGES = 10_000
+MOST_CPU = 1.3
+STOPS = 27
+"""So many requests has a rename of `contend`."""
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VersityGw]:
     if missing := why_not():
-        pytest.fail(f"the tests of object stores cannot run: {missing}")
+        pytest.skip(f"the tests of an object store as a program cannot run: {missing}")
     with VersityGw(tmp_path_factory.mktemp("s3")) as running:
         yield running
 
@@ -36,6 +57,77 @@ class TestKills(KillsContract):
 def test_of_two_tasks_one_wins_also_when_the_other_is_stopped_for_longer_than_a_take_over(gateway):
     """`KRAKE_CONTENDERS=1000`: that many pairs, and the second task waits for seconds before it takes over."""
     asked = os.environ.get("KRAKE_CONTENDERS")
-    won = contend(gateway, names=int(asked or 60), last_stop=29, waits=asked is not None)
+    stops = [number % STOPS for number in range(int(asked or 2 * STOPS))]
+    won = contend(gateway, stops, waits=asked is not None)
     print(f"won: {won}")
     assert min(won.values()) > 0
+
+
+@pytest.fixture
+def let_in(monkeypatch) -> None:
+    for name, value in credential_variables().items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.usefixtures("let_in")
+def test_a_crawl_in_a_bucket_or_moved_there_is_that_on_a_disk(gateway, tmp_path):
+    """The crawl of the test of HDFS. One is moved after two iterations, and goes on where its files were copied to."""
+    done = {}
+    with Serving(WEB) as serving:
+        for name in ("disk", "bucket", "moved"):
+            (tmp_path / name).mkdir()
+            disk = make_config(tmp_path / name, nodes=2, fetch={"host_delay_s": 0.02, "max_redirects": MAX_REDIRECTS})
+            begin_again(serving)
+            if name == "moved":
+                run_crawl(disk, serving.seeds, 2, process=False)
+                copy_objects(LocalStorage.open(Path(disk.dfs_primary)), gateway, name)
+            config = disk if name == "disk" else in_bucket(disk, gateway, name)
+            done[name] = run_crawl(config, serving.seeds)
+    expected = rows_of(done["disk"], Path(done["disk"].config.dfs_primary))
+    assert all(table.total() > 100 for table in expected.values())
+    for name in ("bucket", "moved"):
+        digests = export_digests(done[name])
+        assert len(digests) == len(SAME)
+        assert digests == export_digests(done["disk"])
+        found = rows_of(done[name], gateway.files(name))
+        assert not [found[table] - rows for table, rows in expected.items() if found[table] != rows]
+        assert check(open_stores(done[name].config)).clean
+
+
+ITERATION = """
+import sys
+from pathlib import Path
+from crawl_lib import load_config, open_stores, stages
+
+config = load_config(Path(sys.argv[1]))
+stages.crawl_node(open_stores(config), run_id="run", iteration=1, node="node-0")
+print(stages.commit_iteration(open_stores(config), run_id="run", iteration=1)["pages"])
+"""
+
+
+@pytest.mark.usefixtures("let_in")
+def test_a_large_iteration_takes_little_more_cpu_than_on_a_disk(gateway, tmp_path):
+    """CPU of the processes of the node and the commit, medians of three."""
+    taken: dict[str, list[float]] = {"disk": [], "bucket": []}
+    with Serving(SynthWeb(seed=38, sites=84, pages_per_site=120, specials=False)) as serving:
+        seeds = sorted(serving.truth().visits)[:PAGES]
+        assert len(seeds) == PAGES
+        for name, number in product(taken, range(3)):
+            directory = tmp_path / f"{name}-{number}"
+            directory.mkdir()
+            disk = make_config(directory, nodes=1, fetch={"host_delay_s": 0.0, "time_limit_s": 600})
+            config = disk if name == "disk" else in_bucket(disk, gateway, directory.name)
+            stages.inject(open_stores(config), run_id="run", seeds="\n".join(seeds))
+            command = [sys.executable, "-c", ITERATION, str(write_config(config, directory))]
+            before_s = children_cpu_s()
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            taken[name].append(children_cpu_s() - before_s)
+            assert int(done.stdout) == PAGES
+    print(f"CPU in seconds: {taken}")
+    assert median(taken["bucket"]) <= MOST_CPU * median(taken["disk"])
+
+
+def children_cpu_s() -> float:
+    """Return the CPU of all processes that ended and that this one started, in seconds."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

@@ -1,7 +1,7 @@
 """A server that speaks S3 and keeps objects as files of a directory: versitygw, which Go builds from a pinned version.
 
 Go compares the module and all that the module needs with the sums of sum.golang.org. The program is kept in
-`target/versitygw`. The first build takes two minutes of CPU.
+`target/versitygw`. The first build takes two minutes of CPU. Debian 12's Go is too old for this module.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ START_LIMIT_S = 60.0
 
 def why_not() -> str:
     """Return why the server cannot run here, "" if it can."""
-    return "" if shutil.which("go") else "Go is not installed"
+    return "" if shutil.which("go") else "Go is not there: install Go 1.25 or newer"
 
 
 def program() -> Path:

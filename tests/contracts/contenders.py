@@ -93,26 +93,24 @@ def _rename(store: Callable[..., S3Storage], contender: str, hook: Callable[...,
     return ended
 
 
-def contend(server: S3Server, names: int, last_stop: int, *, waits: bool = False) -> dict[str, int]:
-    """Have two processes contend for so many names; return how many each contender won.
+def contend(server: S3Server, every_stop: Sequence[int], *, waits: bool = False) -> dict[str, int]:
+    """Have two processes contend for names; return how many each contender won.
 
-    `last_stop`: the first contender is stopped before its request of number 0, 1, ... up to this one, in turn. `waits`:
-    the second one waits for seconds before it takes over; else it takes over at once, and the first one's clock goes on
-    while the first one is stopped. Raises AssertionError where a winner's folder is not whole, or where the other's
-    source is not kept.
+    `every_stop`: for each name the number of the request, from 0, before which the first contender is stopped. `waits`:
+    the second contender waits for seconds before it takes over; else it takes over at once, and the clock of the first
+    one goes on meanwhile. Raises AssertionError where a winner's folder is not whole, or a loser's source is not kept.
     """
     times = {"a": SECONDS, "b": SECONDS} if waits else {"a": Times(patience_s=0.0), "b": AT_ONCE}
 
     def started(contender: str, stops: Sequence[int]) -> subprocess.Popen[str]:
         slept_s = 0.0 if waits else STOPPED_S
-        job = {"address": server.address, "contender": contender, "roots": roots, "stops": stops, "slept_s": slept_s}
+        job = {"address": server.address, "contender": contender, "roots": roots, "stops": [*stops], "slept_s": slept_s}
         return _start({**job, "times": asdict(times[contender])})
 
     won = {"a": 0, "b": 0}
-    for first in range(0, names, TOGETHER):
-        numbers = range(first, min(names, first + TOGETHER))
-        roots = [uuid.uuid4().hex for _ in numbers]
-        stops = [number % (last_stop + 1) for number in numbers]
+    for first in range(0, len(every_stop), TOGETHER):
+        stops = every_stop[first : first + TOGETHER]
+        roots = [uuid.uuid4().hex for _ in stops]
         stopped = started("a", stops)
         _, status = os.waitpid(stopped.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)

@@ -168,3 +168,6 @@ class KillsContract:
             assert shown(server.store(root), "x/t") == (seen[0] if seen else FILES), number
             if not seen:
                 return
+            with suppress(TargetExistsError, PathNotFoundError):
+                server.store(root).rename("x/.h", "x/t")
+            assert shown(server.store(root), "x/.h") == (None if seen[0] == FILES else FILES), number
