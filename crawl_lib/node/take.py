@@ -153,7 +153,7 @@ def complete(task: NodeTask, take: Take) -> None:
         shutil.rmtree(task.spool)
 
 
-def _again(task: NodeTask, take: Take, reader: segments.SegmentReader) -> Iterator[QueuedUrl]:
+def _again(task: NodeTask, take: Take, reader: "segments.SegmentReader") -> Iterator[QueuedUrl]:
     """The URLs of a take whose failure passes, as their rows say, with what their next try needs to know.
 
     None with a CrawlDb, which lists them again once they are due.
@@ -329,7 +329,7 @@ def _build(task: NodeTask, take: Take, current: Iteration) -> None:
     )
 
 
-def mark_pages(stores: Stores, reader: segments.SegmentReader, node: str | None = None) -> None:
+def mark_pages(stores: Stores, reader: "segments.SegmentReader", node: str | None = None) -> None:
     """Set the states of the keys of a segment's pages, crawled or gone; may be repeated.
 
     `reader`: of the segment. `node`: whose own server is asked first. Raises KeyStoreError, and what reading it raises.

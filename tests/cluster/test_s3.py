@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -14,11 +15,12 @@ from statistics import median
 import pytest
 
 from crawl_lib import stages
+from crawl_lib.config.model import DfsConfig
 from crawl_lib.repair import fsck as check
-from crawl_lib.storage import LocalStorage
+from crawl_lib.storage import LocalStorage, open_storage
 from crawl_lib.stores import open_stores
-from demo import Serving, SynthWeb
-from tests.cluster.test_crawl import MAX_REDIRECTS, WEB
+from demo import Serving, SynthWeb, TruthOptions
+from tests.cluster.test_crawl import MAX_REDIRECTS, WEB, check_truth
 from tests.cluster.versitygw import VersityGw, why_not
 from tests.contracts.contenders import contend
 from tests.contracts.kills import KillsContract
@@ -54,11 +56,11 @@ class TestKills(KillsContract):
         return gateway
 
 
-def test_of_two_tasks_one_wins_also_when_the_other_is_stopped_for_longer_than_a_take_over(gateway):
-    """`KRAKE_CONTENDERS=1000`: that many pairs, and the second task waits for seconds before it takes over."""
-    asked = os.environ.get("KRAKE_CONTENDERS")
-    stops = [number % STOPS for number in range(int(asked or 2 * STOPS))]
-    won = contend(gateway, stops, waits=asked is not None)
+@pytest.mark.parametrize("waits", [False, True])
+def test_of_two_tasks_one_wins_also_when_the_other_is_stopped_for_longer_than_a_take_over(gateway, waits):
+    """`KRAKE_CONTENDERS=1000` has that many pairs of them."""
+    asked = int(os.environ.get("KRAKE_CONTENDERS", STOPS))
+    won = contend(gateway, [number % STOPS for number in range(asked)], waits=waits)
     print(f"won: {won}")
     assert min(won.values()) > 0
 
@@ -92,6 +94,23 @@ def test_a_crawl_in_a_bucket_or_moved_there_is_that_on_a_disk(gateway, tmp_path)
         found = rows_of(done[name], gateway.files(name))
         assert not [found[table] - rows for table, rows in expected.items() if found[table] != rows]
         assert check(open_stores(done[name].config)).clean
+
+
+@pytest.mark.usefixtures("let_in")
+def test_a_crawl_that_is_moved_from_hdfs_goes_on(gateway, hdfs, tmp_path):
+    (tmp_path / "crawl").mkdir()
+    with Serving(WEB) as serving:
+        fetch = {"host_delay_s": 0.02, "max_redirects": MAX_REDIRECTS}
+        local = make_config(tmp_path / "crawl", nodes=2, fetch=fetch)
+        before = replace(local, dfs_primary=f"{hdfs.address}/krake/moved", dfs=DfsConfig(wait_s=30.0))
+        run_crawl(before, serving.seeds, 2, process=False)
+        copy_objects(open_storage(before), gateway, "from-hdfs")
+        config = in_bucket(local, gateway, "from-hdfs")
+        assert check(open_stores(config)).clean
+        done = run_crawl(config, serving.seeds)
+        truth = serving.truth(options=TruthOptions(max_redirects=MAX_REDIRECTS))
+    check_truth(config, done, truth, tmp_path / "copied")
+    assert check(open_stores(config)).clean
 
 
 ITERATION = """

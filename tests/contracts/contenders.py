@@ -25,8 +25,8 @@ from crawl_lib.storage.s3_claims import Times
 from tests.contracts.kills import AT_ONCE, shown
 from tests.s3 import S3Server
 
-SECONDS = Times(renew_s=1.0, hold_s=4.0, takeover_s=6.0, patience_s=0.0)
-"""Limits that pass while a test waits, on a machine that has time for the test. A server tells whole seconds."""
+SECONDS = Times(renew_s=5.0, hold_s=20.0, takeover_s=25.0, patience_s=0.0)
+"""Limits that pass while a test waits, and that hold on a busy machine. A server tells whole seconds."""
 STOPPED_S = 1000.0
 """How far the clock of the first process goes on while the process is stopped, where the second one need not wait."""
 TOGETHER = 50
@@ -122,7 +122,7 @@ def contend(server: S3Server, every_stop: Sequence[int], *, waits: bool = False)
         for number, root in enumerate(roots):
             story = (first + number, stops[number], ends["a"][number], ends["b"][number])
             winner = _winner(server, root, story)
-            assert ends[winner][number] in ("", "exists"), story
+            assert ends["ab".replace(winner, "")][number] != "", story  # the answer to the winner may be lost
             won[winner] += 1
     return won
 
