@@ -69,7 +69,7 @@ class VersityGw(S3Server):
         root = self.directory / "root"
         root.mkdir(parents=True, exist_ok=True)
         env = {"ROOT_ACCESS_KEY_ID": CREDENTIALS.key_id, "ROOT_SECRET_ACCESS_KEY": CREDENTIALS.secret}
-        command = [str(program()), "--port", f"127.0.0.1:{self.port}", "--quiet", "posix", str(root)]
+        command = [str(program()), "--port", f"127.0.0.1:{self.port}", "--quiet", "--keep-alive", "posix", str(root)]
         self._process = spawn(command, self.directory / "log", env=env)
         wait_until("versitygw answers", self._has_bucket, START_LIMIT_S)
         return self

@@ -222,7 +222,7 @@ def test_a_store_that_is_to_stop_waits_no_longer(server):
 def test_without_its_package_the_store_says_what_to_install(server, monkeypatch):
     monkeypatch.setitem(sys.modules, "botocore.session", None)
     with pytest.raises(ConfigError, match="needs the extra s3"):
-        server.store()
+        open_storage(server.config(), credentials=CREDENTIALS)
 
 
 def test_krake_is_imported_without_the_client_of_s3():
