@@ -56,6 +56,7 @@ class TestKills(KillsContract):
         return gateway
 
 
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("waits", [False, True])
 def test_of_two_tasks_one_wins_also_when_the_other_is_stopped_for_longer_than_a_take_over(gateway, waits):
     """`KRAKE_CONTENDERS=1000` has that many pairs of them."""
