@@ -112,13 +112,14 @@ def contend(server: S3Server, every_stop: Sequence[int], *, waits: bool = False)
         stops = every_stop[first : first + TOGETHER]
         roots = [uuid.uuid4().hex for _ in stops]
         stopped = started("a", stops)
-        _, status = os.waitpid(stopped.pid, os.WUNTRACED)
-        assert os.WIFSTOPPED(status)
         try:
+            _, status = os.waitpid(stopped.pid, os.WUNTRACED)
+            assert os.WIFSTOPPED(status)
             ends = {"b": _end(started("b", [-1] * len(roots)))}
-        finally:
             stopped.send_signal(signal.SIGCONT)
-        ends["a"] = _end(stopped)
+            ends["a"] = _end(stopped)
+        finally:
+            stopped.kill()
         for number, root in enumerate(roots):
             story = (first + number, stops[number], ends["a"][number], ends["b"][number])
             winner = _winner(server, root, story)
@@ -138,7 +139,10 @@ def _start(job: dict[str, object]) -> subprocess.Popen[str]:
 
 
 def _end(process: subprocess.Popen[str]) -> list[str]:
-    said, _ = process.communicate(timeout=LIMIT_S)
+    try:
+        said, _ = process.communicate(timeout=LIMIT_S)
+    finally:
+        process.kill()
     ends: list[str] = json.loads(said)
     return ends
 
