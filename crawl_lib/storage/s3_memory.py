@@ -1,4 +1,4 @@
-"""What one process knows of an object store, so that it need not ask again."""
+"""The memory of a process about an object store, which spares requests."""
 
 from collections.abc import Iterable
 

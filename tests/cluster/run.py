@@ -42,6 +42,7 @@ from tests.cluster.processes import is_free
 from tests.cluster.topology import BATCH, Topology, why_not
 from tests.contracts.mariadb import PASSWORD
 from tests.dags.api import Api
+from tests.s3 import credential_variables
 
 OWN = ("servers", "dfs_primary", "dfs", "s3", "key_storage", "queue", "scratch", "inject")
 """Sections of a config file that the topology decides."""
@@ -243,9 +244,15 @@ class Cluster:
     def _tell(self) -> None:
         topology = self.topology
         say(f"Airflow is at {topology.url}\n  user      {USER}\n  password  {topology.password}")
-        say(f"HDFS is at {topology.hdfs.address}; nodes: {', '.join(topology.nodes)}")
-        variables = f"KRAKE_CONFIG_PATH={topology.config_path(BATCH)} {PASSWORD_VARIABLE}={PASSWORD}"
-        say(f"`krake` works on it too: {variables} krake status\nCtrl-C stops it.")
+        gateway, variables = topology.gateway, {PASSWORD_VARIABLE: PASSWORD}
+        if gateway is None:
+            say(f"HDFS is at {topology.hdfs.address}; nodes: {', '.join(topology.nodes)}")
+        else:
+            say(f"The object store is at {gateway.address}; nodes: {', '.join(topology.nodes)}")
+            variables |= credential_variables()
+        given = " ".join(f"{name}={value}" for name, value in variables.items())
+        say(f"`krake` works on it too: KRAKE_CONFIG_PATH={topology.config_path(BATCH)} {given} krake status")
+        say("Ctrl-C stops it.")
 
 
 def options(path: Path) -> dict[str, Any]:
