@@ -21,9 +21,9 @@ export OPENBLAS_NUM_THREADS := 1
 # is done.
 VARIABLES_crawl := CONFIG SEEDS ITERATIONS
 VARIABLES_ui := CONFIG
-VARIABLES_cluster := CONFIG
-VARIABLES_cluster-crawl := CONFIG SEEDS ITERATIONS
-VARIABLES_torture := N SEED POWER OPERATORS AIRFLOW
+VARIABLES_cluster := CONFIG DFS
+VARIABLES_cluster-crawl := CONFIG SEEDS ITERATIONS DFS
+VARIABLES_torture := N SEED POWER OPERATORS AIRFLOW DFS
 VARIABLES_test := PYTEST_ARGS
 VARIABLES_test-cluster := PYTEST_ARGS
 VARIABLES_test-compose := PYTEST_ARGS
@@ -83,17 +83,19 @@ wheel: setup
 	rm -rf build
 
 # Many machines as processes of this one, with their data in .cluster/; needs Java 17, mvn, mariadb-server, postgresql.
+# DFS=s3: an object store in place of HDFS, with data in .cluster-s3/; needs Go 1.25 or newer in place of Java and mvn.
 cluster: setup
-	@exec $(BIN)/python -m tests.cluster.run $(if $(CONFIG),--config "$(CONFIG)")
+	@exec $(BIN)/python -m tests.cluster.run $(if $(DFS),--dfs "$(DFS)") $(if $(CONFIG),--config "$(CONFIG)")
 
 cluster-crawl: setup
-	@exec $(BIN)/python -m tests.cluster.run crawl $(if $(CONFIG),--config "$(CONFIG)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ITERATIONS),--iterations "$(ITERATIONS)")
+	@exec $(BIN)/python -m tests.cluster.run crawl $(if $(DFS),--dfs "$(DFS)") $(if $(CONFIG),--config "$(CONFIG)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ITERATIONS),--iterations "$(ITERATIONS)")
 
-# Kills N processes, and compares; SEED chooses what is killed when. POWER=1: each kill is a loss of power.
+# Kills N processes, and compares; SEED chooses what is killed when. POWER=1: each kill is a loss of power. DFS=s3:
+# crawls lie in an object store (versitygw, which needs Go 1.25 or newer).
 # OPERATORS=N: instead, N crawls whose operators use all commands in any order. AIRFLOW=N: instead, `make crawl` killed
 # N times, and tasks and all of a running Airflow.
 torture: setup
-	$(if $(AIRFLOW),KILLS=$(AIRFLOW) $(BIN)/python -m pytest tests/torture/airflow_kills.py -v,$(BIN)/python -m tests.torture$(if $(OPERATORS),.operators $(OPERATORS), $(or $(N),200)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATORS),,$(if $(POWER),--power) --report docs/reliability.md))
+	$(if $(AIRFLOW),KILLS=$(AIRFLOW) $(BIN)/python -m pytest tests/torture/airflow_kills.py -v,$(BIN)/python -m tests.torture$(if $(OPERATORS),.operators $(OPERATORS), $(or $(N),200)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATORS),,$(if $(POWER),--power) $(if $(DFS),--dfs "$(DFS)",--report docs/reliability.md)))
 
 # Five processes on two cores, since many tests mostly wait; tests/sharing.py says how they share them. What they
 # write is 4 GB at most, much of it synced: in memory, where there is plenty, they take a fifth less time.

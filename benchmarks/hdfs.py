@@ -38,7 +38,7 @@ def transfer(address: str, local: str) -> dict[str, tuple[float, float]]:
         "streamed write": stream,
         "read": read,
         "upload as a WARC file is sealed: digest, upload, read back": lambda: upload_checked(
-            storage, source, "sealed", file_entry(source)
+            storage, source, "sealed", file_entry(source), None
         ),
     }
     return {name: _rate(step) for name, step in steps.items()}

@@ -15,15 +15,20 @@ from crawl_lib.config.model import DfsConfig, S3Config
 from crawl_lib.storage.access import S3Credentials
 from crawl_lib.storage.s3 import S3Storage
 from crawl_lib.storage.s3_claims import Times
-from crawl_lib.storage.s3_client import S3Client
+from crawl_lib.storage.s3_client import S3Client, open_client
 
 BUCKET = "krake-test"
 CREDENTIALS = S3Credentials("key", "very-secret")
 
 
+def credential_variables() -> dict[str, str]:
+    """Return the variables of the environment by which a process is let in."""
+    return {name.upper(): value for name, value in CREDENTIALS.words().items() if value}
+
+
 @dataclass
 class S3Server:
-    """A running server. `address`: of its endpoint; `requests`: what was asked, by method and kind.
+    """A running server. `address`: of its endpoint; `requests`: what was answered, by method; `failed`: what was not.
 
     `fault`: called with the number of each request; True has it fail. `keeps_conditions`: False takes the header
     If-None-Match out of each request, as a proxy may.
@@ -31,8 +36,10 @@ class S3Server:
 
     address: str = ""
     requests: Counter[str] = field(default_factory=Counter)
+    failed: int = 0
     fault: Callable[[int], str | None] = lambda number: None
     keeps_conditions: bool = True
+    _opened: Any = None
 
     def config(self, prefix: str = "", **options: Any) -> Config:
         """Return a config whose store is below a prefix of this server's bucket, a new one if none is given."""
@@ -44,15 +51,18 @@ class S3Server:
         )
 
     def store(self, prefix: str = "", times: Times | None = None, **options: Any) -> S3Storage:
-        """Return a store below a prefix of this server's bucket. `options`: of S3Client."""
-        return S3Storage(S3Client(self.config(prefix), CREDENTIALS, **options), times)
+        """Return a store below a prefix of the bucket, with no patience by default. `options`: of S3Client."""
+        config = self.config(prefix)
+        self._opened = self._opened or open_client(config, CREDENTIALS)
+        return S3Storage(S3Client(config, opened=self._opened, **options), times or Times(patience_s=0.0))
 
     def wrapped(self, app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
         """Return the application behind the counter and the faults."""
 
         def counted(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-            self.requests[environ["REQUEST_METHOD"]] += 1
-            kind = self.fault(self.requests.total())
+            kind = self.fault(self.requests.total() + self.failed + 1)
+            self.failed += kind is not None
+            self.requests[environ["REQUEST_METHOD"]] += kind is None
             if not self.keeps_conditions:
                 environ.pop("HTTP_IF_NONE_MATCH", None)
             if kind == "lost":  # the request is done, and its answer does not arrive

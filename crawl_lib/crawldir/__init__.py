@@ -30,6 +30,7 @@ from crawl_lib.crawldir.directory import (
     Folder,
     Iteration,
     SegmentRef,
+    parsed_json,
     read_json,
     read_lines,
     readable_json,

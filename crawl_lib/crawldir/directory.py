@@ -50,6 +50,8 @@ DAMAGED_PREFIX = ".damaged-"
 """Of the hidden names of damaged segments and seeds that were put aside; only `krake sweep --damaged` deletes them."""
 SWAP_PREFIX, SWAP_SUFFIX = ".swap-", ".json"
 """Around the node's name: the file of an iteration's folder that says which segment takes its segment's place."""
+KEPT_ITERATIONS = 32
+"""How many iterations a reader keeps. Each names all earlier folders, so that all of them could fill the memory."""
 IMPORT_NODE = "import"
 """The one "node" of an iteration that holds imported archives."""
 
@@ -105,8 +107,13 @@ class Iteration:
 
 def read_json(storage: Storage, path: str) -> dict[str, Any]:
     """A JSON object of the DFS. Raises PathNotFoundError, or DamagedFileError naming the path."""
+    return parsed_json(storage.read_bytes(path), path)
+
+
+def parsed_json(data: bytes, path: str) -> dict[str, Any]:
+    """Return the JSON object that a file of the DFS holds. Raises DamagedFileError naming the path."""
     try:
-        return unsealed_if_new(storage.read_bytes(path))
+        return unsealed_if_new(data)
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFileError(f"{path}: is not JSON as written: {error}; `krake fsck` says what to do") from error
 
@@ -163,6 +170,7 @@ class CrawlDirectory:
         self.path = path
         self.work = work or Work()
         self._runs: dict[str, str] = {}
+        self._iterations: dict[str, Iteration] = {}
 
     def at(self, *names: str) -> str:
         """The path of something in it."""
@@ -206,7 +214,7 @@ class CrawlDirectory:
 
     def newest_iteration(self) -> Iteration | None:
         """The youngest iteration that nodes took part in, None before the first."""
-        found = (self.folder(name).iteration() for name in reversed(self.folders()))
+        found = map(self.iteration, reversed(self.folders()))
         return next((iteration for iteration in found if not iteration.is_import), None)
 
     def segments(self) -> "list[SegmentRef]":
@@ -262,15 +270,30 @@ class CrawlDirectory:
     def of_run(self, run_id: str, *, among: Sequence[str] | None = None) -> Iterator[Iteration]:
         """The iterations of a run, newest first. `among`: see `find`. Raises StoppedError.
 
-        Whose a folder is never changes, so the many of other runs are read once.
+        The run of a folder never changes, so folders of other runs are read once, and so are some of this run.
         """
         for folder in self.work.until_stopped(reversed(self.folders() if among is None else among)):
             if self._runs.get(folder, run_id) != run_id:
                 continue
-            iteration = self.folder(folder).iteration()
+            iteration = self.iteration(folder)
             self._runs[folder] = iteration.run_id
             if iteration.run_id == run_id:
                 yield iteration
+
+    def iteration(self, folder: str) -> Iteration:
+        """Return what a folder's `iteration.json` says; of the first few folders that are asked for, it is kept.
+
+        Raises PathNotFoundError or DamagedFileError naming the path.
+        """
+        found = self._iterations.get(folder) or self.folder(folder).iteration()
+        if len(self._iterations) < KEPT_ITERATIONS:
+            self._iterations[folder] = found
+        return found
+
+    def forget(self, folder: str) -> None:
+        """Forget an iteration's folder that is deleted: another one may get its name."""
+        self._runs.pop(folder, None)
+        self._iterations.pop(folder, None)
 
     def kept_scopes(self) -> list[str]:
         """Paths of the files that keep hosts which iterations added to the scope, also of folders that are gone."""
@@ -322,8 +345,9 @@ class Folder:
 
     def index(self) -> dict[str, Any] | None:
         """What `index.json` says, None before its commit. Raises DamagedFileError naming the path."""
-        path = self.at(INDEX_FILE)
-        return read_json(self.crawl.storage, path) if self.crawl.storage.exists(path) else None
+        with suppress(PathNotFoundError):
+            return read_json(self.crawl.storage, self.at(INDEX_FILE))
+        return None
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,7 @@ def give_up_name(crawl: CrawlDirectory, current: Iteration) -> None:
     """Delete the folder of an iteration in which nothing was done, and what says that it has one."""
     storage = crawl.storage
     storage.delete(crawl.at(current.folder))
+    crawl.forget(current.folder)
     older = [folder for folder in crawl.folders() if int(folder) < int(current.folder)]
     prefix = hidden_prefix(current.run_id, current.iteration).encode()
     register = choices(crawl, (older or [NONE])[-1])

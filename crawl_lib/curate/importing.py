@@ -44,6 +44,7 @@ from crawl_lib.segment import (
     PAGES_SUFFIX,
     Manifest,
     PartWriter,
+    SegmentReader,
     WarcInfo,
     build_segment,
     file_entry,
@@ -239,7 +240,7 @@ def _imported_before(stores: Stores, *, finish: bool) -> set[str]:
 
 def finish_import(stores: Stores, folder: str) -> None:
     """Steps 4 and 5."""
-    mark_pages(stores, stores.crawl.segment(folder, IMPORT_NODE).path)
+    mark_pages(stores, SegmentReader(stores.storage, stores.crawl.segment(folder, IMPORT_NODE).path))
     reached("repair.import.marked")
     iteration = stores.crawl.folder(folder).iteration()
     commit_iteration(stores, run_id=iteration.run_id, iteration=iteration.iteration)

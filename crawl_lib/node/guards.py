@@ -89,16 +89,17 @@ def mismatch(stores: Stores, queue: Queue) -> Mismatch | None:
             return None
         taken_in = record.taken_in.without_lists()  # which are deleted once they are over
         known = {*taken_in.complete, *taken_in.partial}
-        is_there = known.intersection(crawl.folders()) or known.intersection(crawl.seeds())
+        folders = crawl.folders()
+        is_there = known.intersection(folders) or known.intersection(crawl.seeds())
         if known and not (is_there or settled_nodes(crawl)):
             return Mismatch(
                 "crawl_missing",
-                f"is of a crawl of which nothing is in {stores.config.dfs_primary}/{crawl.path}",
+                f"is of a crawl of which nothing is in {stores.storage.name}/{crawl.path}",
                 "put dfs_primary, or the disk that is mounted there, back as it was; to begin again, delete the queues"
                 " and the key tables too",
             )
         settled = read_settled(crawl, node)
-        if segment := _younger_segment(stores, queue, record):
+        if segment := _younger_segment(stores, queue, record, folders):
             problem = f"its newest take was of {record.took}, and {segment.path} is there"
         elif (
             settled and not settled.retired and not settled.taken_in.without_lists() <= record.taken_in
@@ -114,10 +115,10 @@ def mismatch(stores: Stores, queue: Queue) -> Mismatch | None:
     return None
 
 
-def _younger_segment(stores: Stores, queue: Queue, record: Record) -> SegmentRef | None:
+def _younger_segment(stores: Stores, queue: Queue, record: Record, folders: list[str]) -> SegmentRef | None:
     """The newest segment of a take after the one that the queue knows as its last, but for an open one's."""
     take, crawl = open_take(queue.directory), stores.crawl
     ours = take.header.folder if take else None
-    younger = [name for name in crawl.folders() if record.took is not None and int(name) > int(record.took)]
+    younger = [name for name in folders if record.took is not None and int(name) > int(record.took)]
     segments = (crawl.segment(folder, queue.node) for folder in reversed(younger) if folder != ours)
     return next((segment for segment in segments if segment.exists()), None)

@@ -69,7 +69,7 @@ def _add_folder(stores: Stores, folder: str, node: str, taken_in: TakenIn, sourc
     """Add a folder's sources; True if its commit has run and all segments that may come are among them."""
     state = FolderState.read(stores.crawl, folder)
     waiting = [found_by for found_by in state.present if (folder, found_by) not in taken_in]
-    nodes = state.folder.iteration().nodes if waiting else ()
+    nodes = stores.crawl.iteration(folder).nodes if waiting else ()
     for found_by in waiting:
         segment = stores.crawl.segment(folder, found_by)
         parts = state.index["outlinks"].get(found_by) if state.index is not None else None

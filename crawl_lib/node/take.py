@@ -143,23 +143,23 @@ def complete(task: NodeTask, take: Take) -> None:
     leftover = read_leftover(take)
     if leftover is None:  # an empty one would lose its URLs
         raise task.queue.error(f"the segment of take {take.take_id} is there, and `leftover` is not there")
-    advance(task.queue, take, take.select(leftover), _again(task, take, published))
+    reader = segments.SegmentReader(storage, published)
+    advance(task.queue, take, take.select(leftover), _again(task, take, reader))
     reached("node.advanced")
-    mark_pages(task.stores, published, task.node)
+    mark_pages(task.stores, reader, task.node)
     reached("node.marked")
     close_take(task.directory)
     if task.spool.exists():
         shutil.rmtree(task.spool)
 
 
-def _again(task: NodeTask, take: Take, segment: str) -> Iterator[QueuedUrl]:
+def _again(task: NodeTask, take: Take, reader: "segments.SegmentReader") -> Iterator[QueuedUrl]:
     """The URLs of a take whose failure passes, as their rows say, with what their next try needs to know.
 
     None with a CrawlDb, which lists them again once they are due.
     First those that were not tried: else a page for which its host is always busy would come before them again.
     """
     due: tuple[dict[bytes, int], dict[bytes, int]] = {}, {}  # of those that were not tried, and of those that were
-    reader = segments.SegmentReader(task.stores.storage, segment)
     if task.stores.config.frontier.is_crawldb or not reader.manifest.counts.get("retried", True):  # older ones lack it
         return
     for batch in reader.pages(["key", "outcome", "attempts", "retry_at"], with_dropped=True):
@@ -329,15 +329,13 @@ def _build(task: NodeTask, take: Take, current: Iteration) -> None:
     )
 
 
-def mark_pages(stores: Stores, segment: str, node: str | None = None) -> None:
+def mark_pages(stores: Stores, reader: "segments.SegmentReader", node: str | None = None) -> None:
     """Set the states of the keys of a segment's pages, crawled or gone; may be repeated.
 
-    `segment`: its path. `node`: whose own server is asked first. Raises KeyStoreError, and what reading it raises.
+    `reader`: of the segment. `node`: whose own server is asked first. Raises KeyStoreError, and what reading it raises.
     """
     with stores.keys(node) as keys:
-        for batch in segments.SegmentReader(stores.storage, segment).pages(
-            ["key", "outcome", "retry_at"], with_dropped=True
-        ):
+        for batch in reader.pages(["key", "outcome", "retry_at"], with_dropped=True):
             by_state: dict[KeyState, list[bytes]] = {}
             # What a filter needs takes 30 ms to load.
             passes = batch.column(2).null_count < batch.num_rows

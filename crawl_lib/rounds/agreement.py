@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from crawl_lib.config import differences, shared_options
-from crawl_lib.crawldir import Iteration, Register, read_json, write_json_bytes
+from crawl_lib.crawldir import Iteration, Register, parsed_json, write_json_bytes
 from crawl_lib.errors import ConfigError, TargetExistsError
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.stores import Stores
@@ -71,8 +71,8 @@ def _difference(stores: Stores, current: Iteration) -> tuple[Register, int, str]
     "": it does not differ from that note, or without one from what `iteration.json` says.
     """
     register = Register(stores.storage, stores.crawl.at(current.folder), AGREED_PREFIX, ".json")
-    newest, _ = register.newest()
-    agreed = read_json(stores.storage, register.path(newest)) if newest else current.agreed
+    newest, data = register.newest()
+    agreed = parsed_json(data, register.path(newest)) if newest else current.agreed
     ours, differs = to_agree(stores), []
     if agreed.get("krake_version", VERSION) != VERSION:
         differs.append(f"this machine has Krake {VERSION}, and the iteration was begun with {agreed['krake_version']}")

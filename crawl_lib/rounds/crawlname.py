@@ -24,31 +24,38 @@ NAME_FILE = NodeDirectory.crawl
 """No iteration, export or node may be called so."""
 
 
-def other_crawls(stores: Stores) -> list[str]:
+Noted = list[tuple[tuple[Storage, str, str], dict[str, str] | None]]
+"""Places, each with the note of the place, or None where no note can be read."""
+
+
+def other_crawls(stores: Stores, noted: Noted | None = None) -> list[str]:
     """The places that belong to a crawl of another name, each with what to do about it; nothing is written.
 
+    `noted`: what the notes on the DFS say, if they were read just now.
     Those of nodes only where they are on this machine; a key server that does not answer is left out.
     """
     config = stores.config
     nodes = LocalStorage(Path(config.queue.local_dir))
-    problems = [_problem(stores, *place) for place in _on_the_dfs(stores)]
+    noted = noted or [(place, _noted(*place[:2])) for place in _on_the_dfs(stores)]
+    problems = [_problem(stores, place, note) for place, note in noted]
     for node in config.servers:
         with suppress(StorageError):  # what is wrong with it is said by its own task
-            problems.append(_problem(stores, nodes, node, "queue.local_dir"))
+            problems.append(_problem(stores, (nodes, node, "queue.local_dir"), _noted(nodes, node)))
     with open_key_store(config.key_storage, stores.secrets.key_storage_password, crawl=config.crawl.name) as keys:
         return [*filter(None, problems), *keys.other_crawls()]
 
 
-def require_own_places(stores: Stores) -> None:
-    """Raise ConfigError with all places of other crawls."""
-    if problems := other_crawls(stores):
+def require_own_places(stores: Stores, noted: Noted | None = None) -> None:
+    """Raise ConfigError with all places of other crawls. `noted`: see `other_crawls`."""
+    if problems := other_crawls(stores, noted):
         raise ConfigError(*problems)
 
 
 def note_name(stores: Stores) -> None:
     """Note the crawl's name in its directories of the DFS. Raises ConfigError with all places of other crawls."""
-    require_own_places(stores)
-    for place in _on_the_dfs(stores):
+    noted = [(place, _noted(*place[:2])) for place in _on_the_dfs(stores)]
+    require_own_places(stores, noted)
+    for place in [place for place, note in noted if note is None]:
         _note(stores, *place)
 
 
@@ -85,8 +92,10 @@ def _on_the_dfs(stores: Stores) -> Iterator[tuple[Storage, str, str]]:
         yield stores.storage, stores.config.text.directory.strip("/"), "text.directory"
 
 
-def _problem(stores: Stores, storage: Storage, path: str, option: str) -> str | None:
-    ours, theirs, place = _ours(stores, option), _noted(storage, path), f"{storage.name}/{path}"
+def _problem(stores: Stores, of: tuple[Storage, str, str], theirs: dict[str, str] | None) -> str | None:
+    """Return why a place cannot be used, None if it can. `theirs`: what its note says."""
+    storage, path, option = of
+    ours, place = _ours(stores, option), f"{storage.name}/{path}"
     if theirs is None or theirs == ours:
         return None
     if theirs["crawl"] != ours["crawl"]:
@@ -127,11 +136,11 @@ def note_crawldb(stores: Stores) -> None:
 def _note(stores: Stores, storage: Storage, path: str, option: str) -> None:
     """Write the name where there is none. Raises ConfigError if there is another, also if that came just now."""
     file = f"{path}/{NAME_FILE}"
-    while _noted(storage, path) is None:
+    while (noted := _noted(storage, path)) is None:
         try:
             storage.write_bytes(file, sealed_json(_ours(stores, option)))
         except TargetExistsError:
             if _noted(storage, path) is None:  # damaged
                 storage.delete(file)
-    if problem := _problem(stores, storage, path, option):
+    if problem := _problem(stores, (storage, path, option), noted):
         raise ConfigError(problem)

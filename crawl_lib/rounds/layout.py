@@ -139,6 +139,6 @@ def _handed_over(stores: Stores, name: str, kind: str) -> dict[str, Any]:
 def nodes_changed(stores: Stores, current: Iteration) -> bool:
     """Whether one of the two iterations before had other nodes: then hosts have come from others just now."""
     older = [folder for folder in stores.crawl.folders() if int(folder) < int(current.folder)]
-    found = (stores.crawl.folder(folder).iteration() for folder in reversed(older))
+    found = map(stores.crawl.iteration, reversed(older))
     before = islice((one for one in found if not one.is_import), 2)
     return any(set(one.nodes) != set(current.nodes) for one in before)

@@ -155,7 +155,7 @@ def _sum_up(stores: Stores, folders: list[str], seeds: list[str]) -> _Sums:
     crawl = stores.crawl
     sums, known_seeds = _Sums(0, set(), []), set[str]()
     if folders:
-        newest = crawl.folder(folders[-1]).iteration()
+        newest = crawl.iteration(folders[-1])
         sums = _Sums(newest.taken_before, crawl.scope(newest), list(newest.summed))
         known_seeds.update(newest.seeds)
     for digest in stores.until_stopped(seeds):

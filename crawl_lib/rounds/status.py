@@ -21,6 +21,7 @@ from crawl_lib.frontier import NodeDirectory, Queue, host_of_line, open_take, pa
 from crawl_lib.keys import open_key_store
 from crawl_lib.rounds.iterations import Iterations
 from crawl_lib.rounds.waiting import what_waits
+from crawl_lib.storage import shown_address
 from crawl_lib.stores import Secrets, Stores, node_dir, open_stores
 
 EXPORT_FILES = (URL_MAPPING, OFFSETS, CONTENT, WEB_GRAPH)
@@ -132,7 +133,7 @@ def _local(config: Config, secrets: Secrets, elsewhere: AskElsewhere) -> dict[st
     waits = str(what_waits(config))
     return {
         **({"waiting": waits} if waits else {}),
-        "crawl": f"{config.dfs_primary}/{config.crawl.directory.strip('/')}",
+        "crawl": f"{shown_address(config)}/{config.crawl.directory.strip('/')}",
         "queues": _queues(config, elsewhere),
         "keys": _keys(config, secrets),
     }

@@ -88,7 +88,9 @@ def upload_built(storage: Storage, out_dir: Path, hidden: str) -> None:
         storage.delete(f"{hidden}/{rubbish}")
     for entry in entries:
         if (out_dir / entry["name"]).exists():
-            upload_checked(storage, out_dir / entry["name"], f"{hidden}/{entry['name']}", entry)
+            upload_checked(
+                storage, out_dir / entry["name"], f"{hidden}/{entry['name']}", entry, there.get(entry["name"])
+            )
             reached("segment.publish.uploaded")
         elif there.get(entry["name"]) != entry["size_bytes"]:
             raise StorageError(
@@ -97,25 +99,21 @@ def upload_built(storage: Storage, out_dir: Path, hidden: str) -> None:
             )
 
 
-def upload_checked(storage: Storage, local: Path, path: str, entry: dict[str, Any]) -> None:
+def upload_checked(storage: Storage, local: Path, path: str, entry: dict[str, Any], found_bytes: int | None) -> None:
     """Bring a finished file to the store and read it back, unless it is there already. `entry`: see `file_entry`.
 
+    `found_bytes`: the size of the file that is there already, None if there is none.
     Raises StorageError; a file that is not what was sent is deleted.
     """
-    if _is_whole(storage, path, entry):
+    if found_bytes == entry["size_bytes"] and stored_digest(storage, path) == entry["sha256"]:
         storage.secure(path)
         return
-    storage.delete(path)
+    if found_bytes is not None:
+        storage.delete(path)
     storage.upload_final(local, path)
-    if not _is_whole(storage, path, entry):
+    if stored_digest(storage, path) != entry["sha256"]:
         storage.delete(path)
         raise StorageError(f"{storage.name}: {path}: was not stored as it was sent; run the task again")
-
-
-def _is_whole(storage: Storage, path: str, entry: dict[str, Any], *, full: bool = True) -> bool:
-    found = storage.stat(path)
-    has_size = found is not None and found.size_bytes == entry["size_bytes"]
-    return has_size and (not full or stored_digest(storage, path) == entry["sha256"])
 
 
 def stored_digest(storage: Storage, path: str, work: Work | None = None, size_bytes: int = 0) -> str:
@@ -159,11 +157,13 @@ def seal_closed(storage: Storage, hidden: str, spool: Path, enough: Callable[[],
         if not part.is_closed or part.is_freed:
             continue
         with os_errors(part.warc):
-            entry = part.sealed()
-            if entry is None or not _is_whole(storage, f"{hidden}/{entry['name']}", entry, full=False):
+            entry, path = part.sealed(), f"{hidden}/{part.warc.name}"
+            found = storage.stat(path)
+            found_bytes = None if found is None else found.size_bytes
+            if entry is None or found_bytes != entry["size_bytes"]:
                 part.require_whole(WARC_SUFFIX)
                 entry = file_entry(part.warc)
-                upload_checked(storage, part.warc, f"{hidden}/{entry['name']}", entry)
+                upload_checked(storage, part.warc, path, entry, found_bytes)
                 reached("seal.uploaded")
                 part.seal(entry)
                 reached("seal.written")

@@ -5,7 +5,7 @@ begins with "."), check what they wrote, and make it visible by one `rename`, wh
 Readers ignore hidden names. HDFS is spoken to over WebHDFS: `hdfs` keeps the contract, `hdfs_files` has the open files,
 `webhdfs` asks the namenodes and waits, `session` says how a server is spoken to, `problems` what a failure means.
 An object store is `s3`: it renames a folder under a claim (`s3_claims`); `s3_files` has the open files and copies,
-`s3_client` the requests.
+`s3_client` the requests, and `s3_memory` what need not be asked again.
 
 After a crash: a renamed file or folder is whole and durable; a hidden one is rubbish or is used again by the stage
 that owns it. `filestore.Storage` states the contract; `tests/contracts/storage.py` runs it on every back end.
@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Event
 
 from crawl_lib.config import Config
-from crawl_lib.storage.access import DfsAccess, S3Credentials, is_hdfs, is_local, is_s3
+from crawl_lib.storage.access import DfsAccess, S3Credentials, is_hdfs, is_local, is_s3, shown_address
 from crawl_lib.storage.filestore import Entry, Storage, check_path, hidden_next_to
 from crawl_lib.storage.local import DELETED, LocalStorage
 

@@ -111,6 +111,11 @@ class S3Credentials:
         return dict(zip(names, (self.key_id, self.secret, self.token), strict=True))
 
 
+def shown_address(config: Config) -> str:
+    """Return how people name the store, without asking the store."""
+    return str(parse_s3_address(config.dfs_primary)) if is_s3(config) else config.dfs_primary.rstrip("/")
+
+
 def is_local(config: Config) -> bool:
     """Whether `dfs_primary` is a directory of this machine."""
     return not is_hdfs(config) and not is_s3(config)

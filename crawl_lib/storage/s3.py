@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 from crawl_lib.config import Config
 from crawl_lib.errors import PathNotFoundError, StorageError, TargetExistsError
 from crawl_lib.storage.access import S3Credentials
-from crawl_lib.storage.filestore import COPY_BYTES, Entry, Storage, check_path, hidden_next_to
+from crawl_lib.storage.filestore import COPY_BYTES, Entry, Storage, check_path
 from crawl_lib.storage.s3_claims import (
     COPY,
     DELETE,
@@ -29,9 +29,13 @@ from crawl_lib.storage.s3_claims import (
 )
 from crawl_lib.storage.s3_client import S3Client, S3Object
 from crawl_lib.storage.s3_files import S3Reader, S3Writer, copy_object
+from crawl_lib.storage.s3_memory import Memory
 
 SEALS = ("manifest.json", "iteration.json", "note.json", "seal.json")
-"""Files that say that their folder is whole: they are copied last, and deleted first."""
+"""Files that say that their folder is whole: they are copied behind the others, and deleted first."""
+PROBE = ".probe"
+OWN = Entry("", False, 0)
+"""The object of a folder itself, in a list of what is directly in the folder. A rename copies it last of all."""
 ENDLESS_BYTES = 1 << 60
 OLD_UPLOAD = timedelta(days=1)
 STRAY_COPIES = 3
@@ -43,13 +47,12 @@ class S3Storage(Storage):
     * A file is one object under its final key. A conditional write makes it, whole or not at all.
     * A folder is there if it has an object: an empty one `<folder>/` is made by `make_dirs`.
     * A folder is renamed or deleted under a claim, see `s3_claims`. A file needs none.
-    * What this process found or made is remembered: a folder that was committed is not asked for its claim again.
+    * A process remembers committed folders, and does not ask for their claims again, see `s3_memory`.
     """
 
     def __init__(self, client: S3Client, times: Times | None = None) -> None:
         self._client, self._times = client, times or Times()
-        self._folders = {""}  # they are there, and no claim hides them
-        self._fresh: set[str] = set()  # this process made them, so that it knows of all that is in them
+        self._memory = Memory()
         self._holds_conditions = False
 
     @classmethod
@@ -85,12 +88,12 @@ class S3Storage(Storage):
 
     def open_write(self, path: str) -> BinaryIO:
         self._prepare(path)
-        if path.rpartition("/")[0] in self._fresh and self._entry(path) is not None:
-            raise self._exists(path)
+        self._memory.made(path)
         return cast(BinaryIO, S3Writer(self._client, path))
 
     def write_bytes(self, path: str, data: bytes) -> None:
         self._prepare(path)
+        self._memory.made(path)
         self._client.create(path, data)
 
     def rename(self, source: str, target: str) -> None:
@@ -99,23 +102,26 @@ class S3Storage(Storage):
         check_path(source)
         check_path(target)
         self._require_conditions()
-        if self._client.has_below(f"{source}/"):
+        head = None if source in self._memory.shown else self._client.head(source)
+        if head is None:
             self._rename_folder(source, target)
         else:
-            self._rename_file(source, target)
+            self._rename_file(S3Object(source, head["ContentLength"], head["ETag"]), target)
 
     def list(self, path: str) -> list_of[Entry]:
         check_path(path)
-        was_shown, found = path in self._folders, self._found(path)
+        was_shown, found = path in self._memory.shown, self._found(path)
         if path and (not found or self._is_hidden(path)):
             self._require_no_file(path)
             raise PathNotFoundError(f"{self._show(path)}: is not there")
-        if not was_shown:  # it may have been committed between the two requests
+        if not was_shown and OWN not in found:  # it may have been committed between the two requests
             found = self._found(path)
-        hidden = {one.name.removeprefix(PREFIX) for one in found if one.name.startswith(PREFIX)}
+        self._memory.listed(path, found)
         base = f"{path}/" if path else ""
-        hidden = {name for name in hidden if self._is_hidden(base + name)}
-        return sorted(one for one in found if one.name not in hidden | {""} and not one.name.startswith(PREFIX))
+        claimed = {one.name.removeprefix(PREFIX) for one in found if one.name.startswith(PREFIX)}
+        hidden = {name for name in claimed if self._is_hidden(base + name)}
+        shown = [one for one in found if one.name not in hidden and not one.name.startswith(PREFIX)]
+        return sorted(one for one in shown if one != OWN and base + one.name != PROBE)
 
     def stat(self, path: str) -> Entry | None:
         check_path(path)
@@ -138,33 +144,34 @@ class S3Storage(Storage):
         entry = self._entry(path)
         if entry is not None and not entry.is_dir:
             self._client.delete(path)
+            self._memory.forget(path)
             return True
-        if entry is None and (path.rpartition("/")[0] in self._fresh or read_claim(self._client, path) is None):
+        if entry is None:  # a claim that is left alone is for a sweep
+            self._memory.forget(path)
             return False
-        return self._delete_folder(path) and entry is not None
+        return self._delete_folder(path)
 
     def make_dirs(self, path: str) -> None:
         check_path(path)
-        if path in self._folders:
+        if path in self._memory.shown:
             return
-        folder = path.rpartition("/")[0]
-        is_fresh = folder in self._fresh
-        entry = None if is_fresh else self._entry(path)
+        folder, may_exist = path.rpartition("/")[0], self._memory.may_exist(path)
+        entry = self._entry(path) if may_exist else None
         if entry is not None and not entry.is_dir:
             raise StorageError(f"{self._show(path)}: cannot be made: is a regular file, not a directory")
-        if not is_fresh and self._is_hidden(path):
+        if may_exist and self._is_hidden(path):
             self._finish_deletion(path)
             entry = None
         if entry is None:
             self.make_dirs(folder)
             self._make_folder(path)
-        self._folders.add(path)
+        self._memory.shown.add(path)
 
     def _make_folder(self, path: str) -> None:
         self._require_conditions()
         try:
             self._client.create(f"{path}/", b"")
-            self._fresh.add(path)
+            self._memory.began(path)
         except TargetExistsError:
             if self._client.head(f"{path}/") is None:  # a server that keeps folders says so of a file
                 raise
@@ -216,16 +223,34 @@ class S3Storage(Storage):
 
     def _is_hidden(self, folder: str) -> bool:
         """Whether a claim hides a folder in which something was found; one that was shown is not asked again."""
-        if folder in self._folders:
+        if folder in self._memory.shown:
+            return False
+        found = self._memory.unsure(folder)
+        if len(found) > 1 and folder in found and not self._has_claim(folder, found):
             return False
         seen = read_claim(self._client, folder)
         if seen is None:
-            self._folders.add(folder)
-        return seen is not None and seen.claim.hides
+            self._memory.shown.add(folder)
+            return False
+        return seen.claim.hides or (seen.claim.does == MOVED and not self._is_target(seen.claim.other, folder))
+
+    def _is_target(self, folder: str, source: str) -> bool:
+        """Whether a folder is the target of a rename of `source` that is not committed yet."""
+        seen = read_claim(self._client, folder)
+        return seen is not None and seen.claim == Claim(source, COPY)
+
+    def _has_claim(self, folder: str, found: set[str]) -> bool:
+        """Whether there is a claim to a folder; one LIST answers for all that were found next to the folder too."""
+        base = folder.rpartition("/")[0]
+        base = f"{base}/" if base else ""
+        pages = self._client.pages(base + PREFIX, below=False)
+        claimed = {_claimed(one.path) for page in pages for one in page.objects}
+        self._memory.shown |= found - claimed
+        return folder in claimed
 
     def _require_file(self, path: str) -> None:
         """Raise the clear error if a path is no file."""
-        entry = self._entry(path)
+        entry = self._entry(path) if self._memory.may_exist(path) else None
         if entry is None:
             raise PathNotFoundError(f"{self._show(path)}: is not there")
         if entry.is_dir:
@@ -233,7 +258,7 @@ class S3Storage(Storage):
 
     def _require_no_file(self, path: str) -> None:
         """Raise StorageError if a path, or a part of it, is a file."""
-        while path and path not in self._folders:
+        while path and path not in self._memory.shown and self._memory.may_exist(path):
             if self._client.head(path) is not None:
                 raise StorageError(f"{self._show(path)}: cannot be listed: is a regular file, not a directory")
             path = path.rpartition("/")[0]
@@ -246,47 +271,44 @@ class S3Storage(Storage):
         folder = path.rpartition("/")[0]
         self.make_dirs(folder)
         self._require_conditions()
-        if folder not in self._fresh and self._entry(path) is not None:
+        if self._memory.may_exist(path) and self._entry(path) is not None:
             raise self._exists(path)
 
     def _exists(self, path: str) -> TargetExistsError:
         return TargetExistsError(f"{self._show(path)}: is there already, it was not touched")
 
     def _require_conditions(self) -> None:
-        """Refuse a server that ignores If-None-Match, by two PUTs before the first write of this process."""
+        """Refuse a server that ignores If-None-Match, by PUTs of one object before the first write of this process.
+
+        The object stays: a later process is refused with its first PUT, and asks no more.
+        """
         if self._holds_conditions:
             return
-        probe = hidden_next_to("probe")
-        self._client.create(probe, b"1")
-        try:
-            self._client.create(probe, b"2")
-        except TargetExistsError:
-            self._holds_conditions = True
-            return
-        finally:
-            self._client.delete(probe)
+        for _ in range(2):
+            try:
+                self._client.create(PROBE, b"")
+            except TargetExistsError:
+                self._holds_conditions = True
+                return
         raise StorageError(
             f"{self.name}: the server ignores the header If-None-Match of a PUT, without which two tasks overwrite each"
             " other; use a server with conditional writes: docs/storage.md"
         )
 
-    def _rename_file(self, source: str, target: str) -> None:
-        head = self._client.head(source)
-        if head is None:
-            raise PathNotFoundError(f"{self._show(source)}: is not there, so it cannot be renamed to {target}")
+    def _rename_file(self, source: S3Object, target: str) -> None:
         self._prepare(target)
-        copy_object(self._client, S3Object(source, head["ContentLength"], head["ETag"]), target)
-        self._client.delete(source)
+        copy_object(self._client, source, target)
+        self._memory.made(target)
+        self._client.delete(source.path)
 
     def _rename_folder(self, source: str, target: str) -> None:
-        self.make_dirs(target.rpartition("/")[0])
         begun = self._client.clock()
         try:
             moved_to = self._move(source, target)
         except ClaimLostError:
             while read_claim(self._client, source) is not None:
                 self._client.pause("cannot be renamed", source, begun, "that another task renames it")
-            if self._client.below(f"{source}/"):
+            if self._client.has_below(f"{source}/"):
                 raise
             moved_to = ""
         if moved_to != target:
@@ -296,11 +318,16 @@ class S3Storage(Storage):
         """Move a folder, or go on with the rename that was begun; return where it is now, "" if that was done."""
         mover = self._hold_source(source, target)
         to = mover.claim.other
-        if mover.claim.does == MOVED and read_claim(self._client, to) is None:
+        if mover.claim.does == MOVED and not self._is_target(to, source):
             self._delete_held(source, mover)
             return ""
+        objects = self._client.below(f"{source}/")
+        if not objects:
+            mover.end()
+            raise PathNotFoundError(f"{self._show(source)}: is not there, so it cannot be renamed to {target}")
         try:
-            self._copy_folder(source, to, mover)
+            self.make_dirs(to.rpartition("/")[0])
+            self._copy_folder(source, objects, mover)
         except TargetExistsError:
             mover.become(mover.claim)  # else another task made the target, of this very source
             mover.end()
@@ -311,8 +338,9 @@ class S3Storage(Storage):
             with suppress(ClaimLostError):
                 mover.end()
             raise
-        self._folders.add(to)
-        self._delete_held(source, mover)
+        self._memory.made(to)
+        self._memory.shown.add(to)
+        self._delete_moved(source, objects, mover)
         return to
 
     def _hold_source(self, source: str, target: str) -> Holder:
@@ -322,7 +350,7 @@ class S3Storage(Storage):
                 etag = self._client.create(claim_path(source), claim.encoded())
                 return Holder(self._client, source, claim, etag, self._times)
             except TargetExistsError:
-                seen = read_claim(self._client, source)
+                seen = self._awaited_claim(source)
             if seen is None:
                 continue
             if seen.claim.does in {MOVE, MOVED}:
@@ -333,8 +361,16 @@ class S3Storage(Storage):
                 self._delete_folder(source)
             raise PathNotFoundError(f"{self._show(source)}: is not there")
 
-    def _copy_folder(self, source: str, target: str, mover: Holder) -> None:
+    def _awaited_claim(self, source: str) -> Seen | None:
+        """Wait a moment for another task that renames a folder; return its claim as it is then, None if it ended."""
+        begun = self._client.clock()
+        while (seen := read_claim(self._client, source)) and self._client.clock() - begun < self._times.patience_s:
+            self._client.pause("cannot be renamed", source, begun, "that another task renames it")
+        return seen
+
+    def _copy_folder(self, source: str, objects: list_of[S3Object], mover: Holder) -> None:
         """Copy a folder under a claim to its target, and commit. Raises TargetExistsError."""
+        target, made = mover.claim.other, dict[str, str]()
         holder = self._hold_target(source, target)
         if holder.claim.does == LOOK:
             if self._entry(target) is not None:
@@ -343,8 +379,7 @@ class S3Storage(Storage):
             holder.become(Claim(source, COPY))
         else:
             self._clear(target, holder)
-        objects, made = self._client.below(f"{source}/"), {}
-        for one in sorted(objects, key=lambda one: (one.path.endswith(SEALS), one.path)):
+        for one in sorted(objects, key=lambda one: (one.path.endswith("/"), one.path.endswith(SEALS), one.path)):
             to = target + one.path[len(source) :]
             mover.keep()
             made[to] = self._copy(one, to, holder)
@@ -408,30 +443,37 @@ class S3Storage(Storage):
 
     def _delete_held(self, path: str, holder: Holder) -> None:
         """Delete a folder to which a claim is held."""
-        self._forget(path)
+        self._memory.forget(path)
         with suppress(ClaimLostError):  # another task deletes it too
             holder.become(Claim("", DELETE))
             paths = [one.path for one in self._client.below(f"{path}/")]
             self._client.delete_all(sorted(paths, key=lambda one: not one.endswith(SEALS)))
             holder.end()
 
-    def _forget(self, path: str) -> None:
-        for known in (self._folders, self._fresh):
-            known -= {one for one in known if one == path or one.startswith(f"{path}/")}
+    def _delete_moved(self, source: str, objects: list_of[S3Object], mover: Holder) -> None:
+        """Delete the source of a rename, which its claim hides since the commit."""
+        self._memory.forget(source)
+        with suppress(ClaimLostError):  # another task deletes it too
+            mover.keep()
+            self._client.delete_all([one.path for one in objects])
+            mover.end()
 
     def _finish_deletion(self, path: str) -> None:
         """Finish a deletion that broke off, so that its folder can be made anew."""
         seen = read_claim(self._client, path)
-        if seen is not None and seen.claim.does != DELETE:
+        if seen is not None and seen.claim.does == COPY:
             raise StorageError(f"{self._show(path)}: is being renamed from {seen.claim.other}; run the task again")
         self._delete_folder(path)
 
     def _is_left(self, folder: str) -> bool:
         """Whether a claim was left to a deletion that broke off, or to a rename whose source is gone."""
         seen = read_claim(self._client, folder)
-        if seen is None or not seen.claim.hides or seen.age_s <= self._times.takeover_s:
+        if seen is None or seen.claim.does == LOOK or seen.age_s <= self._times.takeover_s:
             return False
-        return seen.claim.does == DELETE or not self._client.has_below(f"{seen.claim.other}/")
+        if seen.claim.does == MOVED:
+            return not self._is_target(seen.claim.other, folder)
+        source = seen.claim.other if seen.claim.does == COPY else folder
+        return seen.claim.does == DELETE or not self._client.has_below(f"{source}/")
 
 
 def _is_old(begun: datetime) -> bool:

@@ -4,7 +4,9 @@ The object `.claim.<name>` next to a folder says what is done to it: its source,
 folder while that goes on. A conditional PUT decides between contenders, and deleting the claim is the commit.
 
 The claim to the source decides between tasks that rename one folder to different names; a later task goes on with the
-rename that was begun, and the earlier one waits for it. MOVED, without a claim to the target, says that it is done.
+rename that was begun, and the earlier one waits for it. MOVED, where no claim to the target is held for this source,
+says that the rename is committed, and hides the source until its deletion. So before a task takes over the claim to a
+target, the task deletes the claim to the earlier source: an earlier task that wakes cannot say MOVED any more.
 
 The claim to the target first looks, and hides nothing: only what is not there may be made. So a claim that is left by a
 kill never hides a committed folder, and nothing of such a folder is taken for the rubbish of a broken try.
@@ -16,6 +18,7 @@ server's clock, and ends the uploads of the old holder: what the old one sends l
 
 import json
 import uuid
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -27,17 +30,22 @@ PREFIX = ".claim."
 RENEW_S = 60.0
 HOLD_S = 300.0
 TAKEOVER_S = 900.0
+PATIENCE_S = 2.0
 LOOK, COPY, DELETE = "look", "copy", "delete"
 MOVE, MOVED = "move", "moved"
 
 
 @dataclass(frozen=True)
 class Times:
-    """Limits in seconds: when a claim is renewed, when its holder gives up, when another one takes over."""
+    """Limits in seconds: when a claim is renewed, when its holder gives up, when another one takes over.
+
+    `patience_s`: how long a second task waits for one that renames the same folder, before it goes on with the rename.
+    """
 
     renew_s: float = RENEW_S
     hold_s: float = HOLD_S
     takeover_s: float = TAKEOVER_S
+    patience_s: float = PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -166,6 +174,16 @@ def hold(client: S3Client, path: str, claim: Claim, times: Times) -> Holder | Se
             if claim.does != DELETE or seen.claim.does == LOOK:
                 client.pause("cannot be claimed", path, begun, f"that a rename with {seen.claim.other} goes on")
                 continue
+        if seen.claim.does == COPY and seen.claim.other != claim.other:
+            _free_source(client, seen.claim.other, path)
         holder = Holder(client, path, seen.claim, seen.etag, times)
         holder.become(Claim(claim.other, seen.claim.does if seen.claim.hides else claim.does))
         return holder
+
+
+def _free_source(client: S3Client, source: str, target: str) -> None:
+    """Delete the claim to the source of an earlier rename whose target another task takes over."""
+    seen = read_claim(client, source)
+    if seen is not None and seen.claim in {Claim(target, MOVE), Claim(target, MOVED)}:
+        with suppress(TargetExistsError):  # a third task goes on with the rename
+            client.delete(claim_path(source), seen.etag)

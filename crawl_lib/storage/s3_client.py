@@ -69,7 +69,8 @@ class S3Client:
     """One bucket, below a prefix.
 
     `hook`: called with the operation and the key before each request, for tests. `sleep` waits some seconds, `clock`
-    tells seconds: arguments for tests. `stop`: when set, a request that fails is not repeated.
+    tells seconds: arguments for tests. So is `opened`: what `open_client` returned, shared by clients of one thread.
+    `stop`: when set, a request that fails is not repeated.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class S3Client:
         hook: Callable[[str, str], object] | None = None,
         sleep: Callable[[float], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        opened: "tuple[Any, _Failures] | None" = None,
     ) -> None:
         self.address: S3Address = parse_s3_address(config.dfs_primary)
         self.stop = stop or Event()
@@ -88,7 +90,7 @@ class S3Client:
         self._wait_s = config.dfs.wait_s
         self._hook = hook or (lambda operation, key: None)
         self._sleep = sleep or self.stop.wait
-        self._client, self._failures = open_client(config, credentials)
+        self._client, self._failures = opened or open_client(config, credentials)
 
     def key(self, path: str) -> str:
         """Return the key of a path of the store."""

@@ -17,6 +17,7 @@ from rich.text import Text
 from crawl_lib.cli.bar import Bar, rounded
 from crawl_lib.config import Config
 from crawl_lib.states import Outcome, answers_of
+from crawl_lib.storage import shown_address
 from krake_airflow.watching import result_lines
 
 PLAIN_INTERVAL_S = 5.0
@@ -202,7 +203,7 @@ def summary(
             if name in results.get(task, {}):
                 table.add_row(f"{task}: {name}", _shown(results[task][name]))
     table.add_section()
-    root = config.dfs_primary.rstrip("/")
+    root = shown_address(config)
     folders = [result["folder"] for result in commits if "folder" in result]
     table.add_row("WARC files, tables", f"{root}/{config.crawl.directory}/<iteration>/<node>/")
     table.add_row("  iterations", ", ".join(folders[:2] + ["..."] * (len(folders) > 3) + folders[2:][-1:]))

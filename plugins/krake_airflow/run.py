@@ -245,7 +245,7 @@ def _report(config: Config, console: Console) -> None:
 
 def _next_to(config: Config, name: str) -> Path:
     """A file of the demo, which is deleted with its data."""
-    return Path(config.dfs_primary).parent / name
+    return Path(config.queue.local_dir).parent / name
 
 
 @dataclass

@@ -38,6 +38,7 @@ LONGEST_FIRST = (
     "test_opensearch.py",
     "test_edge.py",
     "ui/test_running_airflow.py",
+    "test_s3.py",
     "test_spark_tables.py",
     "ui/test_several_crawls.py",
     "test_spark_process.py",

@@ -42,8 +42,9 @@ from tests.cluster.processes import is_free
 from tests.cluster.topology import BATCH, Topology, why_not
 from tests.contracts.mariadb import PASSWORD
 from tests.dags.api import Api
+from tests.s3 import credential_variables
 
-OWN = ("servers", "dfs_primary", "dfs", "key_storage", "queue", "scratch", "inject")
+OWN = ("servers", "dfs_primary", "dfs", "s3", "key_storage", "queue", "scratch", "inject")
 """Sections of a config file that the topology decides."""
 NODES = 3
 INTERRUPTED = 130
@@ -62,7 +63,8 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     found = argparse.ArgumentParser(prog="make cluster", description="Krake on many machines, as processes of this one")
     found.add_argument("what", nargs="?", choices=("serve", "crawl"), default="serve")
-    found.add_argument("--directory", type=Path, default=PROJECT / ".cluster", help="where its data lie")
+    found.add_argument("--directory", type=Path, help="where its data lie; default: .cluster, or .cluster-s3")
+    found.add_argument("--dfs", choices=("hdfs", "s3"), default="hdfs", help="the kind of store; default: hdfs")
     found.add_argument("--config", type=Path, help="options of the crawl; the cluster decides stores and directories")
     found.add_argument("--seeds", default="", help="URLs, or the path of a file or folder; default: a synthetic web")
     found.add_argument("--iterations", type=int, help="rounds of the crawl")
@@ -72,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Run; returns the exit code (0: done, 1: something failed, 130: stopped)."""
     given = parser().parse_args(arguments)
-    if missing := why_not():
+    if missing := why_not(on_s3=given.dfs == "s3"):
         say(f"make cluster: {missing}")
         return 1
     stop = threading.Event()
@@ -99,14 +101,23 @@ class Cluster:
 
     def __init__(self, given: argparse.Namespace, stop: threading.Event) -> None:
         self.given, self.stop = given, stop
-        self.directory: Path = given.directory.resolve()
+        self.on_s3 = given.dfs == "s3"
+        usual = PROJECT / (".cluster-s3" if self.on_s3 else ".cluster")
+        self.directory: Path = (given.directory or usual).resolve()
         self.directory.mkdir(parents=True, exist_ok=True)
         self.running = False  # by another process
 
     @cached_property
     def topology(self) -> Topology:
         """What runs here, or is to run."""
-        return Topology(self.directory, nodes=NODES, key_servers=NODES, running=self.running, say=self._starting)
+        return Topology(
+            self.directory,
+            nodes=NODES,
+            key_servers=NODES,
+            running=self.running,
+            say=self._starting,
+            on_s3=self.on_s3,
+        )
 
     def run(self) -> int:
         """Serve until a signal, or crawl once."""
@@ -233,9 +244,15 @@ class Cluster:
     def _tell(self) -> None:
         topology = self.topology
         say(f"Airflow is at {topology.url}\n  user      {USER}\n  password  {topology.password}")
-        say(f"HDFS is at {topology.hdfs.address}; nodes: {', '.join(topology.nodes)}")
-        variables = f"KRAKE_CONFIG_PATH={topology.config_path(BATCH)} {PASSWORD_VARIABLE}={PASSWORD}"
-        say(f"`krake` works on it too: {variables} krake status\nCtrl-C stops it.")
+        gateway, variables = topology.gateway, {PASSWORD_VARIABLE: PASSWORD}
+        if gateway is None:
+            say(f"HDFS is at {topology.hdfs.address}; nodes: {', '.join(topology.nodes)}")
+        else:
+            say(f"The object store is at {gateway.address}; nodes: {', '.join(topology.nodes)}")
+            variables |= credential_variables()
+        given = " ".join(f"{name}={value}" for name, value in variables.items())
+        say(f"`krake` works on it too: KRAKE_CONFIG_PATH={topology.config_path(BATCH)} {given} krake status")
+        say("Ctrl-C stops it.")
 
 
 def options(path: Path) -> dict[str, Any]:

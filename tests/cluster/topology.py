@@ -1,8 +1,9 @@
 """Krake on many machines, as processes of this one: what `docker-compose.yml` has as containers.
 
-HDFS (a namenode and a datanode), a MariaDB for each node, and Airflow: API server, scheduler and DAG processor with a
-PostgreSQL, an edge worker for each node, and one for the tasks that belong to none. Every "machine" has a folder with
-its own AIRFLOW_HOME, config file, queue and scratch; edge workers know one URL of Airflow, and no database.
+HDFS (a namenode and a datanode) or an object store (versitygw), a MariaDB for each node, and Airflow: API server,
+scheduler and DAG processor with a PostgreSQL, an edge worker for each node, and one for the tasks that belong to none.
+Every "machine" has a folder with its own AIRFLOW_HOME, config file, queue and scratch; edge workers know one URL of
+Airflow, and no database.
 
 Everything listens on loopback, on free ports, which are kept with the data: a topology that is started again goes on
 where it was. Servers end with the thread that started them, so none is left behind whatever happens to it.
@@ -18,6 +19,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -31,10 +33,12 @@ from crawl_lib.config import Config, from_mapping, to_mapping
 from crawl_lib.keys import open_key_store
 from crawl_lib.stores import PASSWORD_VARIABLE
 from tests.cluster import hdfs as hadoop
-from tests.cluster import postgres, reaper
+from tests.cluster import postgres, reaper, versitygw
 from tests.cluster.processes import Ports, end_all, kill_family, spawn, wait_until
+from tests.cluster.versitygw import VersityGw
 from tests.contracts import mariadb
 from tests.dags.api import Api
+from tests.s3 import credential_variables
 
 BATCH = "batch"
 """The machine of the tasks that belong to no node; they are in Airflow's queue `default`."""
@@ -44,9 +48,9 @@ DEAD_AFTER_S = "40"
 CENTRE = ("api-server", "scheduler", "dag-processor")
 
 
-def why_not() -> str:
-    """Why the topology cannot run here, "" if it can."""
-    missing = [hadoop.why_not(), postgres.why_not(), mariadb.why_not()]
+def why_not(*, on_s3: bool = False) -> str:
+    """Why the topology cannot run here, "" if it can. `on_s3`: see `Topology`."""
+    missing = [versitygw.why_not() if on_s3 else hadoop.why_not(), postgres.why_not(), mariadb.why_not()]
     return "; ".join(text for text in missing if text)
 
 
@@ -55,7 +59,8 @@ class Topology:
 
     `directory`: where all its data lie, made if missing; the path must be short enough for a Unix socket. `nodes`: how
     many, each with a key server. `fast`: servers that need not survive a power loss. `running`: another process has
-    started it, and this one only asks. `say`: told what is being done.
+    started it, and this one only asks. `say`: told what is being done. `on_s3`: an object store in place
+    of HDFS.
     """
 
     def __init__(
@@ -67,12 +72,14 @@ class Topology:
         fast: bool = False,
         running: bool = False,
         say: Callable[[str], None] = lambda text: None,
+        on_s3: bool = False,
     ) -> None:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self.ports = Ports(directory / "ports.json", running=running)
         self.nodes = [f"node-{chr(ord('a') + number)}" for number in range(nodes)]
         self.hdfs = hadoop.Hdfs(directory / "hdfs", port=self.ports.series("hdfs"))
+        self.gateway = VersityGw(directory / "s3", self.ports.take("s3")) if on_s3 else None
         self.keys = [self._key_server(number, fast=fast) for number in range(1, key_servers + 1)]
         self.postgres = postgres.Postgres(
             directory / "postgres", self.ports.take("postgres"), postgres.FAST if fast else ()
@@ -159,6 +166,8 @@ class Topology:
         for server in self.keys:
             server.stop()
         self.hdfs.stop()
+        if self.gateway is not None:
+            self.gateway.stop()
         if self._reaper is not None:
             self._reaper.communicate()
             self._reaper = None
@@ -177,9 +186,7 @@ class Topology:
         self._say(f"{len(self.keys)} key servers (MariaDB) ...")
         for server in self.keys:
             _start_key_server(server)
-        self._say("HDFS: a namenode and a datanode ...")
-        hadoop.resolve_jars()
-        self.hdfs.__enter__()
+        self._start_store()
         if migrating is not None:
             self._say("Airflow's tables ...")
             assert migrating.wait(START_S) == 0, self.log("centre", "migrate").read_text()[-3000:]
@@ -197,6 +204,15 @@ class Topology:
             self.wait_worker(machine)
         wait_until("Airflow is healthy", self._healthy, START_S)
         self.api.sign_in(USER, self.password)
+
+    def _start_store(self) -> None:
+        if self.gateway is not None:
+            self._say("An object store: versitygw, which Go builds in some minutes the first time ...")
+            self.gateway.__enter__()
+            return
+        self._say("HDFS: a namenode and a datanode ...")
+        hadoop.resolve_jars()
+        self.hdfs.__enter__()
 
     def start_worker(self, machine: str) -> None:
         """Start an edge worker, and again until Airflow takes it, as any service manager does.
@@ -258,7 +274,10 @@ class Topology:
         mapping: dict[str, Any] = dict(sections)
         for section, options in own.items():
             mapping[section] = {**sections.get(section, {}), **options}
-        return {**mapping, "servers": self.nodes, "dfs_primary": f"{self.hdfs.address}/krake/{name}"}
+        if self.gateway is None:
+            return {**mapping, "servers": self.nodes, "dfs_primary": f"{self.hdfs.address}/krake/{name}"}
+        far = self.gateway.config(name)
+        return {**mapping, "servers": self.nodes, "dfs_primary": far.dfs_primary, "s3": asdict(far.s3)}
 
     def _migrate(self) -> subprocess.Popen[bytes] | None:
         if self._database.is_set():
@@ -292,6 +311,7 @@ class Topology:
                 node=machine if machine in self.nodes else None,
             )
             | {PASSWORD_VARIABLE: mariadb.PASSWORD}
+            | (credential_variables() if self.gateway is not None else {})
         )
 
     def _spawn_worker(self, machine: str) -> None:

@@ -2,70 +2,66 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from crawl_lib.ask import segment_files
-from crawl_lib.config import Config
-from crawl_lib.config.model import DfsConfig, S3Config
 from crawl_lib.repair import fsck as check
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb
-from tests.e2e.crawl import Result, make_config, run_crawl
-from tests.s3 import CREDENTIALS, S3Server, s3_server
+from tests.e2e import crawl
+from tests.e2e.crawl import make_config, run_crawl, run_iteration
+from tests.e2e.moved import SAME, export_digests, in_bucket
+from tests.s3 import S3Server, credential_variables, s3_server
 
 WEB = SynthWeb(seed=20, sites=3, pages_per_site=8)
 NODES = 2
-MOST_REQUESTS = 320
-"""Of a node and iteration, with a share of all stages before and after the iterations."""
+MOST_REQUESTS = 150
+"""Of a node and iteration, with its share of the commit."""
 FAULTS = ("500 Internal Server Error", "503 Slow Down", "nothing", "lost")
 """How one request in twenty fails."""
-SAME = ("urlmapping", "content", "offsets", "webgraph")
 
 
 @pytest.fixture
 def server(monkeypatch) -> Iterator[S3Server]:
-    for name, value in CREDENTIALS.words().items():
-        if value:
-            monkeypatch.setenv(name.upper(), value)
+    for name, value in credential_variables().items():
+        monkeypatch.setenv(name, value)
     with s3_server() as running:
         yield running
 
 
-def export_digests(done: Result) -> dict[str, str]:
-    """SHA-256 of the files of the export and its graph."""
-    storage = open_stores(done.config).storage
-    folder = f"{done.config.export.directory}/{done.export}"
-    names = [entry.name for entry in storage.list(folder) if entry.name.partition(".")[0] in SAME]
-    return {name: hashlib.sha256(storage.read_bytes(f"{folder}/{name}")).hexdigest() for name in names}
+@pytest.fixture
+def asked(server, monkeypatch) -> list[int]:
+    """How many requests each iteration asked."""
+    counts: list[int] = []
+
+    def counted(*given: object) -> dict[str, Any]:
+        before = server.requests.total()
+        done = run_iteration(*given)
+        counts.append(server.requests.total() - before)
+        return done
+
+    monkeypatch.setattr(crawl, "run_iteration", counted)
+    return counts
 
 
-def test_a_crawl_in_a_bucket_is_that_on_a_disk(server, tmp_path):
-    results, iterations = [], 0
+def test_a_crawl_in_a_bucket_is_that_on_a_disk(server, asked, tmp_path):
+    results = []
     with Serving(WEB) as serving:
         for name in ("disk", "bucket"):
             (tmp_path / name).mkdir()
             config = make_config(tmp_path / name, nodes=NODES, fetch={"max_redirects": 4})
             server.fault = lambda number: FAULTS[number // 20 % len(FAULTS)] if number % 20 == 0 else None
-            results.append(run_crawl(on_s3(config, server) if name == "bucket" else config, serving.seeds))
-    asked = server.requests.total()
+            results.append(run_crawl(in_bucket(config, server, "e2e") if name == "bucket" else config, serving.seeds))
     digests = list(map(export_digests, results))
-    assert len(digests[0]) >= len(SAME)
+    assert len(digests[0]) == len(SAME)
     assert digests[0] == digests[1]
-    iterations = len(open_stores(results[1].config).crawl.folders())
-    print(f"{server.requests} for {iterations} iterations of {NODES} nodes, and all after them")
+    counts = asked[len(results[0].commits) :]
+    assert 0 < sum(counts) <= MOST_REQUESTS * NODES * len(counts), counts
     stores = open_stores(results[1].config)
     tables = [f"{segment.path}/pages.parquet" for segment in stores.crawl.segments()]
     tables = [path for path in tables if stores.storage.exists(path)]
     assert segment_files(stores, "pages") == [f"s3://krake-test/e2e/{path}" for path in tables] != []
     assert check(open_stores(results[1].config)).clean
-    assert asked < MOST_REQUESTS * NODES * iterations
-
-
-def on_s3(config: Config, server: S3Server) -> Config:
-    """Return a config with its store in the bucket of a server."""
-    s3 = S3Config(endpoint=server.address, region="us-east-1", addressing="path")
-    return dataclasses.replace(config, dfs_primary="s3://krake-test/e2e", s3=s3, dfs=DfsConfig(wait_s=20.0))

@@ -153,7 +153,7 @@ def test_what_a_killed_attempt_made_visible_is_durable_before_it_is_believed(wor
     assert work / "dfs" / "crawl" / "1" in synced
     assert work / "dfs" in synced
     entry = file_entry(work / "seg" / "pages.parquet")
-    upload_checked(store, work / "seg" / "pages.parquet", "crawl/1/.hidden/pages.parquet", entry)
+    upload_checked(store, work / "seg" / "pages.parquet", "crawl/1/.hidden/pages.parquet", entry, None)
     synced.clear()
-    upload_checked(store, work / "seg" / "pages.parquet", "crawl/1/.hidden/pages.parquet", entry)
+    upload_checked(store, work / "seg" / "pages.parquet", "crawl/1/.hidden/pages.parquet", entry, entry["size_bytes"])
     assert work / "dfs" / "crawl" / "1" / ".hidden" in synced

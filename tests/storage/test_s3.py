@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -17,18 +16,18 @@ import pytest
 
 from crawl_lib.errors import (
     ConfigError,
-    PathNotFoundError,
     StoppedError,
     StorageAccessError,
     StorageError,
     TargetExistsError,
 )
-from crawl_lib.storage import Entry, open_storage, s3, s3_files
+from crawl_lib.storage import Entry, open_storage, s3, s3_files, shown_address
 from crawl_lib.storage.access import parse_s3_address
-from crawl_lib.storage.s3 import S3Storage
 from crawl_lib.storage.s3_claims import Times
 from crawl_lib.storage.s3_files import GROWTH_BYTES, PART_BYTES
 from crawl_lib.stores import Secrets
+from tests.contracts.contenders import contend
+from tests.contracts.kills import FILES, KilledError, KillsContract, filled, killing, shown, shown_names
 from tests.contracts.storage import StorageContract
 from tests.s3 import CREDENTIALS, S3Server, s3_server
 
@@ -45,142 +44,14 @@ class TestContract(StorageContract):
         return server.store()
 
 
-class KilledError(BaseException):
-    """A process that dies: nothing of the store catches it."""
+class TestKills(KillsContract):
+    """`make test-cluster` kills at each request."""
 
+    step = 6
 
-FILES = {"a": b"", "manifest.json": b"manifest"}
-
-
-def killing(server: S3Server, root: str, number: int, only: str = "") -> S3Storage:
-    """A store whose process dies before its request of a number, counted from 0; `only`: of an operation."""
-    left = [number]
-
-    def hook(operation: str, key: str) -> None:
-        if only not in ("", operation):
-            return
-        if left[0] == 0:
-            raise KilledError(f"{operation} {key}")
-        left[0] -= 1
-
-    return server.store(root, hook=hook)
-
-
-def filled(store: S3Storage, folder: str) -> None:
-    for name, data in FILES.items():
-        store.write_bytes(f"{folder}/{name}", data)
-
-
-def shown(store: S3Storage, folder: str) -> dict[str, bytes] | None:
-    """What a reader sees of a folder, None if it is not there; its parent and all ways to look agree."""
-    parent, _, name = folder.rpartition("/")
-    is_there = name in [entry.name for entry in store.list(parent)]
-    assert store.exists(folder) == is_there
-    if not is_there:
-        assert not store.exists(f"{folder}/manifest.json")
-        with pytest.raises(PathNotFoundError):
-            store.read_bytes(f"{folder}/a")
-        with pytest.raises(PathNotFoundError):
-            store.list(folder)
-        return None
-    return {entry.name: store.read_bytes(f"{folder}/{entry.name}") for entry in store.list(folder)}
-
-
-def kills(server: S3Server, act: Callable[[S3Storage], object]) -> Iterator[tuple[str, bool]]:
-    """Kill an act at each of its requests in turn; the root of each try, and whether it was killed."""
-    for number in itertools.count():
-        root = uuid.uuid4().hex
-        filled(server.store(root), "x/.h")
-        try:
-            act(killing(server, root, number))
-        except KilledError:
-            yield root, True
-        else:
-            yield root, False
-            return
-
-
-def test_a_rename_that_is_killed_shows_all_or_nothing_and_goes_on(server):
-    """Another source never takes the place in the middle; where it may, it gets all of it."""
-    tries = 0
-    for root, was_killed in kills(server, lambda store: store.rename("x/.h", "x/t")):
-        tries += 1
-        assert shown(server.store(root), "x/t") in (None, FILES)
-        now = itertools.count()
-        other = server.store(root, clock=lambda now=now: float(next(now)), sleep=lambda seconds: None)
-        other.write_bytes("x/.other/manifest.json", b"other")
-        with suppress(StorageError):
-            other.rename("x/.other", "x/t")
-        if shown(server.store(root), "x/t") is None:
-            assert was_killed
-            server.store(root).rename("x/.h", "x/t")
-        assert shown(server.store(root), "x/t") in (FILES, {"manifest.json": b"other"})
-    assert tries > len(FILES) * 3
-
-
-def test_tasks_that_rename_one_folder_to_two_names_make_one(server):
-    """The second one comes before each request of the first in turn; or the first one is killed there."""
-    for number, was_killed in itertools.product(range(0, 40, 2), (False, True)):
-        root, count = uuid.uuid4().hex, [0]
-        filled(server.store(root), "x/.h")
-
-        def hook(*_: object, root=root, count=count, number=number, was_killed=was_killed) -> None:
-            count[0] += 1
-            if count[0] == number + 1:
-                if was_killed:
-                    raise KilledError
-                with suppress(PathNotFoundError):
-                    server.store(root).rename("x/.h", "x/u")
-
-        with suppress(PathNotFoundError, KilledError):
-            server.store(root, hook=hook).rename("x/.h", "x/t")
-        if was_killed:
-            with suppress(PathNotFoundError):
-                server.store(root).rename("x/.h", "x/u")
-        found = [shown(server.store(root), path) for path in ("x/t", "x/u")]
-        assert found in ([FILES, None], [None, FILES]), number
-        assert len(server.store(root).list("x")) == 1
-        if count[0] <= number:
-            break
-
-
-def test_a_deletion_that_is_killed_shows_all_or_nothing_and_goes_on(server):
-    """Its folder may be made anew, also if nobody deletes it again."""
-    for root, _ in kills(server, lambda store: store.delete("x/.h")):
-        found = shown(server.store(root), "x/.h")
-        assert found in (None, FILES)
-        if found:
-            server.store(root).delete("x/.h")
-        server.store(root).write_bytes("x/.h/new", b"1")
-        assert shown_names(server.store(root), "x/.h") == ["new"]
-
-
-def shown_names(store: S3Storage, folder: str) -> list[str]:
-    return [entry.name for entry in store.list(folder)]
-
-
-def test_a_claim_that_nobody_renews_is_taken_over_and_the_late_copy_makes_no_object(server):
-    """The first holder stops before each of its requests in turn, and goes on when the second one has committed."""
-    asleep = Times(takeover_s=0.0)
-    for number in itertools.count():
-        root = uuid.uuid4().hex
-        filled(server.store(root), "x/.h")
-        server.store(root).write_bytes("x/.other/manifest.json", b"other")
-        count, seen, now = [0], [], [0.0]
-
-        def hook(*_: object, root=root, count=count, seen=seen, now=now, number=number) -> None:
-            count[0] += 1
-            if count[0] - 1 == number:
-                now[0] += 1000
-                with suppress(TargetExistsError):
-                    server.store(root, asleep).rename("x/.other", "x/t")
-                seen.append(shown(server.store(root), "x/t"))
-
-        with suppress(StorageError):
-            server.store(root, hook=hook, clock=lambda now=now: now[0]).rename("x/.h", "x/t")
-        assert shown(server.store(root), "x/t") == (seen[0] if seen else FILES), number
-        if not seen:
-            return
+    @pytest.fixture
+    def server(self, server):
+        return server
 
 
 def test_a_holder_that_could_not_renew_gives_up(server):
@@ -284,7 +155,7 @@ def test_a_sweep_ends_old_uploads_and_deletions_that_broke_off(server, monkeypat
     left = ["x/f (an unfinished upload)", "x/h (an unfinished deletion)"]
     assert store.sweep(dry_run=True) == store.sweep() == left
     assert store.sweep() == []
-    assert [one.path for one in store._client.below("")] == ["x/"]
+    assert [one.path for one in store._client.below("")] == [".probe", "x/"]
 
 
 def test_files_that_were_copied_without_folders_are_read(server):
@@ -308,6 +179,14 @@ def test_wrong_addresses(text):
 def test_addresses():
     assert parse_s3_address("s3://bucket") == ("bucket", "")
     assert parse_s3_address("s3://my.bucket/data/krake/") == ("my.bucket", "data/krake/")
+
+
+def test_what_people_are_shown_has_no_credentials_and_no_last_slash(server):
+    config = replace(server.config(), dfs_primary="s3://bucket/data/")
+    assert shown_address(config) == "s3://bucket/data"
+    with pytest.raises(ConfigError) as caught:
+        shown_address(replace(config, dfs_primary="s3://key:secret@bucket/x"))
+    assert "secret" not in str(caught.value)
 
 
 def test_credentials_are_never_shown(server, monkeypatch):
@@ -343,10 +222,16 @@ def test_a_store_that_is_to_stop_waits_no_longer(server):
 def test_without_its_package_the_store_says_what_to_install(server, monkeypatch):
     monkeypatch.setitem(sys.modules, "botocore.session", None)
     with pytest.raises(ConfigError, match="needs the extra s3"):
-        server.store()
+        open_storage(server.config(), credentials=CREDENTIALS)
 
 
 def test_krake_is_imported_without_the_client_of_s3():
     """The package is an extra: only a store of this kind loads it."""
     code = "import sys; sys.modules['botocore'] = None; import crawl_lib.cli, crawl_lib.stages, crawl_lib.storage"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_of_two_tasks_one_wins_also_when_the_other_is_stopped_for_longer_than_a_take_over(server):
+    """`make test-cluster` has more of them, with stops before each request."""
+    won = contend(server, range(2, 27, 3))
+    assert won["b"] > won["a"] > 0

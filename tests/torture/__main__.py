@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.cluster.versitygw import VersityGw
+from tests.s3 import credential_variables
 from tests.torture.children import adopt_orphans
 from tests.torture.harness import memory_disk
 from tests.torture.kills import Chance, EveryStep, Killer
@@ -34,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", action="store_true", help="one kill at every durable step, and none by chance")
     parser.add_argument("--power", action="store_true", help="each kill is also a loss of power (simulated)")
     parser.add_argument("--plant", choices=sorted(PLANTS), help="put a known mistake into the crawler")
+    parser.add_argument("--dfs", choices=("disk", "s3"), default="disk", help="where crawls lie")
     parser.add_argument("--flavours", default="", help="names of the kinds of rounds, with commas; default: all")
     parser.add_argument("--until-found", action="store_true", help="end after the first round with findings")
     parser.add_argument("--directory", help="where crawls lie; default: a file system in memory, if there is one")
@@ -68,8 +71,12 @@ class Torture:
     def run(self) -> None:
         """All rounds."""
         with ExitStack() as stack:
+            gateway = None
+            if self._given.dfs == "s3":
+                os.environ.update(credential_variables())
+                gateway = stack.enter_context(VersityGw(self._directory / "s3"))
             grounds = [
-                KEPT.get(flavour.name) or stack.enter_context(Ground(flavour, self._directory))
+                KEPT.get(flavour.name) or stack.enter_context(Ground(flavour, self._directory, gateway))
                 for flavour in self._flavours
             ]
             say(f"unbroken crawls ({', '.join(flavour.name for flavour in self._flavours)}) are right")

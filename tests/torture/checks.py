@@ -34,6 +34,7 @@ from crawl_lib.linkdb import LINKDB
 from crawl_lib.ranks import LINKRANK
 from crawl_lib.repair import sweep
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, Outcome
+from crawl_lib.storage.s3 import PROBE
 from crawl_lib.stores import open_stores
 from crawl_lib.terms import TERMS
 from crawl_lib.urls import key_of
@@ -196,8 +197,8 @@ def believed(result: Result) -> list[tuple[str, ...]]:
     return [tuple(map(str, row.values())) for row in rows]
 
 
-HIDDEN_BY_RIGHT = {".locks", ".managed.json"}
-"""The folder of locks, and the list that Tantivy keeps of its files."""
+HIDDEN_BY_RIGHT = {".locks", ".managed.json", PROBE}
+"""The folder of locks, the list that Tantivy keeps of its files, and the object that tries an object store."""
 
 
 def table(result: Result, unbroken: Mapping[str, Any]) -> Iterator[str]:

@@ -8,9 +8,10 @@ import shutil
 import socket
 import sys
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,13 @@ from crawl_lib.config import Config
 from crawl_lib.frontier import intake
 from crawl_lib.node import take as node_take
 from crawl_lib.segment import Sealer
+from crawl_lib.storage.s3 import S3Storage
+from crawl_lib.storage.s3_claims import Times
+from crawl_lib.storage.s3_client import S3Client
 from demo import AGAIN_PATH, RequestLog, Serving, SynthWeb, TruthOptions
+from tests.cluster.versitygw import VersityGw
 from tests.e2e.crawl import Result, make_config
+from tests.e2e.moved import in_bucket
 from tests.pythons import python_of, wait_for_nothing
 from tests.torture import checks
 from tests.torture.children import Attempt, Ended, Kill
@@ -108,6 +114,10 @@ FLAVOURS = (
 )
 
 
+TIMES = (5.0, 20.0, 30.0, 1.0)
+"""Of claims of an object store: a crawl whose task was killed does not wait for minutes, in the order of `Times`."""
+
+
 def small_constants() -> None:
     """Small takes go to two processes, intakes have several chunks, sealing and failed tries do not wait: all paths are
     gone."""
@@ -115,6 +125,7 @@ def small_constants() -> None:
     node_take.URLS_OF_A_PROCESS = SMALL_TAKE_URLS
     intake.__kwdefaults__["chunk_lines"] = SMALL_CHUNK_LINES
     Sealer.__init__.__kwdefaults__["interval_s"] = 0.01
+    Times.__init__.__defaults__ = TIMES
 
 
 def begin_again(serving: Serving) -> None:
@@ -126,10 +137,13 @@ def begin_again(serving: Serving) -> None:
 
 
 class Ground:
-    """A flavour that is served, and its unbroken crawl, which all rounds of it are compared with."""
+    """A flavour that is served, and its unbroken crawl, which all rounds of it are compared with.
 
-    def __init__(self, flavour: Flavour, directory: Path) -> None:
-        self.flavour, self.directory = flavour, directory
+    `gateway`: where crawls lie, None: on the disk.
+    """
+
+    def __init__(self, flavour: Flavour, directory: Path, gateway: VersityGw | None = None) -> None:
+        self.flavour, self.directory, self.gateway = flavour, directory, gateway
         self.known = Unbroken()
         self.output: dict[str, Any] = {}
         self.serving = Serving(flavour.web, least_s=flavour.least_s)
@@ -200,7 +214,11 @@ class Round:
     story: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.config = self.ground.flavour.config(self.directory / "crawl")
+        self.config = self.looked_at = self.ground.flavour.config(self.directory / "crawl")
+        if (gateway := self.ground.gateway) is not None:
+            self.config = in_bucket(self.config, gateway, uuid.uuid4().hex)
+            files = gateway.files(self.config.dfs_primary.rpartition("/")[2])
+            self.looked_at = replace(self.looked_at, dfs_primary=str(files))
         self.disk = Disk(self.directory / "crawl", self.directory / "power") if self.power else None
         self.done: list[Task] = []
         self.crawl_deaths: list[tuple[float, float]] = []
@@ -228,6 +246,7 @@ class Round:
             self._check(start_s)
         if not self.findings:
             shutil.rmtree(self.directory)
+            shutil.rmtree(self.looked_at.dfs_primary, ignore_errors=True)
         return self.findings
 
     def _crawl(self) -> None:
@@ -365,7 +384,9 @@ class Round:
         findings_path = self.directory / "findings.json"
 
         def look() -> dict[str, Any]:
-            findings, output = look_at(self.config, self.ground)
+            if self.ground.gateway is not None:  # what no later task would take over for minutes
+                S3Storage(S3Client(self.config), Times(takeover_s=-1.0)).sweep()
+            findings, output = look_at(self.looked_at, self.ground)
             findings_path.write_text(json.dumps({"findings": findings, "output": output}))
             return {}
 

@@ -1,0 +1,155 @@
+"""An object store as a program of its own: the contract, kills at each request, and a crawl."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from crawl_lib import stages
+from crawl_lib.config.model import DfsConfig
+from crawl_lib.repair import fsck as check
+from crawl_lib.storage import LocalStorage, open_storage
+from crawl_lib.stores import open_stores
+from demo import Serving, SynthWeb, TruthOptions
+from tests.cluster.test_crawl import MAX_REDIRECTS, WEB, check_truth
+from tests.cluster.versitygw import VersityGw, why_not
+from tests.contracts.contenders import contend
+from tests.contracts.kills import KillsContract
+from tests.contracts.storage import StorageContract
+from tests.e2e.crawl import make_config, run_crawl, write_config
+from tests.e2e.moved import SAME, copy_objects, export_digests, in_bucket, rows_of
+from tests.s3 import credential_variables
+from tests.torture.rounds import begin_again
+
+PAGES = 10_000
+MOST_CPU = 1.3
+STOPS = 27
+"""So many requests has a rename of `contend`."""
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VersityGw]:
+    if missing := why_not():
+        pytest.skip(f"the tests of an object store as a program cannot run: {missing}")
+    with VersityGw(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+class TestContract(StorageContract):
+    @pytest.fixture
+    def storage(self, gateway):
+        return gateway.store()
+
+
+class TestKills(KillsContract):
+    @pytest.fixture
+    def server(self, gateway):
+        return gateway
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("waits", [False, True])
+def test_of_two_tasks_one_wins_also_when_the_other_is_stopped_for_longer_than_a_take_over(gateway, waits):
+    """`KRAKE_CONTENDERS=1000` has that many pairs of them."""
+    asked = int(os.environ.get("KRAKE_CONTENDERS", STOPS))
+    won = contend(gateway, [number % STOPS for number in range(asked)], waits=waits)
+    print(f"won: {won}")
+    assert min(won.values()) > 0
+
+
+@pytest.fixture
+def let_in(monkeypatch) -> None:
+    for name, value in credential_variables().items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.usefixtures("let_in")
+def test_a_crawl_in_a_bucket_or_moved_there_is_that_on_a_disk(gateway, tmp_path):
+    """The crawl of the test of HDFS. One is moved after two iterations, and goes on where its files were copied to."""
+    done = {}
+    with Serving(WEB) as serving:
+        for name in ("disk", "bucket", "moved"):
+            (tmp_path / name).mkdir()
+            disk = make_config(tmp_path / name, nodes=2, fetch={"host_delay_s": 0.02, "max_redirects": MAX_REDIRECTS})
+            begin_again(serving)
+            if name == "moved":
+                run_crawl(disk, serving.seeds, 2, process=False)
+                copy_objects(LocalStorage.open(Path(disk.dfs_primary)), gateway, name)
+            config = disk if name == "disk" else in_bucket(disk, gateway, name)
+            done[name] = run_crawl(config, serving.seeds)
+    expected = rows_of(done["disk"], Path(done["disk"].config.dfs_primary))
+    assert all(table.total() > 100 for table in expected.values())
+    for name in ("bucket", "moved"):
+        digests = export_digests(done[name])
+        assert len(digests) == len(SAME)
+        assert digests == export_digests(done["disk"])
+        found = rows_of(done[name], gateway.files(name))
+        assert not [found[table] - rows for table, rows in expected.items() if found[table] != rows]
+        assert check(open_stores(done[name].config)).clean
+
+
+@pytest.mark.usefixtures("let_in")
+def test_a_crawl_that_is_moved_from_hdfs_goes_on(gateway, hdfs, tmp_path):
+    (tmp_path / "crawl").mkdir()
+    with Serving(WEB) as serving:
+        fetch = {"host_delay_s": 0.02, "max_redirects": MAX_REDIRECTS}
+        local = make_config(tmp_path / "crawl", nodes=2, fetch=fetch)
+        before = replace(local, dfs_primary=f"{hdfs.address}/krake/moved", dfs=DfsConfig(wait_s=30.0))
+        run_crawl(before, serving.seeds, 2, process=False)
+        copy_objects(open_storage(before), gateway, "from-hdfs")
+        config = in_bucket(local, gateway, "from-hdfs")
+        assert check(open_stores(config)).clean
+        done = run_crawl(config, serving.seeds)
+        truth = serving.truth(options=TruthOptions(max_redirects=MAX_REDIRECTS))
+    check_truth(config, done, truth, tmp_path / "copied")
+    assert check(open_stores(config)).clean
+
+
+ITERATION = """
+import json, sys
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
+from crawl_lib import load_config, open_stores, stages
+
+config = load_config(Path(sys.argv[1]))
+stages.crawl_node(open_stores(config), run_id="run", iteration=1, node="node-0")
+pages = stages.commit_iteration(open_stores(config), run_id="run", iteration=1)["pages"]
+
+import psutil
+
+for child in psutil.Process().children():  # the kernel adds what a child cost when it is waited for
+    child.kill()
+    child.wait()
+usages = map(getrusage, (RUSAGE_SELF, RUSAGE_CHILDREN))
+print(json.dumps([pages, sum(usage.ru_utime + usage.ru_stime for usage in usages)]))
+"""
+
+
+@pytest.mark.usefixtures("let_in")
+def test_a_large_iteration_takes_little_more_cpu_than_on_a_disk(gateway, tmp_path):
+    """CPU of the processes of the node and the commit, medians of three."""
+    taken: dict[str, list[float]] = {"disk": [], "bucket": []}
+    with Serving(SynthWeb(seed=38, sites=84, pages_per_site=120, specials=False)) as serving:
+        seeds = sorted(serving.truth().visits)[:PAGES]
+        assert len(seeds) == PAGES
+        for name, number in product(taken, range(3)):
+            directory = tmp_path / f"{name}-{number}"
+            directory.mkdir()
+            disk = make_config(directory, nodes=1, fetch={"host_delay_s": 0.0, "time_limit_s": 600})
+            config = disk if name == "disk" else in_bucket(disk, gateway, directory.name)
+            stages.inject(open_stores(config), run_id="run", seeds="\n".join(seeds))
+            command = [sys.executable, "-c", ITERATION, str(write_config(config, directory))]
+            pages, cpu_s = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            taken[name].append(cpu_s)
+            assert pages == PAGES
+    print(f"CPU in seconds: {taken}")
+    assert median(taken["bucket"]) <= MOST_CPU * median(taken["disk"])

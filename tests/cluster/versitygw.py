@@ -1,0 +1,97 @@
+"""A server that speaks S3 and keeps objects as files of a directory: versitygw, which Go builds from a pinned version.
+
+Go compares the module and all that the module needs with the sums of sum.golang.org. The program is kept in
+`target/versitygw`. The first build takes two minutes of CPU. Debian 12's Go is too old for this module.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from crawl_lib.errors import StorageError
+from crawl_lib.storage.s3_client import RequestRefusedError, S3Client
+from tests.cluster.processes import end_all, spawn, wait_until
+from tests.ports import free_port
+from tests.s3 import BUCKET, CREDENTIALS, S3Server
+
+VERSION = "v1.8.0"
+MODULE = "github.com/versity/versitygw/cmd/versitygw"
+TARGET = Path(__file__).resolve().parent / "target" / "versitygw" / VERSION
+BUILD_LIMIT_S = 1200.0
+START_LIMIT_S = 60.0
+
+
+def why_not() -> str:
+    """Return why the server cannot run here, "" if it can."""
+    return "" if shutil.which("go") else "Go is not there: install Go 1.25 or newer"
+
+
+def program() -> Path:
+    """Return the server's program, built if it is missing; a process that needs it meanwhile waits."""
+    TARGET.mkdir(parents=True, exist_ok=True)
+    built = TARGET / "versitygw"
+    with (TARGET / "lock").open("w") as one_at_a_time:
+        fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
+        if not built.exists():
+            env = {**os.environ, "GOBIN": str(TARGET / "new")}
+            command = ["go", "install", f"{MODULE}@{VERSION}"]
+            done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=BUILD_LIMIT_S)
+            assert done.returncode == 0, f"Go cannot build versitygw:\n{done.stderr[-2000:]}"
+            (TARGET / "new" / "versitygw").rename(built)
+    return built
+
+
+class VersityGw(S3Server):
+    """A server with the bucket of the tests, while its `with` block runs.
+
+    `directory`: where its files lie, on a file system with extended attributes. `port`: None takes a free one.
+    """
+
+    def __init__(self, directory: Path, port: int | None = None) -> None:
+        self.port = port or free_port()
+        super().__init__(address=f"http://127.0.0.1:{self.port}")
+        self.directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def files(self, prefix: str) -> Path:
+        """Return the directory that holds the objects below a prefix of the bucket, as files."""
+        return self.directory / "root" / BUCKET / prefix
+
+    def __enter__(self) -> Self:
+        root = self.directory / "root"
+        root.mkdir(parents=True, exist_ok=True)
+        env = {"ROOT_ACCESS_KEY_ID": CREDENTIALS.key_id, "ROOT_SECRET_ACCESS_KEY": CREDENTIALS.secret}
+        command = [str(program()), "--port", f"127.0.0.1:{self.port}", "--quiet", "--keep-alive", "posix", str(root)]
+        self._process = spawn(command, self.directory / "log", env=env)
+        wait_until("versitygw answers", self._has_bucket, START_LIMIT_S)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the server."""
+        if self._process is not None:
+            end_all([self._process], signal.SIGTERM, 10)
+            self._process = None
+
+    def _has_bucket(self) -> bool:
+        """Make the bucket; whether it is there."""
+        client = S3Client(self.config(wait_s=0.0), CREDENTIALS)
+        with suppress(StorageError):
+            try:
+                client.ask_once("cannot be made", "", "create_bucket")
+            except RequestRefusedError as error:
+                return error.code in {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}
+            return True
+        return False
