@@ -96,6 +96,11 @@ class Result:
     snippet: Snippet | None = None
     explanation: Explanation | None = None
 
+    @property
+    def date_is(self) -> str:
+        """What the date says of the page: that it was "published" then, or "captured"."""
+        return "published" if self.is_published else "captured"
+
 
 @dataclass(frozen=True)
 class Answer:

@@ -1,0 +1,90 @@
+"""The cached view: a page as it was captured, read from its record.
+
+The page may do nothing. Its answer has a policy that runs no script and lets nothing be asked of any address, in an
+origin of its own (CSP `sandbox`, Content Security Policy Level 3); a document of such an origin sends no `Referer`
+(Referrer Policy, 8.3). Chromium connects to the address of `<link rel=preconnect>` in spite of the policy, so each
+`link` becomes a `meta`, which has no effect. Links resolve by a `<base>` before the page's own, and open a new tab.
+"""
+
+import logging
+import re
+from dataclasses import dataclass
+from html import escape
+
+from starlette.exceptions import HTTPException
+
+from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.parse import HTML_TYPES, XHTML, decode_content, html_to_utf8, parse_head
+from crawl_lib.search import CapturePlace, OpenIndex, Sites, StoredPage, stored_page
+from crawl_lib.segment import SegmentReader, WarcRecord, read_dropped, safe_uri, split_head
+from crawl_lib.stores import Stores
+
+SANDBOX = (
+    "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+)
+MOST_BYTES = 4 << 20
+"""Of a page that is shown."""
+NOT_FOUND = "The index has no such page, or has a page that must not be shown."
+NO_ARCHIVE = "This page asks not to be shown from a copy (noarchive)."
+DROPPED = "This page was dropped from the crawl."
+MOVED = "The capture of this page has moved. Update the index: krake index update."
+_DOCTYPE = re.compile(
+    rb"\s*(?><\?[^>]*+>\s*)?(?><!--(?>(?!-->).)*+-->\s*)*+<!doctype[^>]*+>", re.IGNORECASE | re.DOTALL
+)
+_LOOKED_BYTES = 4 << 10
+_LINK = re.compile(rb"<link(?=[\t\n\f\r />])", re.IGNORECASE)
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A page as it was captured. `html`: in UTF-8, None for pages of other types; `is_cut`: longer than is shown."""
+
+    page: StoredPage
+    html: bytes | None = None
+    is_cut: bool = False
+
+
+def read_copy(stores: Stores, index: OpenIndex, key: bytes, sites: Sites) -> Copy:
+    """Return the copy of a page.
+
+    Raises HTTPException (404) with a sentence where there is none that may be shown; StorageError.
+    """
+    page = stored_page(index, key, sites)
+    if page is None:
+        raise HTTPException(404, NOT_FOUND)
+    if "noarchive" in page.robots:
+        raise HTTPException(404, NO_ARCHIVE)
+    record = None if page.place is None else _record(stores, page, page.place)
+    if record is None:
+        raise HTTPException(404, MOVED)
+    return _copy(page, record) if page.mime_type in HTML_TYPES else Copy(page)
+
+
+def _record(stores: Stores, page: StoredPage, place: CapturePlace) -> WarcRecord | None:
+    """Return the record at a place; None where that is not the page's any more."""
+    path = stores.crawl.segment_named(place.segment).path
+    try:
+        if page.key in read_dropped(stores.storage, path):
+            raise HTTPException(404, DROPPED)
+        record = SegmentReader(stores.storage, path).read_record(place.warc_file, place.offset, place.length)
+    except (PathNotFoundError, DamagedFileError) as error:
+        log.warning("the capture of %s is not where the index says: %s", page.key.hex(), error)
+        return None
+    return record if record.type == "response" and record.url == safe_uri(page.url) else None
+
+
+def _copy(page: StoredPage, record: WarcRecord) -> Copy:
+    head, body = split_head(record.block)
+    headers = parse_head(head)
+    content = decode_content(headers, body, max_bytes=MOST_BYTES)
+    html = html_to_utf8(content.data, headers.content_type[1], is_xml=page.mime_type == XHTML)
+    return Copy(page, _harmless(html, page.url), content.truncated)
+
+
+def _harmless(html: bytes, url: str) -> bytes:
+    """Return a page with a `<base>` before all else that may have one, and without links that are followed unasked."""
+    found = _DOCTYPE.match(html[:_LOOKED_BYTES])
+    start = found.end() if found else 0
+    base = f'<base href="{escape(url)}" target="_blank">'.encode()
+    return html[:start] + base + _LINK.sub(b"<meta", html[start:])
