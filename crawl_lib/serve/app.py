@@ -1,6 +1,7 @@
 """The application: which address answers with what."""
 
 import asyncio
+import json
 import logging
 import re
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -115,7 +116,7 @@ class _Pages:
             self._service.index,
         )
         find: Callable[[], Answer] = partial(answer, index, query, self._service.sites, wanted)
-        return JSONResponse(await _run(self._service.pool, lambda: as_json(find())))
+        return _json(await _run(self._service.pool, lambda: as_json(find())))
 
     async def cached(self, request: Request) -> Response:
         """Answer with a page around a copy, which says when that was captured."""
@@ -153,7 +154,7 @@ class _Pages:
     async def health(self, request: Request) -> Response:
         """Answer whether queries are answered: 200, else 503."""
         index = self._service.index
-        return JSONResponse({"version": index.number, "pages": index.searcher.num_docs})
+        return _json({"version": index.number, "pages": index.searcher.num_docs})
 
 
 class _CopyResponse(HTMLResponse):
@@ -191,6 +192,11 @@ def _wants_json(request: Request) -> bool:
     return request.url.path.startswith("/api/") or ("application/json" in accept and "text/html" not in accept)
 
 
+def _json(value: object, status: int = 200, headers: Any = None) -> Response:
+    """Return JSON in ASCII, which shows on a terminal what it is."""
+    return Response(json.dumps(value), status, headers, media_type="application/json")
+
+
 def _html(text: str, status: int = 200, headers: Any = None) -> Response:
     return HTMLResponse(text, status, {**(headers or {}), POLICY: PAGE_POLICY})
 
@@ -202,7 +208,7 @@ def _page(template: str, **values: Any) -> Response:
 def _said(request: Request, status: int, text: str, headers: Any = None) -> Response:
     """Return an answer that is one sentence, in the form that the client reads."""
     if _wants_json(request):
-        return JSONResponse({"error": text}, status, headers)
+        return _json({"error": text}, status, headers)
     query = request.query_params.get("q", "")
     return _html(render("message.html", text=text, query=query, status=status), status, headers)
 

@@ -1,9 +1,10 @@
 """The cached view: a page as it was captured, read from its record.
 
-The page may do nothing. Its answer has a policy that runs no script and lets nothing be asked of any address, in an
-origin of its own (CSP `sandbox`, Content Security Policy Level 3); a document of such an origin sends no `Referer`
-(Referrer Policy, 8.3). Chromium connects to the address of `<link rel=preconnect>` in spite of the policy, so each
-`link` becomes a `meta`, which has no effect. Links resolve by a `<base>` before the page's own, and open a new tab.
+The page may do nothing. The policy of its answer runs no script, lets nothing be asked of any address, and gives the
+page an origin of its own (CSP `sandbox`, Content Security Policy Level 3). A document of such an origin sends no
+`Referer` (Referrer Policy, 8.3). Chromium 156 connects to the host of a frame before the policy refuses the frame, and
+no policy speaks of `<link rel=preconnect>`: so frames and links become elements without effect. The links that people
+click resolve by a `<base>` before the page's own, and open a new tab.
 """
 
 import logging
@@ -32,7 +33,8 @@ _DOCTYPE = re.compile(
     rb"\s*(?><\?[^>]*+>\s*)?(?><!--(?>(?!-->).)*+-->\s*)*+<!doctype[^>]*+>", re.IGNORECASE | re.DOTALL
 )
 _LOOKED_BYTES = 4 << 10
-_LINK = re.compile(rb"<link(?=[\t\n\f\r />])", re.IGNORECASE)
+_CONNECTING = re.compile(rb"<(/?)(link|i?frame)(?=[\t\n\f\r />])", re.IGNORECASE)
+"""Tags of elements that connect unasked. No other spelling is such a tag (HTML, 13.2.5.8): names have no escapes."""
 log = logging.getLogger(__name__)
 
 
@@ -83,8 +85,15 @@ def _copy(page: StoredPage, record: WarcRecord) -> Copy:
 
 
 def _harmless(html: bytes, url: str) -> bytes:
-    """Return a page with a `<base>` before all else that may have one, and without links that are followed unasked."""
+    """Return a page whose links resolve by its URL, without elements that connect unasked.
+
+    A `<meta>` is empty as a `<link>` and a `<frame>` are; an unknown element has content, as an `<iframe>` has.
+    """
     found = _DOCTYPE.match(html[:_LOOKED_BYTES])
     start = found.end() if found else 0
     base = f'<base href="{escape(url)}" target="_blank">'.encode()
-    return html[:start] + base + _LINK.sub(b"<meta", html[start:])
+    return html[:start] + base + _CONNECTING.sub(_without_effect, html[start:])
+
+
+def _without_effect(tag: re.Match[bytes]) -> bytes:
+    return b"<%sx-frame" % tag[1] if tag[2].lower() == b"iframe" else b"<%smeta" % tag[1]

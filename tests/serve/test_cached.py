@@ -99,9 +99,12 @@ def test_the_base_is_before_all_that_may_have_one_and_behind_a_doctype(start: by
     assert before == (start if start.lower().endswith((b"doctype html>", b"'x'>")) else b"")
 
 
-def test_a_link_element_in_any_spelling_has_no_effect() -> None:
-    found = cached._harmless(b"<LINK rel=x><link/rel=x><link\nrel=x><link><links></link><lin k>", "http://a.example/")
-    assert found.endswith(b"<meta rel=x><meta/rel=x><meta\nrel=x><meta><links></link><lin k>")
+def test_an_element_that_connects_unasked_has_no_effect_in_any_spelling() -> None:
+    start = b"<LINK rel=x><link/rel=x><link\nrel=x><link><links></link><lin k>"
+    found = cached._harmless(start, "http://a.example/")
+    assert found.endswith(b"<meta rel=x><meta/rel=x><meta\nrel=x><meta><links></meta><lin k>")
+    found = cached._harmless(b"<IFRAME src=x>a</iFrame><frameset><frame/src=x></frameset>", "http://a.example/")
+    assert found.endswith(b"<x-frame src=x>a</x-frame><frameset><meta/src=x></frameset>")
 
 
 def test_a_pdf_is_shown_as_its_text(made: Made) -> None:
