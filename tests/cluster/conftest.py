@@ -37,6 +37,7 @@ LIMIT_S = 1200
 LONGEST_FIRST = (
     "test_edge.py",
     "ui/test_running_airflow.py",
+    "search/test_hostile_pages.py",
     "test_spark_tables.py",
     "ui/test_several_crawls.py",
     "test_spark_process.py",
