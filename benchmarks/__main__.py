@@ -33,6 +33,7 @@ PARTS = (
     "ranks",
     "linkrank",
     "search",
+    "serve",
 )
 PAIRS = "pairs"
 """The part that needs a commit to compare with, so runs only when it is named."""

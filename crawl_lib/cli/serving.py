@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import sys
 from importlib.util import find_spec
 
 from crawl_lib.cli.common import InterruptedTool, say
@@ -13,7 +14,7 @@ from crawl_lib.stores import open_stores
 def search(arguments: argparse.Namespace) -> int:
     """Answer requests for the search page until the command is stopped, which raises InterruptedTool.
 
-    Raises SetupError where the extra `search` is not installed, ConfigError.
+    Raises SetupError if the extra `search` is not installed, ConfigError.
     """
     for name in ("jinja2", "starlette", "uvicorn"):
         if find_spec(name) is None:
@@ -23,5 +24,10 @@ def search(arguments: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     arguments.stop.text = "the search page is closed"
     stores = open_stores(load_config(arguments.config), stop=arguments.stop, make=False)
-    serve_search(stores, lambda url: say(f"search page: {url}"))
+    serve_search(stores, _say_where)
     raise InterruptedTool
+
+
+def _say_where(url: str) -> None:
+    say(f"search page: {url}")
+    sys.stdout.flush()  # whoever reads a pipe waits for this line

@@ -98,7 +98,7 @@ class Result:
 
     @property
     def date_is(self) -> str:
-        """What the date says of the page: that it was "published" then, or "captured"."""
+        """The meaning of the date: "published" or "captured"."""
         return "published" if self.is_published else "captured"
 
 

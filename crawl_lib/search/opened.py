@@ -28,7 +28,7 @@ class OpenIndex:
     facts: PageFacts
     vocabulary: Vocabulary
     places: CapturePlaces | None = None
-    """None in an index that is in memory alone."""
+    """The places of captures; None for an index in memory."""
 
     @classmethod
     def of(

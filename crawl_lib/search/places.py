@@ -1,4 +1,4 @@
-"""The places of captures: read from the table next to an index when somebody asks for a page."""
+"""The places of captures, read from the table next to an index at each request."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +33,8 @@ class CapturePlaces:
         self._reading = Lock()
 
     def of(self, key: bytes) -> CapturePlace | None:
-        """Return the place of a page's capture; None where the index lacks the page. Raises DamagedFileError."""
-        with self._reading:  # one reader of Parquet, any number of threads
+        """Return the place of a page's capture; None if the index lacks the page. Raises DamagedFileError."""
+        with self._reading:  # a reader of Parquet is for one thread at a time
             rows = [row for batch in find_rows(self._table, key) for row in batch.to_pylist()]
         for row in rows:
             return CapturePlace(row["segment"], row["warc_file"], row["warc_offset"], row["warc_length"])

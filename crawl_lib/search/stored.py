@@ -1,4 +1,4 @@
-"""One page of an index, as its cached view shows it."""
+"""A page of an index, for its cached view."""
 
 import time
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from crawl_lib.search.sites import Sites
 class StoredPage:
     """A page as the index has it.
 
-    `captured_us`: POSIX microseconds. `robots`: as `IndexedPage` has it. `place`: None where the index notes none.
+    `captured_us`: POSIX microseconds. `robots`: as of `IndexedPage`. `place`: None in an index without places.
     """
 
     key: bytes
@@ -29,7 +29,7 @@ class StoredPage:
 
 
 def stored_page(index: OpenIndex, key: bytes, sites: Sites, now_us: int | None = None) -> StoredPage | None:
-    """Return a page by its key; None where no answer may show it.
+    """Return a page by its key; None if no answer may show the page.
 
     `now_us`: POSIX microseconds, None: the clock's. Raises DamagedFileError.
     """

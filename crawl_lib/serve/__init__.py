@@ -1,9 +1,9 @@
 """The search page: people find pages of the index in a browser, without a login.
 
-How data flows: `serve_search` (`server`) listens, and has `newest` open each new version of the index. A request passes
-`guard`, which checks the name it was sent to and adds the headers that keep a page from being used against its reader;
-`app` answers it. An answer to a query becomes what a page shows in `results`, and HTML by the templates; `filters` are
-links that write the query. `cached` reads a page's record. `signs` makes strangers' text harmless to read.
+How data flows: `serve_search` (`server`) listens, and `newest` opens each new version of the index. `connections` gives
+each step of a client a deadline. `guard` checks the `Host` header and adds security headers to each answer. `app` maps
+addresses to answers, and `views` renders HTML from the templates. `filters` makes links with a rewritten query.
+`cached` reads a page's record. `signs` makes control characters visible.
 
 Pages have no JavaScript and set no cookie. Only `krake serve search` loads this room.
 """

@@ -1,4 +1,4 @@
-"""The application: which address answers with what."""
+"""The application: the addresses of the search page, and their answers."""
 
 import asyncio
 import json
@@ -28,10 +28,10 @@ from crawl_lib.serve.views import PAGE_POLICY, render
 from crawl_lib.stores import Stores
 
 RETRY_S = 2
-"""After which a client may ask again that was told that something is not there yet."""
+"""The time after which a client may ask again, while something is missing."""
 COPY_THREADS = 4
 MOST_COPIES = 32
-"""Copies of pages that are sent at once: so many times `cached.MOST_BYTES` may wait for clients that are slow."""
+"""Copies of pages sent at once. So many times `cached.MOST_BYTES` may wait in memory for slow clients."""
 SENT_BYTES = 64 << 10
 _PAGE = re.compile(r"0{0,9}[1-9][0-9]{0,8}", re.ASCII)
 _KEY = re.compile(r"[0-9a-f]{40}", re.ASCII)
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Service:
-    """What answers. `pool`: threads for searches; `copies`: those that read records, which may take long."""
+    """The parts of a running search page. `pool`: threads for searches; `copies`: threads that read records."""
 
     stores: Stores
     newest: NewestIndex
@@ -59,7 +59,7 @@ class Service:
 
     @property
     def index(self) -> OpenIndex:
-        """The index that answers. Raises HTTPException (503) where there is none."""
+        """The index that answers. Raises HTTPException (503) if there is no index."""
         index = self.newest.index
         if index is None:
             said = NO_INDEX if self.newest.is_missing else BROKEN_INDEX
@@ -119,12 +119,12 @@ class _Pages:
         return _json(await _run(self._service.pool, lambda: as_json(find())))
 
     async def cached(self, request: Request) -> Response:
-        """Answer with a page around a copy, which says when that was captured."""
+        """Answer with a page around a copy, with the time of the capture."""
         copy = await self._copy(request)
         return _page("cached.html", copy=copy, page=copy.page)
 
     async def copy(self, request: Request) -> Response:
-        """Answer with a page as it was captured, which may do nothing."""
+        """Answer with a page as it was captured, in its sandbox."""
         if self._service.sending.locked():
             raise BusyError("more pages are sent than this machine has room for", RETRY_S)
         copy = await self._copy(request)
@@ -144,7 +144,7 @@ class _Pages:
         return _page("help.html")
 
     async def opensearch(self, request: Request) -> Response:
-        """Answer with what a browser needs to search from its address bar (OpenSearch 1.1)."""
+        """Answer with a description for the address bar of browsers (OpenSearch 1.1)."""
         is_secure = request.headers.get("x-forwarded-proto") == "https"
         root = f"{'https' if is_secure else 'http'}://{request.headers['host']}"
         name = self._service.stores.config.crawl.name
@@ -158,7 +158,7 @@ class _Pages:
 
 
 class _CopyResponse(HTMLResponse):
-    """A copy of a page. It is sent in parts, so that a slow client holds few bytes of the system's."""
+    """A copy of a page, sent in parts."""
 
     def __init__(self, html: bytes, sending: asyncio.Semaphore) -> None:
         super().__init__(html, headers={POLICY: SANDBOX, "X-Frame-Options": "SAMEORIGIN"})
@@ -174,12 +174,12 @@ class _CopyResponse(HTMLResponse):
 
 
 async def _run(pool: SearchPool, work: Callable[[], T]) -> T:
-    """Have a pool do some work. Raises BusyError, and what the work raises."""
+    """Run some work in a pool. Raises BusyError, and the errors of the work."""
     return await asyncio.wrap_future(pool.submit(work))
 
 
 def _wanted(request: Request, *, is_explained: bool = False) -> Wanted:
-    """Return what a request wants besides the results. Raises HTTPException (400) where `page` is no number."""
+    """Return what a request wants besides the results. Raises HTTPException (400) if `page` is no number."""
     page = request.query_params.get("page", "1")
     if not _PAGE.fullmatch(page):
         raise HTTPException(400, "The page of results must be a whole number of 1 or more.")
@@ -193,7 +193,7 @@ def _wants_json(request: Request) -> bool:
 
 
 def _json(value: object, status: int = 200, headers: Any = None) -> Response:
-    """Return JSON in ASCII, which shows on a terminal what it is."""
+    """Return JSON in ASCII, which is safe to print on a terminal."""
     return Response(json.dumps(value), status, headers, media_type="application/json")
 
 
@@ -206,7 +206,7 @@ def _page(template: str, **values: Any) -> Response:
 
 
 def _said(request: Request, status: int, text: str, headers: Any = None) -> Response:
-    """Return an answer that is one sentence, in the form that the client reads."""
+    """Return an answer of one sentence, as JSON or as a page."""
     if _wants_json(request):
         return _json({"error": text}, status, headers)
     query = request.query_params.get("q", "")
@@ -223,7 +223,7 @@ async def _busy(request: Request, error: BusyError) -> Response:
 
 
 async def _failed(request: Request, error: KrakeError) -> Response:
-    """Answer where a store or the index failed; what its error says of paths and servers goes to the log alone."""
+    """Answer after an error of a store or of the index. The error names paths and servers, so only the log has it."""
     log.error("a request failed: %s", error)
     return _said(request, 503, "The pages cannot be read now. The log of this server says why.", {"Retry-After": "10"})
 

@@ -1,10 +1,9 @@
 """The cached view: a page as it was captured, read from its record.
 
-The page may do nothing. The policy of its answer runs no script, lets nothing be asked of any address, and gives the
-page an origin of its own (CSP `sandbox`, Content Security Policy Level 3). A document of such an origin sends no
-`Referer` (Referrer Policy, 8.3). Chromium 156 connects to the host of a frame before the policy refuses the frame, and
-no policy speaks of `<link rel=preconnect>`: so frames and links become elements without effect. The links that people
-click resolve by a `<base>` before the page's own, and open a new tab.
+The policy of the answer forbids scripts and requests, and gives the page an origin of its own (CSP `sandbox`, Content
+Security Policy Level 3). A document of such an origin sends no `Referer` (Referrer Policy, 8.3). Chromium 156 connects
+to the host of a frame before the policy refuses the frame, and no policy covers `<link rel=preconnect>`. So frames and
+links become elements without effect. Links of the page resolve by a `<base>` before the page's own, and open a new tab.
 """
 
 import logging
@@ -24,7 +23,7 @@ SANDBOX = (
     "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 )
 MOST_BYTES = 4 << 20
-"""Of a page that is shown."""
+"""The size at which a shown page is cut."""
 NOT_FOUND = "The index has no such page, or has a page that must not be shown."
 NO_ARCHIVE = "This page asks not to be shown from a copy (noarchive)."
 DROPPED = "This page was dropped from the crawl."
@@ -34,13 +33,13 @@ _DOCTYPE = re.compile(
 )
 _LOOKED_BYTES = 4 << 10
 _CONNECTING = re.compile(rb"<(/?)(link|i?frame)(?=[\t\n\f\r />])", re.IGNORECASE)
-"""Tags of elements that connect unasked. No other spelling is such a tag (HTML, 13.2.5.8): names have no escapes."""
+"""Tags of elements that connect unasked. Names of tags have no escapes (HTML, 13.2.5.8), so this finds all of them."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Copy:
-    """A page as it was captured. `html`: in UTF-8, None for pages of other types; `is_cut`: longer than is shown."""
+    """A page as it was captured. `html`: in UTF-8, None for other types; `is_cut`: whether the page is longer."""
 
     page: StoredPage
     html: bytes | None = None
@@ -50,7 +49,7 @@ class Copy:
 def read_copy(stores: Stores, index: OpenIndex, key: bytes, sites: Sites) -> Copy:
     """Return the copy of a page.
 
-    Raises HTTPException (404) with a sentence where there is none that may be shown; StorageError.
+    Raises HTTPException (404) with a sentence if no copy may be shown, StorageError.
     """
     page = stored_page(index, key, sites)
     if page is None:
@@ -64,7 +63,7 @@ def read_copy(stores: Stores, index: OpenIndex, key: bytes, sites: Sites) -> Cop
 
 
 def _record(stores: Stores, page: StoredPage, place: CapturePlace) -> WarcRecord | None:
-    """Return the record at a place; None where that is not the page's any more."""
+    """Return the record at a place; None if the record of the page has moved."""
     path = stores.crawl.segment_named(place.segment).path
     try:
         if page.key in read_dropped(stores.storage, path):
@@ -87,7 +86,7 @@ def _copy(page: StoredPage, record: WarcRecord) -> Copy:
 def _harmless(html: bytes, url: str) -> bytes:
     """Return a page whose links resolve by its URL, without elements that connect unasked.
 
-    A `<meta>` is empty as a `<link>` and a `<frame>` are; an unknown element has content, as an `<iframe>` has.
+    `<link>` and `<frame>` are empty elements, so each becomes a `<meta>`. An `<iframe>` becomes an unknown element.
     """
     found = _DOCTYPE.match(html[:_LOOKED_BYTES])
     start = found.end() if found else 0

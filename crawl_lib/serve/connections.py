@@ -1,6 +1,6 @@
-"""Connections whose clients are slow on purpose: each step has a deadline, and the number of connections a limit.
+"""Connections of slow clients: each step has a deadline, and the number of connections a limit.
 
-uvicorn waits forever for the head of a first request, and for a client that takes no answer.
+uvicorn waits forever for the head of a first request, and for a client to take an answer.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from crawl_lib.serve.guard import HEADERS
 
 HEAD_S = 10.0
-"""From a connection's beginning, or from the first byte of a later request, to the end of the request's head."""
+"""The time for a request's head, from the beginning of the connection, or from the first byte of a later request."""
 ANSWER_S = 60.0
-"""From the end of a request's head until the client has taken the answer."""
+"""The time from the end of a request's head until the client has taken the answer."""
 MOST_HEAD_BYTES = 16 << 10
-"""Of a head that is not complete; one that comes in one piece may be as long as the piece, 256 KiB at most."""
+"""The longest incomplete head. A complete head may be as long as one read of the socket, 256 KiB."""
 MOST_CONNECTIONS = 4_096
-"""Of all clients. Beyond, the connection that has waited longest for its request ends."""
+"""The limit for all clients. Beyond the limit, the connection with the longest wait for a head ends."""
 OTHER_FILES = 512
-"""Files of the process that are no connections: those of indexes, and records that are read."""
+"""Open files of the process besides connections: files of indexes, and of records."""
 
 
 def raise_file_limit() -> int:
@@ -39,7 +39,7 @@ def raise_file_limit() -> int:
 class BoundedProtocol(H11Protocol):
     """A connection of uvicorn with deadlines.
 
-    `most`: connections of the server at once. `waiting`: those that wait for a head, the longest wait first.
+    `most`: connections of the server at once. `waiting`: connections without a whole head, the longest wait first.
     """
 
     most = MOST_CONNECTIONS
@@ -48,7 +48,7 @@ class BoundedProtocol(H11Protocol):
     _waits_for_head = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin the wait for a head; end the connection that waited longest, where there are too many."""
+        """Begin the wait for a head. End the longest wait of another connection if there are too many."""
         super().connection_made(transport)
         if len(self.connections) > self.most and self.waiting:
             next(iter(self.waiting)).transport.abort()
@@ -61,10 +61,10 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read what came. A head that is not complete keeps its deadline."""
+        """Read bytes. An incomplete head keeps its deadline."""
         try:
             super().data_received(data)
-        except h11.LocalProtocolError:  # the client goes on after an answer that ends the connection
+        except h11.LocalProtocolError:  # the client sends more after the last answer of the connection
             self.transport.abort()
             return
         if self._is_answering and self._waits_for_head:
@@ -78,7 +78,7 @@ class BoundedProtocol(H11Protocol):
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no request of HTTP, with the headers that all answers have."""
+        """Refuse a malformed request, with the headers of all answers."""
         if self._is_answering:
             self.cycle.disconnected = True
         if self._is_answering or self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
@@ -116,5 +116,5 @@ class BoundedProtocol(H11Protocol):
 
 
 def protocol_with(most: int) -> type[Any]:
-    """Return the protocol of a server that has room for so many connections."""
+    """Return the protocol of a server. `most`: connections at once."""
     return type("ServedProtocol", (BoundedProtocol,), {"most": most, "waiting": {}})

@@ -1,4 +1,4 @@
-"""Filters as links: each link asks a query that is written anew with one filter more, or less."""
+"""Filters as links: the query of each link has one filter more, or less."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ LANGUAGES = {
 
 @dataclass(frozen=True)
 class Choice:
-    """One choice of a menu, or a filter to take away. `query`: what the link asks."""
+    """One choice of a menu, or a filter to take away. `query`: the query of the link."""
 
     label: str
     query: str
@@ -38,7 +38,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Menu:
-    """Choices of which one is in force. `label`: that of the choice in force."""
+    """A list of choices. `label`: the label of the current choice."""
 
     name: str
     label: str
@@ -46,12 +46,12 @@ class Menu:
 
     @property
     def is_used(self) -> bool:
-        """Whether the choice in force leaves pages out, or orders them otherwise than by default."""
+        """Whether the current choice is not the default."""
         return not self.choices[0].is_chosen
 
 
 def menus(reading: Reading, languages: Sequence[str], today: date) -> list[Menu]:
-    """Return the menus of a query. `languages`: those of the index."""
+    """Return the menus of a query. `languages`: the languages of the index."""
     times = [(label, ANY if days is None else str(today - timedelta(days))) for label, days in TIMES]
     named = [("Any language", ANY), *sorted((LANGUAGES.get(code, code), code) for code in languages)]
     return [
@@ -63,7 +63,7 @@ def menus(reading: Reading, languages: Sequence[str], today: date) -> list[Menu]
 
 
 def chips(reading: Reading) -> Iterator[Choice]:
-    """Give the filters of a query that no menu shows, each with the query that lacks it."""
+    """Give the filters of a query outside of the menus, each with the query without the filter."""
     for group in reading.groups:
         if is_filter(group) and _shown_by_menu(group) is None:
             rest = tuple(other for other in reading.groups if other is not group)
@@ -71,14 +71,14 @@ def chips(reading: Reading) -> Iterator[Choice]:
 
 
 def with_filter(reading: Reading, kind: Kind, value: str) -> str:
-    """Return the query with one filter of a kind, in place of others that a menu shows; `ANY`: with none."""
+    """Return the query with one filter of a kind, in place of the filter in a menu; `ANY`: with no filter."""
     kept = tuple(group for group in reading.groups if _shown_by_menu(group) is not kind)
     added = ((Part(kind, value),),) if value else ()
     return str(replace(reading, groups=(*kept, *added)))
 
 
 def _shown_by_menu(group: Group) -> Kind | None:
-    """Return the kind of a group that a menu shows: a single filter that is not excluded."""
+    """Return the kind of a group in a menu: a single filter without a minus. Return None for other groups."""
     [part, *others] = group
     is_plain = not others and not part.is_excluded
     return part.kind if is_plain and part.kind in {Kind.AFTER, Kind.TYPE, Kind.LANGUAGE} else None

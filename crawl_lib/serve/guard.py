@@ -1,7 +1,7 @@
-"""What each request and each answer passes: the name of the server, headers, and the log.
+"""The guard of all requests and answers: the `Host` header, security headers, and the log.
 
-`Host` must name this server. Else a web page that gives its own name our address (DNS rebinding) could read the index
-by its reader's browser.
+`Host` must name this server. Without this check, a web page could point its own name at our address (DNS rebinding) and
+read the index with the browser of a person in the same network.
 """
 
 import logging
@@ -23,15 +23,15 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache, private",
 }
-"""Of every answer."""
+"""Headers of every answer."""
 POLICY = "Content-Security-Policy"
 CLOSED_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-"""Of answers that name no policy of their own."""
+"""The policy of answers without a policy of their own."""
 log = logging.getLogger(__name__)
 
 
 class Guard:
-    """An application between the connections and another one."""
+    """An application around another application."""
 
     def __init__(self, app: ASGIApp, hosts: Collection[str], *, logs_queries: bool) -> None:
         """Take the application. `hosts`: names, without ports, besides those of loopback."""
@@ -62,7 +62,7 @@ class Guard:
         return len(names) == 1 and _without_port(names[0]).lower() in self._hosts
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        """Log a request by its route, which has no text of the client; queries only where the operator wants them."""
+        """Log a request by its route, without text of the client. Log the query if the operator wants it."""
         route = getattr(scope.get("route"), "path", "-")
         found = parse_qs(scope["query_string"].decode("latin-1")) if self._logs_queries else {}
         query = f" q={printable(found['q'][0][:MOST_LOGGED_CHARS])!r}" if "q" in found else ""
@@ -70,7 +70,7 @@ class Guard:
 
 
 MOST_LOGGED_CHARS = 500
-"""Of a query, which has no more characters either."""
+"""The length at which a logged query is cut: the search cuts queries there too."""
 _FOREIGN = PlainTextResponse(
     "This server does not answer to the name in the request's Host header. An operator adds names to search.hosts.\n",
     status_code=400,

@@ -1,4 +1,4 @@
-"""The index that answers requests. A thread opens each new version, so that no request waits for that."""
+"""The index that answers requests. A thread opens each new version, so no request waits for the opening."""
 
 import logging
 from threading import Event, Thread
@@ -18,11 +18,11 @@ class NewestIndex:
         self._reader = reader
         self._index: OpenIndex | None = None
         self.is_missing = True
-        """Whether no index has been made yet. Where one was made and does not open, the log says why."""
+        """Whether no index has been made yet. The log says why an existing index does not open."""
 
     @property
     def index(self) -> OpenIndex | None:
-        """The version that answers; None where there is none."""
+        """The version that answers; None before the first version."""
         return self._index
 
     def look(self) -> None:

@@ -1,4 +1,4 @@
-"""The server: it listens, answers until it is told to stop, and lets the last answers go out."""
+"""The server: listening, answering until the stop, and sending the last answers."""
 
 import asyncio
 import contextlib
@@ -22,16 +22,16 @@ from crawl_lib.serve.newest import NewestIndex
 from crawl_lib.stores import Stores
 
 LAST_ANSWERS_S = 2
-"""So long the last answers may take once the server was told to stop."""
+"""The time for the last answers after the stop."""
 IDLE_S = 5
-"""After an answer, until a connection without a request ends."""
+"""The time after an answer until an idle connection ends."""
 BACKLOG = 2_048
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens: a host name or address, without brackets, and a port; 0 is any free one."""
+    """The address of a server: a host name or an IP address without brackets, and a port (0: any free port)."""
 
     host: str
     port: int
@@ -60,7 +60,7 @@ class Address:
 def serve_search(stores: Stores, on_ready: Callable[[str], None]) -> None:
     """Answer requests for the search page until `stores.stop` is set.
 
-    `on_ready`: called with the page's URL once it is answered. Raises ConfigError where `search.listen` or
+    `on_ready`: called with the page's URL when the page answers. Raises ConfigError if `search.listen` or
     `search.sites` cannot be used.
     """
     options = stores.config.search
@@ -96,7 +96,7 @@ def _listen(address: Address) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """A server of uvicorn that ends when an event is set; the program has handlers of signals already."""
+    """A server of uvicorn with an event that ends the server. The program handles signals itself."""
 
     def __init__(self, app: ASGIApp, stop: Event, most: int) -> None:
         super().__init__(
@@ -116,7 +116,7 @@ class _Server(uvicorn.Server):
             )
         )
         self._stop = stop
-        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # clients that speak no HTTP are no event
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # malformed requests of clients are not worth a line
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -124,5 +124,5 @@ class _Server(uvicorn.Server):
         yield
 
     async def on_tick(self, counter: int) -> bool:
-        """Say, each tenth of a second, whether to stop."""
+        """Return whether to stop; uvicorn asks every tenth of a second."""
         return await super().on_tick(counter) or self._stop.is_set()

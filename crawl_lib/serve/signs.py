@@ -1,18 +1,18 @@
-"""Text of strangers as people may read it: control characters become signs.
+"""Text of strangers in a readable form: control characters become signs.
 
-A control character of bidirectional text in a title would turn round what stands behind it, and a page could so look
-like another one. HTML isolates each text besides (`<bdi>`).
+A control character of bidirectional text could reverse the rest of a title, so a page could look like another page. The
+templates isolate each text besides (`<bdi>`).
 """
 
 _SHOWN = frozenset("\u00ad\u200b\u200c\u200d")
-"""Characters that are not printable and do no harm: scripts and emoji need some of these within words."""
+"""Harmless characters that are not printable: some scripts and emoji need these within words."""
 _PICTURES = 0x2400
 _DELETE, _PICTURE_OF_DELETE = "\x7f", "\u2421"
 CUT = "\u2026"
 
 
 def signs(text: str, most_chars: int | None = None) -> str:
-    """Return a text in one line, with signs in place of characters that are not printable.
+    """Return a text in one line, with signs for characters that are not printable.
 
     `most_chars`: a longer text is cut there.
     """
@@ -32,5 +32,5 @@ def _sign(char: str) -> str:
 
 
 def text_signs(text: str) -> str:
-    """Return a text of several lines, each with signs in place of characters that are not printable."""
+    """Return a text of several lines with signs for characters that are not printable."""
     return "\n".join(map(signs, text.splitlines()))

@@ -1,4 +1,4 @@
-"""HTML by the templates, all of whose text is escaped."""
+"""HTML from the templates. Jinja2 escapes all text."""
 
 from base64 import b64encode
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ PAGE_POLICY = (
     f"default-src 'none'; style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'; img-src data:;"
     " frame-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-"""The policy of our own pages: no script, one style sheet, which is part of each page, and frames of this server."""
+"""The policy of our own pages: no script, the style sheet inside of each page, and frames of this server."""
 SHOWN_NUMBERS = 9
-"""Numbers of result pages that are links at once."""
+"""Result pages with a link by number."""
 
 
 def search_link(query: str, page: int = 1, *, broader: bool = False) -> str:
@@ -32,7 +32,7 @@ def search_link(query: str, page: int = 1, *, broader: bool = False) -> str:
 
 
 def pieces(snippet: Snippet) -> Iterator[tuple[str, bool]]:
-    """Give the pieces of a snippet's text in order, each with whether it is a word of the query."""
+    """Give the pieces of a snippet's text, and whether each piece is a word of the query."""
     last = 0
     for start, end in snippet.marks:
         yield signs(snippet.text[last:start]), False
@@ -42,14 +42,14 @@ def pieces(snippet: Snippet) -> Iterator[tuple[str, bool]]:
 
 
 def page_numbers(page: int, results: int) -> range:
-    """Return the numbers of result pages around one. `results`: on all of them."""
+    """Return the numbers of result pages around a page. `results`: on all pages together."""
     last = -(-results // PAGE_SIZE)
     first = max(1, min(page - SHOWN_NUMBERS // 2, last - SHOWN_NUMBERS + 1))
     return range(first, min(last, first + SHOWN_NUMBERS - 1) + 1)
 
 
 def day(time_us: int) -> str:
-    """Return a day as people write it, such as "4 May 2026"."""
+    """Return a day, such as "4 May 2026"."""
     time = time_of(time_us)
     return f"{time.day} {time:%b} {time.year}"
 
@@ -71,5 +71,5 @@ _TEMPLATES = _environment()
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a page. `values`: names that the template uses."""
+    """Return a page. `values`: the names of the template."""
     return _TEMPLATES.get_template(template).render(**values)
