@@ -29,6 +29,8 @@ from crawl_lib.stores import Stores
 
 RETRY_S = 2
 """The time after which a client may ask again, while something is missing."""
+WAITING_PER_THREAD = 16
+"""Queries that may wait for a thread: at 20 ms each, the last of them waits a third of a second."""
 COPY_THREADS = 4
 MOST_COPIES = 32
 """Copies of pages sent at once. So many times `cached.MOST_BYTES` may wait in memory for slow clients."""
@@ -48,7 +50,7 @@ class Service:
     stores: Stores
     newest: NewestIndex
     sites: Sites
-    pool: SearchPool = field(default_factory=SearchPool)
+    pool: SearchPool = field(default_factory=partial(SearchPool, waiting_per_thread=WAITING_PER_THREAD))
     copies: SearchPool = field(default_factory=partial(SearchPool, COPY_THREADS))
     sending: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, MOST_COPIES))
 

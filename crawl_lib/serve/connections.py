@@ -21,7 +21,7 @@ ANSWER_S = 60.0
 MOST_HEAD_BYTES = 16 << 10
 """The longest incomplete head. A complete head may be as long as one read of the socket, 256 KiB."""
 MOST_CONNECTIONS = 4_096
-"""The limit for all clients. Beyond the limit, the connection with the longest wait for a head ends."""
+"""The limit for all clients. Beyond the limit, the connection with the longest wait for a request ends."""
 OTHER_FILES = 512
 """Open files of the process besides connections: files of indexes, and of records."""
 
@@ -39,7 +39,7 @@ def raise_file_limit() -> int:
 class BoundedProtocol(H11Protocol):
     """A connection of uvicorn with deadlines.
 
-    `most`: connections of the server at once. `waiting`: connections without a whole head, the longest wait first.
+    `most`: connections of the server at once. `waiting`: connections without a request, the longest wait first.
     """
 
     most = MOST_CONNECTIONS
@@ -48,10 +48,10 @@ class BoundedProtocol(H11Protocol):
     _waits_for_head = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin the wait for a head. End the longest wait of another connection if there are too many."""
+        """Begin the wait for a head. If there are too many connections, end the one with the longest wait."""
         super().connection_made(transport)
-        if len(self.connections) > self.most and self.waiting:
-            next(iter(self.waiting)).transport.abort()
+        if len(self.connections) > self.most:
+            next(iter(self.waiting), self).transport.abort()
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -74,8 +74,13 @@ class BoundedProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         """Give the client time to take the answer; uvicorn ends an idle connection earlier."""
+        if self.transport.is_closing():
+            super().on_response_complete()
+            return
         self._wait_for_client()
         super().on_response_complete()
+        if not self._is_answering:
+            self.waiting[self] = None
 
     def send_400_response(self, msg: str) -> None:
         """Refuse a malformed request, with the headers of all answers."""

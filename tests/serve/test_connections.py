@@ -141,6 +141,53 @@ def test_where_there_are_too_many_the_longest_wait_ends() -> None:
     asyncio.run(running.run(test))
 
 
+def test_idle_connections_make_room_and_busy_ones_do_not() -> None:
+    busy, may_end = asyncio.Event(), asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/slow":
+            busy.set()
+            await may_end.wait()
+        await HELLO(scope, receive, send)
+
+    running = Running(app, most=2)
+
+    async def test() -> None:
+        idle = await running.open(WHOLE)
+        await idle.readuntil(b"hello")
+        slow = [await running.open(WHOLE.replace(b"/", b"/slow", 1)) for _ in range(2)]
+        assert await rest(idle) == b""
+        await busy.wait()
+        assert await rest(await running.open(WHOLE)) == b"", "there is no room for one more"
+        may_end.set()
+        for reader in slow:
+            await reader.readuntil(b"hello")
+
+    asyncio.run(running.run(test))
+    assert running.server.config.http.waiting == {}
+
+
+@pytest.mark.parametrize(
+    ("limits", "raised", "most"),
+    [
+        ((1024, 20_000), (4_608, 20_000), 4_096),
+        ((1024, 2_048), (2_048, 2_048), 1_536),
+        ((1024, resource.RLIM_INFINITY), (4_608, resource.RLIM_INFINITY), 4_096),
+        ((10_000, 20_000), None, 4_096),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), None, 4_096),
+        ((256, 256), (256, 256), 1),
+    ],
+)
+def test_the_limit_of_files_is_raised_as_far_as_it_may_be(
+    monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], raised: tuple[int, int] | None, most: int
+) -> None:
+    found: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda which: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda which, wanted: found.append(wanted))
+    assert connections.raise_file_limit() == most
+    assert found == ([raised] if raised else [])
+
+
 @pytest.mark.parametrize(
     "data",
     [
