@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from crawl_lib.config import SearchConfig
 from crawl_lib.errors import BusyError, KrakeError
-from crawl_lib.search import Answer, OpenIndex, SearchPool, Sites, Wanted, answer, as_json
+from crawl_lib.search import OpenIndex, SearchPool, Sites, Wanted, answer, as_json
 from crawl_lib.serve.cached import SANDBOX, Copy, read_copy
 from crawl_lib.serve.filters import chips, menus
 from crawl_lib.serve.guard import POLICY, Guard
@@ -106,35 +106,31 @@ class _Pages:
         found = answer(index, query, self._service.sites, wanted)
         today = datetime.now(UTC).date()
         filters = menus(found.reading, index.fields.languages, today)
-        return render(
-            "results.html", query=query, found=found, wanted=wanted, menus=filters, chips=chips(found.reading)
-        )
+        more = {"menus": filters, "chips": chips(found.reading)}
+        return render("results.html", query=query, found=found, wanted=wanted, **more)
 
     async def api(self, request: Request) -> Response:
         """Answer a query for programs."""
-        wanted, query, index = (
-            _wanted(request, is_explained=True),
-            request.query_params.get("q", ""),
-            self._service.index,
-        )
-        find: Callable[[], Answer] = partial(answer, index, query, self._service.sites, wanted)
-        return _json(await _run(self._service.pool, lambda: as_json(find())))
+        wanted, query = _wanted(request, is_explained=True), request.query_params.get("q", "")
+        index, sites = self._service.index, self._service.sites
+        return _json(await _run(self._service.pool, lambda: as_json(answer(index, query, sites, wanted))))
 
     async def cached(self, request: Request) -> Response:
         """Answer with a page around a copy, with the time of the capture."""
         copy = await self._copy(request)
-        return _page("cached.html", copy=copy, page=copy.page)
+        text = render("cached.html", copy=copy, page=copy.page)
+        return _CopyResponse(text, self._service.sending, {POLICY: PAGE_POLICY})
 
     async def copy(self, request: Request) -> Response:
         """Answer with a page as it was captured, in its sandbox."""
-        if self._service.sending.locked():
-            raise BusyError("more pages are sent than this machine has room for", RETRY_S)
         copy = await self._copy(request)
         if copy.html is None:
             raise HTTPException(404, "This page is shown as its text alone.")
-        return _CopyResponse(copy.html, self._service.sending)
+        return _CopyResponse(copy.html, self._service.sending, {POLICY: SANDBOX, "X-Frame-Options": "SAMEORIGIN"})
 
     async def _copy(self, request: Request) -> Copy:
+        if self._service.sending.locked():
+            raise BusyError("more pages are sent than this machine has room for", RETRY_S)
         key = request.path_params["key"]
         if not _KEY.fullmatch(key):
             raise HTTPException(404, "This is no key of a page.")
@@ -162,8 +158,8 @@ class _Pages:
 class _CopyResponse(HTMLResponse):
     """A copy of a page, sent in parts."""
 
-    def __init__(self, html: bytes, sending: asyncio.Semaphore) -> None:
-        super().__init__(html, headers={POLICY: SANDBOX, "X-Frame-Options": "SAMEORIGIN"})
+    def __init__(self, html: bytes | str, sending: asyncio.Semaphore, headers: dict[str, str]) -> None:
+        super().__init__(html, headers=headers)
         self._sending = sending
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -22,8 +22,8 @@ from crawl_lib.stores import Stores
 SANDBOX = (
     "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 )
-MOST_BYTES = 4 << 20
-"""The size at which a shown page is cut."""
+MOST_BYTES, MOST_CHARS = 4 << 20, 1 << 20
+"""The sizes at which a shown page, and a shown text, is cut."""
 NOT_FOUND = "The index has no such page, or has a page that must not be shown."
 NO_ARCHIVE = "This page asks not to be shown from a copy (noarchive)."
 DROPPED = "This page was dropped from the crawl."
@@ -39,10 +39,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Copy:
-    """A page as it was captured. `html`: in UTF-8, None for other types; `is_cut`: whether the page is longer."""
+    """A page as it was captured. `html`: in UTF-8, None for other types; `text`: of these, from the index.
+
+    `is_cut`: whether the page is longer.
+    """
 
     page: StoredPage
     html: bytes | None = None
+    text: str = ""
     is_cut: bool = False
 
 
@@ -59,7 +63,9 @@ def read_copy(stores: Stores, index: OpenIndex, key: bytes, sites: Sites) -> Cop
     record = None if page.place is None else _record(stores, page, page.place)
     if record is None:
         raise HTTPException(404, MOVED)
-    return _copy(page, record) if page.mime_type in HTML_TYPES else Copy(page)
+    if page.mime_type in HTML_TYPES:
+        return _copy(page, record)
+    return Copy(page, text=page.text[:MOST_CHARS], is_cut=len(page.text) > MOST_CHARS)
 
 
 def _record(stores: Stores, page: StoredPage, place: CapturePlace) -> WarcRecord | None:
@@ -80,7 +86,7 @@ def _copy(page: StoredPage, record: WarcRecord) -> Copy:
     headers = parse_head(head)
     content = decode_content(headers, body, max_bytes=MOST_BYTES)
     html = html_to_utf8(content.data, headers.content_type[1], is_xml=page.mime_type == XHTML)
-    return Copy(page, _harmless(html, page.url), content.truncated)
+    return Copy(page, _harmless(html, page.url), is_cut=content.truncated)
 
 
 def _harmless(html: bytes, url: str) -> bytes:

@@ -70,7 +70,8 @@ class Served:
         self._file = made.root / "served.yml"
         search = {"listen": "127.0.0.1:0", "directory": str(made.root / "search"), **options}
         config = {"servers": ["node-0"], "dfs_primary": made.config.dfs_primary, "search": search}
-        self._file.write_text(yaml.safe_dump(config))
+        scratch = {"directory": made.config.scratch.directory}  # for commands that use the same file
+        self._file.write_text(yaml.safe_dump({**config, "scratch": scratch}))
         self.log: Path = made.root / "served.log"
         self.url = ""
 

@@ -120,6 +120,10 @@ def test_a_long_page_is_cut_and_says_so(made: Made, monkeypatch: pytest.MonkeyPa
     client = Client(made)
     assert "shown in part" in client.get(f"/cached/{key('coded')}").text
     assert len(client.get(f"/cached/{key('coded')}/page").content) < 200
+    monkeypatch.setattr(cached, "MOST_CHARS", 5)
+    text = client.get(f"/cached/{key('file.pdf')}").text
+    assert "shown in part" in text
+    assert ">an oc<" in text
 
 
 def test_pages_that_must_not_be_shown(made: Made) -> None:
