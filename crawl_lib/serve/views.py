@@ -58,6 +58,7 @@ def _environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
+        auto_reload=False,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -64,6 +64,7 @@ def test_pages_have_numbers_and_the_last_one_ends(client: Client) -> None:
 def test_what_a_page_lacks_and_what_was_meant(client: Client) -> None:
     lacking = LexborHTMLParser(client.search("geyser lava")).css(".missing s")
     assert {one.text() for one in lacking} == {"geyser", "lava"}
+    assert "No page has all words" in client.search("geyser lava")
     found = links(client.search("tephrq"), ".note a")
     assert asked(found["tephra"])["q"] == "tephra"
     assert "No page was found" in client.search("nowhere")
