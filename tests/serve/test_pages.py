@@ -42,6 +42,7 @@ def test_a_result_has_all_that_people_ask_of_it(client: Client) -> None:
     first = tree.css("ol.results > li")[0]
     assert len(tree.css("ol.results > li")) == 10
     assert [mark.text() for mark in first.css(".snippet mark")] == ["lava", "island"]
+    assert [one.attributes["lang"] for one in first.css("bdi[lang]")] == ["en", "en"]
     assert first.css_first("time").attributes["datetime"] == "1970-01-01"
     found = links(str(first.html))
     assert {text.split()[0] for text in found} == {"Volcano", "Cached", "Similar", "More"}
