@@ -37,8 +37,6 @@ MOST_COPIES = 32
 SENT_BYTES = 64 << 10
 _PAGE = re.compile(r"0{0,9}[1-9][0-9]{0,8}", re.ASCII)
 _KEY = re.compile(r"[0-9a-f]{40}", re.ASCII)
-NO_INDEX = "There is no index yet. An operator makes it: krake index update."
-BROKEN_INDEX = "The index cannot be opened. The log of this server says why."
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -64,8 +62,7 @@ class Service:
         """The index that answers. Raises HTTPException (503) if there is no index."""
         index = self.newest.index
         if index is None:
-            said = NO_INDEX if self.newest.is_missing else BROKEN_INDEX
-            raise HTTPException(503, said, {"Retry-After": str(RETRY_S)})
+            raise HTTPException(503, self.newest.problem, {"Retry-After": str(RETRY_S)})
         return index
 
 
@@ -98,7 +95,7 @@ class _Pages:
             return await self.api(request)
         wanted, query = _wanted(request), request.query_params.get("q", "")
         if not query.strip():
-            return _page("home.html", index=self._service.newest.index, is_missing=self._service.newest.is_missing)
+            return _page("home.html", index=self._service.newest.index, problem=self._service.newest.problem)
         index = self._service.index
         return _html(await _run(self._service.pool, lambda: self._results(index, query, wanted)))
 

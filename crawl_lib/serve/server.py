@@ -74,7 +74,6 @@ def serve_search(stores: Stores, on_ready: Callable[[str], None]) -> None:
     with ExitStack() as stack:
         most = raise_file_limit()
         listening = stack.enter_context(contextlib.closing(_listen(address)))
-        newest.look()
         newest.watch(stores.stop)
         service = Service(stores, newest, sites)
         stack.enter_context(service.pool)

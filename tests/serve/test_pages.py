@@ -6,13 +6,15 @@ import re
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from threading import Event
 from urllib.parse import parse_qs, urlsplit
 from xml.etree import ElementTree
 
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from crawl_lib.search import Sites, Wanted, answer, read_query
+from crawl_lib.errors import StorageError
+from crawl_lib.search import OpenIndex, Sites, Wanted, answer, read_query
 from crawl_lib.serve.filters import chips, menus
 from crawl_lib.serve.views import render
 from tests.index.made import Made, a, page
@@ -174,6 +176,42 @@ def test_an_empty_index_says_what_to_do(tmp_path: Path) -> None:
     client = Client(made)
     assert "krake index update" in client.get("/").text
     assert "No page was found" in client.search("geyser")
+
+
+@pytest.mark.parametrize("broken", [StorageError("the store is away"), ZeroDivisionError()])
+def test_a_look_that_fails_is_said_and_tried_again(
+    made: Made, monkeypatch: pytest.MonkeyPatch, broken: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, stop, looks = Client(made), Event(), list[int]()
+    newest, found = client.service.newest, client.service.index
+
+    def current() -> OpenIndex:
+        looks.append(len(looks))
+        if len(looks) == 1:
+            raise broken
+        stop.set()
+        return found
+
+    newest._index = None
+    monkeypatch.setattr(newest._reader, "current", current)
+    monkeypatch.setattr("crawl_lib.serve.newest.INTERVAL_S", 0.0)
+    newest._watch(stop)
+    assert looks == [0, 1]
+    assert "failed" in caplog.text or "the store is away" in caplog.text
+    assert client.get("/healthz").status_code == 200
+
+
+def test_while_no_version_opens_each_page_says_so(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client(made)
+
+    def away() -> OpenIndex:
+        raise StorageError("http://namenode.inner.example is away")
+
+    monkeypatch.setattr(client.service.newest._reader, "current", away)
+    client.service.newest.look()
+    for path, status in (("/", 200), ("/?q=lava", 503), ("/healthz", 503)):
+        answer = client.get(path)
+        assert (answer.status_code, "cannot be opened" in answer.text, "inner" in answer.text) == (status, True, False)
 
 
 def test_before_the_first_index_each_page_says_what_to_do(tmp_path: Path) -> None:
