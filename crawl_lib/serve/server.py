@@ -85,11 +85,14 @@ def serve_search(stores: Stores, on_ready: Callable[[str], None]) -> None:
 def _listen(address: Address) -> socket.socket:
     """Return a socket that takes connections. Raises ConfigError."""
     try:
-        return socket.create_server(
+        listening = socket.create_server(
             (address.host, address.port),
             family=socket.AF_INET6 if ":" in address.host else socket.AF_INET,
             backlog=BACKLOG,
         )
+        # For accepted connections, too. asyncio does this only for sockets that were made with TCP's number.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
     except OSError as error:
         raise ConfigError(f"search.listen: {address} cannot be listened on: {error.strerror or error}") from error
 

@@ -97,6 +97,19 @@ def test_a_client_that_takes_no_answer_ends(monkeypatch: pytest.MonkeyPatch) -> 
     asyncio.run(running.run(test))
 
 
+def test_an_answer_waits_for_no_acknowledgement() -> None:
+    """Head and body are two writes: with Nagle's algorithm the second one waits 40 ms for a delayed acknowledgement."""
+    running = Running(HELLO)
+
+    async def test() -> None:
+        await (await running.open(WHOLE)).readuntil(b"hello")
+        [connection] = running.server.server_state.connections
+        accepted = connection.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+    asyncio.run(running.run(test))
+
+
 class Timers:
     """Stands for an event loop: notes each deadline that is set."""
 
