@@ -40,7 +40,7 @@ DOWNLOAD = download() { "$$@" > $(VENV)/download.log 2>&1 || { \
 	then echo 'make: packages cannot be downloaded, since their index does not answer: see to the network, or to PIP_INDEX_URL, UV_INDEX_URL and HTTPS_PROXY (details: $(VENV)/download.log)'; \
 	else cat $(VENV)/download.log; fi >&2; exit 1; }; }; download
 
-.PHONY: setup setup-spark setup-kerberos setup-browser setup-bench setup-pywb crawl ui wheel cluster cluster-crawl test torture test-cluster test-compose check bench compose-env lock clean
+.PHONY: setup setup-spark setup-kerberos setup-browser setup-bench setup-pywb crawl search ui wheel cluster cluster-crawl test torture test-cluster test-compose check bench compose-env lock clean
 
 setup: $(STAMP) $(SCANNER)
 
@@ -72,6 +72,12 @@ $(STAMP)-%: requirements.%.lock | $(STAMP)
 
 crawl: setup
 	@$(BIN)/python -m krake_airflow crawl $(if $(CONFIG),--config "$(CONFIG)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ITERATIONS),--iterations "$(ITERATIONS)")
+
+# The synthetic web again, then its index, and the search page until Ctrl-C.
+search: setup
+	@$(BIN)/python -m krake_airflow crawl --config config/demo.yml
+	@$(BIN)/krake --config config/demo.yml index update
+	@exec $(BIN)/krake --config config/demo.yml serve search
 
 ui: setup
 	@exec $(BIN)/python -m krake_airflow ui $(if $(CONFIG),--config "$(CONFIG)")

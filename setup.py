@@ -16,6 +16,7 @@ TREES = {
     "config": "krake_airflow/config",
     "sql": "crawl_lib/sql",
     "crawl_lib/parse/native": "crawl_lib/parse/native",
+    "crawl_lib/serve/templates": "crawl_lib/serve/templates",
 }
 
 FILES = {"config/opensearch-mapping.json": "crawl_lib/opensearch-mapping.json"}

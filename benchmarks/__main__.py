@@ -33,6 +33,7 @@ PARTS = (
     "ranks",
     "linkrank",
     "search",
+    "serve",
 )
 COMPARED = ("pairs", "first")
 """Parts that need a commit to compare with, so each runs only when it is named."""

@@ -140,7 +140,7 @@ def _make_texts(folder: Path, count: int) -> Written:
 def _on_texts(folder: Path, count: int) -> list[Row]:
     before = _private_bytes()
     index, chosen, what = open_index(folder, 1, LANGUAGES), random.Random(SEED), _what(count)
-    words = [text.split() for text in _words(chosen, QUERIES)]
+    words = [text.split() for text in zipf_texts(chosen, QUERIES)]
     queries, phrases = ([" ".join(one[:3]) for one in words], [f'"{" ".join(one[:2])}"' for one in words])
     rows = _spent(f"ranking of {what}", queries, lambda text: ranked(index, text, NO_SITES), 15, 50)
     rows += _spent(f"phrases of {what}", phrases, lambda text: ranked(index, text, NO_SITES), None, 250)
@@ -172,13 +172,14 @@ def _spent(what: str, queries: list[str], ask: Callable[[str], object], p50_ms: 
     return [Row(f"search: {what}, CPU", f"p50 {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms", budget, is_met)]
 
 
-def _words(chosen: random.Random, count: int) -> Iterator[str]:
+def zipf_texts(chosen: random.Random, count: int) -> Iterator[str]:
+    """Give texts whose words are as frequent as the words of a language are (Zipf)."""
     weights = list(accumulate(1 / rank**EXPONENT for rank in range(1, VOCABULARY + 1)))
     for _ in range(count):
         yield " ".join(f"w{one}x" for one in chosen.choices(range(VOCABULARY), cum_weights=weights, k=TEXT_WORDS))
 
 
 def _texts(count: int) -> Iterator[IndexedPage]:
-    for number, text in enumerate(_words(random.Random(SEED + 1), count)):
+    for number, text in enumerate(zipf_texts(random.Random(SEED + 1), count)):
         url = f"http://h{number % 20_000}.example/{number}"
         yield IndexedPage(key_of(url), url, text, 0, language="en")

@@ -43,6 +43,9 @@ ONE_SHOT = {"set-up"}
 CLEANER = "log-cleaner"
 """Has the image, and neither config nor network."""
 WORKERS = [*NODES, "batch"]
+PAGE = "search"
+"""Writes its log to the container's."""
+SEARCH_PORT = "8090"
 OURS = [name for name, service in SERVICES.items() if service["image"] == "krake:local" and name != CLEANER]
 VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)([^}]*)\}")
 
@@ -102,14 +105,33 @@ def test_the_topology_is_what_the_readme_says() -> None:
     assert len([name for name in SERVICES if name.startswith("datanode-")]) == 2
 
 
-def test_one_port_is_published_and_on_loopback() -> None:
-    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
-    assert len(ports) == 1
-    assert ports[0].startswith("127.0.0.1:")
-    assert ports[0].endswith(f":{SERVICES['api-server']['environment']['AIRFLOW__API__PORT']}")
+def test_two_ports_are_published_and_on_loopback() -> None:
+    ports = {name: service["ports"] for name, service in SERVICES.items() if service.get("ports")}
+    assert set(ports) == {"api-server", "search"}
+    asked = {"api-server": SERVICES["api-server"]["environment"]["AIRFLOW__API__PORT"], "search": SEARCH_PORT}
+    for name, [port] in ports.items():
+        assert port.startswith("127.0.0.1:")
+        assert port.endswith(f":{asked[name]}")
     assert {name for name in SERVICES if "network_mode" in SERVICES[name]} == {CLEANER}
     assert SERVICES[CLEANER]["network_mode"] == "none"
     assert not any(service.get("privileged") for service in SERVICES.values())
+
+
+def test_the_search_page_has_no_secret_and_writes_to_its_directory_alone() -> None:
+    service = SERVICES["search"]
+    assert not VARIABLE.findall(str(service["environment"]))
+    assert service["read_only"] is True
+    assert [mount for mount in service["volumes"] if not mount.endswith(":ro")] == [
+        f"search:{config().search.directory}"
+    ]
+    assert set(service["networks"]) == {"storage", "page"}
+    assert [name for name in SERVICES if "page" in SERVICES[name].get("networks", [])] == ["search"]
+    assert config().search.listen == f"0.0.0.0:{SEARCH_PORT}"
+    assert service["healthcheck"]["test"][-1] == f"http://localhost:{SEARCH_PORT}/help"
+
+
+def test_the_index_is_made_where_there_is_room_for_it() -> None:
+    assert config().search.directory in [mount.split(":")[1] for mount in SERVICES["batch"]["volumes"]]
 
 
 def test_every_variable_is_made_and_every_one_that_is_made_is_used() -> None:
@@ -204,7 +226,7 @@ def test_what_a_read_only_container_writes_lies_on_a_volume_or_in_memory(name: s
     if service["image"] == "krake:local":
         # Airflow's home, where it writes its config; what grows for months is not kept in memory.
         assert "/opt/airflow" in written
-        assert "/opt/airflow/logs" in written or name in ONE_SHOT
+        assert "/opt/airflow/logs" in written or name in {*ONE_SHOT, PAGE}
     else:
         assert written & {"/run/mysqld", "/run/postgresql"}
 
@@ -236,7 +258,7 @@ def test_the_crawl_does_not_reach_the_database_of_airflow() -> None:
 
 def test_only_nodes_and_the_published_port_reach_the_outside() -> None:
     open_networks = {name for name, options in FILE["networks"].items() if not (options or {}).get("internal")}
-    assert open_networks == {"outside", "published"}
+    assert open_networks == {"outside", "published", "page"}
     of_all = [name for name, service in SERVICES.items() if not {"networks", "network_mode"} & set(service)]
     assert of_all == [], "else it would be on a network of all"
     assert sorted(name for name in SERVICES if "outside" in networks(name)) == sorted(NODES)
@@ -298,7 +320,7 @@ def test_old_logs_of_tasks_are_deleted() -> None:
         for mount in SERVICES[name].get("volumes", [])
         if mount.endswith(":/opt/airflow/logs")
     }
-    assert len(written) == len(OURS) - len(ONE_SHOT)
+    assert len(written) == len(set(OURS) - {*ONE_SHOT, PAGE})
     assert {mount.split(":")[0] for mount in SERVICES[CLEANER]["volumes"]} == set(written)
     script = SERVICES[CLEANER]["command"][2]
     assert "find /logs -type f -mtime +30 -delete" in script
@@ -352,7 +374,7 @@ def test_images_are_pinned() -> None:
 
 
 def test_commands_of_krake_parse() -> None:
-    assert of_program("krake") == [("set-up", ["keys", "create"])]
+    assert of_program("krake") == [("set-up", ["keys", "create"]), (PAGE, ["serve", "search"])]
     for _, argv in of_program("krake"):
         assert callable(build_parser().parse_args(argv).run)
 
@@ -605,8 +627,8 @@ def test_passwords_are_random_and_for_the_owner_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(first.stat().st_mode) == stat.S_IMODE(second.stat().st_mode) == 0o600
     one, two = (dict(line.split("=", 1) for line in path.read_text().splitlines()) for path in (first, second))
     assert set(one) == set(compose_env.values())
-    assert {name for name in one if one[name] == two[name]} == {"KRAKE_WEB_PORT"}
-    assert all(len(one[name]) >= 24 for name in one if name != "KRAKE_WEB_PORT")
+    assert {name for name in one if one[name] == two[name]} == {"KRAKE_WEB_PORT", "KRAKE_SEARCH_PORT"}
+    assert all(len(one[name]) >= 24 for name in one if not name.endswith("_PORT"))
     assert len(set(one.values())) == len(one)
 
 
@@ -621,6 +643,7 @@ def test_passwords_that_stand_are_kept(tmp_path: Path) -> None:
     done = run_compose_env(path)
     assert done.returncode == 1
     assert "exists already" in done.stderr
+    assert "it lacks KRAKE_SEARCH_PORT: add the line KRAKE_SEARCH_PORT=8090" in done.stderr
     assert path.read_text() == "KRAKE_WEB_PORT=1\n"
     assert "cannot be written" in run_compose_env(tmp_path / "no" / ".env").stderr
 

@@ -98,3 +98,10 @@ def test_files_that_are_named_are_all_that_is_tested(target: str) -> None:
     assert code == 0, lines
     [command] = [shlex.split(line) for line in lines if " -m pytest " in line]
     assert [word for word in command if word.startswith("tests/")] == ["tests/cluster/test_storage.py"]
+
+
+def test_the_search_page_shows_the_crawl_of_the_synthetic_web() -> None:
+    code, lines = make(ROOT, "--dry-run", "search")
+    assert code == 0, lines
+    steps = [line.partition("--config ")[2] for line in lines if "config/demo.yml" in line]
+    assert steps == ["config/demo.yml", "config/demo.yml index update", "config/demo.yml serve search"]

@@ -133,6 +133,7 @@ _DELETING = {"crawldb filter", "graph finalize", "keys reshard", "retry", "sweep
 """Commands that delete without asking: each names its config first, as `require_yes` does for those that ask."""
 
 _GROUPS = {
+    "serve": "answer people over the network",
     "keys": "create, check and move the key tables",
     "segment": "look at segments, and take pages out of them",
     "crawldb": "the table of all URLs, and the lists of what is due (frontier.order: crawldb)",
@@ -516,6 +517,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             _JSON,
         ),
     ),
+    ("serve search", "serving.search", "show the search page to browsers, until Ctrl-C; no login (search.listen)", ()),
     (
         "why",
         "asking.why",

@@ -3,9 +3,7 @@
 import argparse
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
 
 from crawl_lib.cli.common import print_result, say, tool_stores
 from crawl_lib.search import (
@@ -18,10 +16,10 @@ from crawl_lib.search import (
     Snippet,
     Wanted,
     answer,
+    as_json,
     every_page,
+    time_of,
 )
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def search(arguments: argparse.Namespace) -> int:
@@ -47,46 +45,6 @@ def _print_all(pages: Iterator[tuple[bytes, str]], *, is_json: bool) -> int:
     return 0 if has_some else 1
 
 
-def as_json(found: Answer) -> dict[str, Any]:
-    """Return an answer as programs read it."""
-    return {
-        "query": str(found.reading),
-        "notes": list(found.reading.notes),
-        "total": found.total,
-        "shown": found.shown,
-        "page": found.page,
-        "suggestion": found.suggestion,
-        "version": found.version,
-        "results": [_result(one) for one in found.results],
-    }
-
-
-def _result(one: Result) -> dict[str, Any]:
-    result = {
-        "key": one.key.hex(),
-        "url": one.url,
-        "title": one.title,
-        "language": one.language,
-        "type": one.mime_type,
-        "date": _date(one),
-        "date_is": _date_is(one),
-        "score": one.score,
-        "missing": list(one.missing),
-        "like": list(one.like),
-        "snippet": one.snippet.text if one.snippet else None,
-        "marks": [list(mark) for mark in one.snippet.marks] if one.snippet else [],
-    }
-    if one.explanation is None:
-        return result
-    explained = one.explanation
-    shares = [
-        {"words": share.words, "field": share.field, "bm25": share.bm25, "weight": share.weight, "times": share.times}
-        for share in explained.shares
-    ]
-    factors = {"by_words": explained.by_words, "boost": explained.boost, "boost_factor": explained.boost_factor}
-    return {**result, "explanation": {"shares": shares, **factors, "site_factor": explained.site_factor}}
-
-
 def _show(found: Answer) -> None:
     for note in found.reading.notes:
         say(note)
@@ -106,7 +64,7 @@ def _lines(one: Result) -> Iterator[str]:
     """Give what stands below a result's title."""
     yield one.url
     score = "" if one.score is None else f", score {one.score:.4f}"
-    yield f"{_date_is(one)} {_date(one)[:10]}{score}"
+    yield f"{one.date_is} {time_of(one.date_us):%Y-%m-%d}{score}"
     if one.snippet:
         yield _marked(one.snippet)
     if one.missing:
@@ -128,11 +86,3 @@ def _marked(snippet: Snippet) -> str:
         parts += [snippet.text[last:start], "*", snippet.text[start:end], "*"]
         last = end
     return " ".join("".join([*parts, snippet.text[last:]]).split())
-
-
-def _date(one: Result) -> str:
-    return (EPOCH + timedelta(microseconds=one.date_us)).isoformat(timespec="seconds")
-
-
-def _date_is(one: Result) -> str:
-    return "published" if one.is_published else "captured"

@@ -476,6 +476,9 @@ class SearchConfig:
 
     directory: str = option("../data/search", path="directory")
     sites: tuple[SiteConfig, ...] = option(())
+    listen: str = option("127.0.0.1:8090", pattern=r"(?:[^\s/:@\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
+    hosts: tuple[str, ...] = option((), unique=True, pattern=r"[^\s/:@\[\]]+|\[[0-9A-Fa-f:.]+\]")
+    log_queries: bool = option(False)
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,11 @@ class Result:
     snippet: Snippet | None = None
     explanation: Explanation | None = None
 
+    @property
+    def date_is(self) -> str:
+        """The meaning of the date: "published" or "captured"."""
+        return "published" if self.is_published else "captured"
+
 
 @dataclass(frozen=True)
 class Answer:

@@ -11,6 +11,7 @@ import tantivy
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.index import PAGES_FILE, Fields
 from crawl_lib.search.facts import COLUMNS, PageFacts
+from crawl_lib.search.places import CapturePlaces
 from crawl_lib.search.suggest import Vocabulary
 
 
@@ -26,14 +27,18 @@ class OpenIndex:
     searcher: tantivy.Searcher
     facts: PageFacts
     vocabulary: Vocabulary
+    places: CapturePlaces | None = None
+    """The places of captures; None for an index in memory."""
 
     @classmethod
-    def of(cls, number: int, fields: Fields, index: tantivy.Index, pages: pa.Table) -> "OpenIndex":
+    def of(
+        cls, number: int, fields: Fields, index: tantivy.Index, pages: pa.Table, places: CapturePlaces | None = None
+    ) -> "OpenIndex":
         """Return the index as it is now. `pages`: the columns `COLUMNS` of its pages, in order of keys."""
         index.config_reader("manual")
         index.reload()
         searcher = index.searcher()
-        return cls(number, fields, searcher, PageFacts(pages), Vocabulary(fields, searcher))
+        return cls(number, fields, searcher, PageFacts(pages), Vocabulary(fields, searcher), places)
 
 
 def open_index(folder: Path, number: int, languages: Sequence[str]) -> OpenIndex:
@@ -47,7 +52,8 @@ def open_index(folder: Path, number: int, languages: Sequence[str]) -> OpenIndex
         index = tantivy.Index.open(str(folder))
         if index.schema == fields.schema:
             fields.analysers.register(index)
-            opened = OpenIndex.of(number, fields, index, pq.read_table(folder / PAGES_FILE, columns=list(COLUMNS)))
+            pages = pq.read_table(folder / PAGES_FILE, columns=list(COLUMNS))
+            opened = OpenIndex.of(number, fields, index, pages, CapturePlaces(folder / PAGES_FILE))
             pa.default_memory_pool().release_unused()  # the table took as much memory as all facts of its rows
             return opened
     except (ValueError, OSError, pa.ArrowException) as error:

@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 
 class SearchPool:
-    """Runs searches on as many threads as the machine has cores; twice as many may wait."""
+    """Runs searches on as many threads as the machine has cores; some more may wait."""
 
-    def __init__(self, threads: int | None = None) -> None:
-        """Start no thread yet. `threads`: None is one for each core."""
+    def __init__(self, threads: int | None = None, waiting_per_thread: int = WAITING_PER_THREAD) -> None:
+        """Start no thread yet. `threads`: None is one for each core. `waiting_per_thread`: searches that may wait."""
         count = threads or os.cpu_count() or 1
-        self._free = BoundedSemaphore(count * (1 + WAITING_PER_THREAD))
+        self._free = BoundedSemaphore(count * (1 + waiting_per_thread))
         self._threads = ThreadPoolExecutor(count, "search")
 
     def submit(self, search: Callable[[], T]) -> "Future[T]":

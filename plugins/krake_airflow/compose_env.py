@@ -11,14 +11,15 @@ import secrets
 import sys
 from pathlib import Path
 
-WEB_PORT = 8080
-"""Of the web page, on 127.0.0.1; the one line of the file that is meant to be changed."""
+WEB_PORT, SEARCH_PORT = 8080, 8090
+"""Ports of Airflow's pages and of the search page, on 127.0.0.1; the lines of the file that are meant to be changed."""
 
 
 def values() -> dict[str, str]:
     """Every variable that `docker-compose.yml` asks for. Hex digits, so nothing has to be quoted anywhere."""
     return {
         "KRAKE_WEB_PORT": str(WEB_PORT),
+        "KRAKE_SEARCH_PORT": str(SEARCH_PORT),
         "KRAKE_WEB_PASSWORD": secrets.token_hex(12),
         "KRAKE_KEY_STORAGE_PASSWORD": secrets.token_hex(24),
         "AIRFLOW_DB_PASSWORD": secrets.token_hex(24),
@@ -27,6 +28,11 @@ def values() -> dict[str, str]:
         # https://github.com/fernet/spec: 32 bytes in URL-safe base64
         "AIRFLOW_FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode("ascii"),
     }
+
+
+def lacking_ports(text: str) -> list[str]:
+    """Return the ports that the file of an older version does not name."""
+    return [name for name in values() if name.endswith("_PORT") and f"{name}=" not in text]
 
 
 def write(path: Path) -> None:
@@ -54,6 +60,8 @@ def main(argv: list[str]) -> int:
             f"{path} exists already and is kept: the volumes hold databases with its passwords."
             " To begin again: `docker compose down -v` (deletes the crawl), then delete the file\n"
         )
+        for name in lacking_ports(path.read_text(encoding="ascii", errors="replace")):
+            sys.stderr.write(f"{path}: it lacks {name}: add the line {name}={values()[name]}\n")
         return 1
     except OSError as error:
         sys.stderr.write(f"{path}: cannot be written: {error.strerror}\n")

@@ -44,7 +44,7 @@ class Stack:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.port = free_port()
+        self.port, self.search_port = free_port(), free_port()
         self.api = Api(f"http://127.0.0.1:{self.port}")
         self.environment: dict[str, str] = {}
         self._configure()
@@ -62,8 +62,9 @@ class Stack:
         path.write_text(yaml.safe_dump(config))
         env = self.directory / ".env"
         compose_env.write(env)
-        lines = [line for line in env.read_text().splitlines() if not line.startswith("KRAKE_WEB_PORT=")]
-        env.write_text("\n".join([*lines, f"KRAKE_WEB_PORT={self.port}", ""]))
+        lines = [line for line in env.read_text().splitlines() if "_PORT=" not in line]
+        ports = [f"KRAKE_WEB_PORT={self.port}", f"KRAKE_SEARCH_PORT={self.search_port}"]
+        env.write_text("\n".join([*lines, *ports, ""]))
         self.environment = dict(line.split("=", 1) for line in env.read_text().splitlines())
 
     def __enter__(self) -> Self:

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 
@@ -27,6 +28,7 @@ PORTS = {
     "api-server": 8080,
     "gate": 8080,
     "scheduler": 8974,
+    "search": 8090,
     "namenode": 9870,
     **dict.fromkeys(HDFS[1:], 9864),
     **dict.fromkeys(KEY_SERVERS, 3306),
@@ -90,7 +92,7 @@ def reached(stack: Stack, source: str, places: list[str]) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "source", ["node-a", "batch", "gate", "api-server", "scheduler", "postgres", "mariadb-a", *HDFS[:2]]
+    "source", ["node-a", "batch", "gate", "api-server", "scheduler", "search", "postgres", "mariadb-a", *HDFS[:2]]
 )
 def test_a_container_reaches_the_networks_that_it_shares_and_no_other(stack: Stack, source: str) -> None:
     """By name, and by each address that another container has on any network."""
@@ -111,7 +113,7 @@ def test_only_nodes_reach_the_outside_and_none_the_published_port(stack: Stack) 
     published = f"{stack.gateway('outside')}:{stack.port}"
     for name in NODES:
         assert reached(stack, name, [web, published]) == {web}
-    for name in ("batch", "gate", "namenode", "mariadb-a", "scheduler", "postgres"):
+    for name in ("batch", "gate", "namenode", "mariadb-a", "scheduler", "search", "postgres"):
         assert reached(stack, name, [web, published]) == set()
 
 
@@ -271,6 +273,24 @@ def test_all_services_restart(stack: Stack, troubled: Troubled) -> None:
             assert found == (mode or "1777"), (name, folder)
     stack.wait("the API server is back", lambda: stack.health("api-server") == "healthy")
     stack.api.sign_in("admin", stack.environment["KRAKE_WEB_PASSWORD"])
+
+
+def test_the_search_page_shows_pages_of_the_index_and_their_copies(stack: Stack, troubled: Troubled) -> None:
+    """It finds a new version by itself, copies that to its volume, and has no secret."""
+    stack.exec("batch", "krake", "index", "update")
+    page = f"http://127.0.0.1:{stack.search_port}"
+
+    def found() -> bool:
+        return httpx.get(f"{page}/healthz", timeout=60).status_code == 200
+
+    stack.wait("the search page has an index", found, 120)
+    answer = httpx.get(f"{page}/api/search?q=site-1.example", timeout=60).json()
+    assert answer["total"] > 0
+    copy = httpx.get(f"{page}/cached/{answer['results'][0]['key']}/page", timeout=60)
+    assert (copy.status_code, "site-1.example:8000" in copy.text) == (200, True)
+    assert httpx.get(f"{page}/?q=x", headers={"Host": "evil.example"}, timeout=60).status_code == 400
+    assert "krake" in stack.exec("search", "ls", "/var/lib/krake/search")
+    assert "PASSWORD" not in stack.exec("search", "env")
 
 
 @pytest.fixture(scope="module")

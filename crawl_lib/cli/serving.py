@@ -1,0 +1,33 @@
+"""`krake serve search`: the search page."""
+
+import argparse
+import logging
+import sys
+from importlib.util import find_spec
+
+from crawl_lib.cli.common import InterruptedTool, say
+from crawl_lib.config import load_config
+from crawl_lib.errors import SetupError
+from crawl_lib.stores import open_stores
+
+
+def search(arguments: argparse.Namespace) -> int:
+    """Answer requests for the search page until the command is stopped, which raises InterruptedTool.
+
+    Raises SetupError if the extra `search` is not installed, ConfigError.
+    """
+    for name in ("jinja2", "starlette", "uvicorn"):
+        if find_spec(name) is None:
+            raise SetupError(f"the search page needs the package {name}: install Krake with its extra `search`")
+    from crawl_lib.serve import serve_search  # noqa: PLC0415 - an extra, for this command alone
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    arguments.stop.text = "the search page is closed"
+    stores = open_stores(load_config(arguments.config), stop=arguments.stop, make=False)
+    serve_search(stores, _say_where)
+    raise InterruptedTool
+
+
+def _say_where(url: str) -> None:
+    say(f"search page: {url}")
+    sys.stdout.flush()  # whoever reads a pipe waits for this line

@@ -1,0 +1,54 @@
+"""Answers as programs read them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from crawl_lib.search.answers import Answer, Explanation, Result
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def time_of(time_us: int) -> datetime:
+    """Return POSIX microseconds as a time in UTC."""
+    return _EPOCH + timedelta(microseconds=time_us)
+
+
+def as_json(found: Answer) -> dict[str, Any]:
+    """Return an answer with values that JSON has."""
+    return {
+        "query": str(found.reading),
+        "notes": list(found.reading.notes),
+        "total": found.total,
+        "shown": found.shown,
+        "page": found.page,
+        "suggestion": found.suggestion,
+        "version": found.version,
+        "results": [_result(one) for one in found.results],
+    }
+
+
+def _result(one: Result) -> dict[str, Any]:
+    result = {
+        "key": one.key.hex(),
+        "url": one.url,
+        "title": one.title,
+        "language": one.language,
+        "type": one.mime_type,
+        "date": time_of(one.date_us).isoformat(timespec="seconds"),
+        "date_is": one.date_is,
+        "score": one.score,
+        "missing": list(one.missing),
+        "like": list(one.like),
+        "snippet": one.snippet.text if one.snippet else None,
+        "marks": [list(mark) for mark in one.snippet.marks] if one.snippet else [],
+    }
+    return result if one.explanation is None else {**result, "explanation": _explanation(one.explanation)}
+
+
+def _explanation(one: Explanation) -> dict[str, Any]:
+    shares = [
+        {"words": share.words, "field": share.field, "bm25": share.bm25, "weight": share.weight, "times": share.times}
+        for share in one.shares
+    ]
+    factors = {"by_words": one.by_words, "boost": one.boost, "boost_factor": one.boost_factor}
+    return {"shares": shares, **factors, "site_factor": one.site_factor}

@@ -1,0 +1,20 @@
+"""The search page: people find pages of the index in a browser, without a login.
+
+How data flows: `serve_search` (`server`) listens, and `newest` opens each new version of the index. `connections` gives
+each step of a client a deadline. `guard` checks the `Host` header and adds security headers to each answer. `app` maps
+addresses to answers, and `views` renders HTML from the templates. `filters` makes links with a rewritten query.
+`cached` reads a page's record. `signs` makes control characters visible.
+
+Pages have no JavaScript and set no cookie. Only `krake serve search` loads this room.
+"""
+
+from typing import TYPE_CHECKING
+
+from crawl_lib.lazy import loads_later
+
+if TYPE_CHECKING:
+    from crawl_lib.serve.app import Service, make_app
+    from crawl_lib.serve.server import Address, serve_search
+else:
+    # Starlette and Jinja2 are an extra.
+    __getattr__ = loads_later(__name__, {"app": ("Service", "make_app"), "server": ("Address", "serve_search")})
