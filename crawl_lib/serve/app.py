@@ -96,8 +96,7 @@ class _Pages:
         wanted, query = _wanted(request), request.query_params.get("q", "")
         if not query.strip():
             return _page("home.html", index=self._service.newest.index, problem=self._service.newest.problem)
-        index = self._service.index
-        return _html(await _run(self._service.pool, lambda: self._results(index, query, wanted)))
+        return _html(await self._ask(self._service.pool, lambda index: self._results(index, query, wanted)))
 
     def _results(self, index: OpenIndex, query: str, wanted: Wanted) -> str:
         found = answer(index, query, self._service.sites, wanted)
@@ -109,8 +108,8 @@ class _Pages:
     async def api(self, request: Request) -> Response:
         """Answer a query for programs."""
         wanted, query = _wanted(request, is_explained=True), request.query_params.get("q", "")
-        index, sites = self._service.index, self._service.sites
-        return _json(await _run(self._service.pool, lambda: as_json(answer(index, query, sites, wanted))))
+        sites = self._service.sites
+        return _json(await self._ask(self._service.pool, lambda index: as_json(answer(index, query, sites, wanted))))
 
     async def cached(self, request: Request) -> Response:
         """Answer with a page around a copy, with the time of the capture."""
@@ -131,8 +130,13 @@ class _Pages:
         key = request.path_params["key"]
         if not _KEY.fullmatch(key):
             raise HTTPException(404, "This is no key of a page.")
-        service, index = self._service, self._service.index
-        return await _run(service.copies, lambda: read_copy(service.stores, index, bytes.fromhex(key), service.sites))
+        stores, sites = self._service.stores, self._service.sites
+        return await self._ask(self._service.copies, lambda index: read_copy(stores, index, bytes.fromhex(key), sites))
+
+    async def _ask(self, pool: SearchPool, question: Callable[[OpenIndex], T]) -> T:
+        """Have a thread of a pool ask the index. Raises HTTPException (503), BusyError, and as `NewestIndex.ask`."""
+        service = self._service
+        return await asyncio.wrap_future(pool.submit(partial(service.newest.ask, service.index, question)))
 
     async def help(self, request: Request) -> Response:
         """Answer with the query language."""
@@ -166,11 +170,6 @@ class _CopyResponse(HTMLResponse):
                 part = self.body[start : start + SENT_BYTES]
                 await send({"type": "http.response.body", "body": part, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
-
-
-async def _run(pool: SearchPool, work: Callable[[], T]) -> T:
-    """Run some work in a pool. Raises BusyError, and the errors of the work."""
-    return await asyncio.wrap_future(pool.submit(work))
 
 
 def _wanted(request: Request, *, is_explained: bool = False) -> Wanted:

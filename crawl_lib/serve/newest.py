@@ -1,7 +1,9 @@
 """The index that answers requests. A thread opens each new version, so no request waits for the opening."""
 
 import logging
+from collections.abc import Callable
 from threading import Event, Thread
+from typing import TypeVar
 
 from crawl_lib.errors import InputError, KrakeError
 from crawl_lib.search import IndexReader, OpenIndex
@@ -12,6 +14,7 @@ FIRST_S = 5.0
 OPENING = "The index is being opened. Try again in a moment."
 NO_INDEX = "There is no index yet. Make one with krake index update: this page finds it within seconds."
 BROKEN_INDEX = "The index cannot be opened. The log of this server says why."
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -29,6 +32,16 @@ class NewestIndex:
     def index(self) -> OpenIndex | None:
         """The version that answers; None before the first version."""
         return self._index
+
+    def ask(self, index: OpenIndex, question: Callable[[OpenIndex], T]) -> T:
+        """Return what a question finds in an index; in an older version where damaged bytes make the question fail.
+
+        Raises what the question raises where all files are whole, and as `IndexReader.ask` does.
+        """
+        try:
+            return question(index)
+        except (ValueError, OSError):
+            return self._reader.ask(question)
 
     def look(self) -> None:
         """Look for a newer version."""

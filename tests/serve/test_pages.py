@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from threading import Event
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from xml.etree import ElementTree
 
@@ -212,6 +213,21 @@ def test_while_no_version_opens_each_page_says_so(made: Made, monkeypatch: pytes
     for path, status in (("/", 200), ("/?q=lava", 503), ("/healthz", 503)):
         answer = client.get(path)
         assert (answer.status_code, "cannot be opened" in answer.text, "inner" in answer.text) == (status, True, False)
+
+
+def test_where_files_make_no_sense_the_reader_of_versions_is_asked(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tantivy raises ValueError then, and the reader has an older version answer (tests/search/test_reader.py)."""
+    client, asked = Client(made), list[int]()
+
+    def nonsense_once(*arguments: Any) -> Any:
+        asked.append(1)
+        if len(asked) == 1:
+            raise ValueError("Data corrupted")
+        return answer(*arguments)
+
+    monkeypatch.setattr("crawl_lib.serve.app.answer", nonsense_once)
+    assert "result" in client.search("lava")
+    assert len(asked) == 2
 
 
 def test_before_the_first_index_each_page_says_what_to_do(tmp_path: Path) -> None:
