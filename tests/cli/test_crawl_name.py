@@ -144,7 +144,7 @@ def test_of_two_crawls_that_begin_at_once_one_gets_each_place(
             both.wait()
         return found
 
-    monkeypatch.setattr(crawlname, "require_own_places", lambda stores: None)
+    monkeypatch.setattr(crawlname, "require_own_places", lambda stores, noted: None)
     monkeypatch.setattr(crawlname, "_noted", slowly)
     configs = [load_config(krake.file)]
     rename(krake)
