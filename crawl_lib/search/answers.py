@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import tantivy
 from tantivy import DocAddress, FieldType, Occur, Order, Query
 
+from crawl_lib.errors import DamagedFileError
 from crawl_lib.search.broader import BEST, broadened
 from crawl_lib.search.clauses import Clauses, Leaf, all_of, is_filter, some_of
 from crawl_lib.search.opened import OpenIndex
@@ -140,8 +141,17 @@ def answer(
 
 
 def every_page(index: OpenIndex, query: str, sites: Sites, now_us: int | None = None) -> Iterator[tuple[bytes, str]]:
-    """Give key and URL of each page with all words of a query, in the order of keys. `now_us`: as of `answer`."""
-    return _Search(index, _read(index, query), sites, Wanted(), now_us).every_page()
+    """Give key and URL of each page with all words of a query, in the order of keys. `now_us`: as of `answer`.
+
+    Raises DamagedFileError, perhaps after some pages, where the files of the index make no sense.
+    """
+    try:
+        yield from _Search(index, _read(index, query), sites, Wanted(), now_us).every_page()
+    except (ValueError, OSError) as error:
+        raise DamagedFileError(
+            f"version {index.number} of the index cannot be read to its end: {error};"
+            " `krake index check` names the file"
+        ) from error
 
 
 def _read(index: OpenIndex, query: str) -> Reading:

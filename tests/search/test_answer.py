@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
+from crawl_lib.errors import DamagedFileError
 from crawl_lib.search import Sites, Wanted, Weights, answer, every_page
 from tests.search.made import NOW_US, ask, found, opened, page
 
@@ -94,6 +96,18 @@ HOTELS = opened(
 def test_pages_that_have_all_words(query: str, pages: set[str]) -> None:
     results = ask(HOTELS, query).results
     assert {one.url.rpartition("/")[2] for one in results if not one.missing} == pages
+
+
+def test_every_page_says_where_the_files_make_no_sense(monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(self: object) -> Iterator[tuple[bytes, str]]:
+        yield b"key", "http://a.example/"
+        raise ValueError("Data corrupted")
+
+    monkeypatch.setattr("crawl_lib.search.answers._Search.every_page", damaged)
+    pages = every_page(HOTELS, "hotel", Sites({}), NOW_US)
+    assert next(pages) == (b"key", "http://a.example/")
+    with pytest.raises(DamagedFileError, match="cannot be read to its end: Data corrupted; `krake index check`"):
+        next(pages)
 
 
 def test_every_page_streams_pages_with_all_words_in_the_order_of_keys() -> None:
