@@ -69,48 +69,8 @@ def write_report(stores: Stores, *, name: str, target: Path) -> None:
         "links between them": stats["arcs"],
     }
     newest = readable[-SHOWN_ITERATIONS:]
-    shown = f"At most the newest {SHOWN_ITERATIONS} iterations are shown."
     spans = {entry["folder"]: span for entry in newest if (span := reader.span(stores, entry))}
-    rates = {
-        f"{entry['folder']}: {spans[entry['folder']].begun:%Y-%m-%d %H:%M}": _rate(entry, spans[entry["folder"]])
-        for entry in newest
-        if entry["folder"] in spans and entry["counts"]["fetched"]
-    }
-    plots = [
-        bars(
-            "How the crawl of each URL ended",
-            "Every URL counts once, however often it was tried.",
-            outcomes,
-            unit="URLs",
-        ),
-        stacked(
-            "Tries by outcome, by iteration", shown, {entry["folder"]: entry["counts"]["outcomes"] for entry in newest}
-        ),
-        bars(
-            "URLs in a second, by iteration",
-            f"From the first begin of a node to the last end. {shown}",
-            rates,
-            unit="URLs/s",
-        ),
-        lines(
-            "URLs over time",
-            f"All that ended, since the first of these iterations. {shown}",
-            _growth(readable, spans),
-            unit="hours",
-        ),
-        bars(
-            "Pages by size, in bytes",
-            "Of the content, its codings undone.",
-            _sizes(ExportFolder(stores, name)),
-            unit="pages",
-        ),
-        bars(
-            "Pages by the number of links to them", "From other pages of the export.", stats["in_degrees"], unit="pages"
-        ),
-        bars(
-            "Pages by the number of links on them", "To other pages of the export.", stats["out_degrees"], unit="pages"
-        ),
-    ]
+    plots = [*_plots_of_urls(readable, outcomes, spans), *_plots_of_pages(ExportFolder(stores, name), stats)]
     page = _PAGE.format(
         title=escape(f"Krake: {stores.config.crawl.directory}, export {name}"),
         style=STYLE,
@@ -121,6 +81,41 @@ def write_report(stores: Stores, *, name: str, target: Path) -> None:
     )
     with os_errors(target, "cannot be written"):
         target.write_text(page, encoding="utf-8")
+
+
+def _plots_of_urls(readable: list[dict[str, Any]], outcomes: Mapping[str, int], spans: Mapping[str, Span]) -> list[str]:
+    """Draw how the crawl of URLs went. `spans`: of iterations, by folder."""
+    newest = readable[-SHOWN_ITERATIONS:]
+    shown = f"At most the newest {SHOWN_ITERATIONS} iterations are shown."
+    by_iteration = {entry["folder"]: entry["counts"]["outcomes"] for entry in newest}
+    rates = {
+        f"{entry['folder']}: {spans[entry['folder']].begun:%Y-%m-%d %H:%M}": _rate(entry, spans[entry["folder"]])
+        for entry in newest
+        if entry["folder"] in spans and entry["counts"]["fetched"]
+    }
+    every = "Every URL counts once, however often it was tried."
+    growth = _growth(readable, spans)
+    return [
+        bars("How the crawl of each URL ended", every, outcomes, unit="URLs"),
+        stacked("Tries by outcome, by iteration", shown, by_iteration),
+        bars(
+            "URLs in a second, by iteration",
+            f"From the first begin of a node to the last end. {shown}",
+            rates,
+            unit="URLs/s",
+        ),
+        lines("URLs over time", f"All that ended, since the first of these iterations. {shown}", growth, unit="hours"),
+    ]
+
+
+def _plots_of_pages(export: ExportFolder, stats: Mapping[str, Any]) -> list[str]:
+    """Draw sizes and degrees of the pages of an export. `stats`: of its web graph."""
+    to_pages, on_pages = stats["in_degrees"], stats["out_degrees"]
+    return [
+        bars("Pages by size, in bytes", "Of the content, its codings undone.", _sizes(export), unit="pages"),
+        bars("Pages by the number of links to them", "From other pages of the export.", to_pages, unit="pages"),
+        bars("Pages by the number of links on them", "To other pages of the export.", on_pages, unit="pages"),
+    ]
 
 
 def _outcomes(entries: list[dict[str, Any]]) -> dict[str, int]:
