@@ -284,10 +284,11 @@ def test_the_search_page_shows_pages_of_the_index_and_their_copies(stack: Stack,
         return httpx.get(f"{page}/healthz", timeout=60).status_code == 200
 
     stack.wait("the search page has an index", found, 120)
-    answer = httpx.get(f"{page}/api/search?q=site-1.example", timeout=60).json()
+    answer = httpx.get(f"{page}/api/search?q=site:site-1.example", timeout=60).json()
     assert answer["total"] > 0
-    copy = httpx.get(f"{page}/cached/{answer['results'][0]['key']}/page", timeout=60)
-    assert (copy.status_code, "site-1.example:8000" in copy.text) == (200, True)
+    first = answer["results"][0]
+    copy = httpx.get(f"{page}/cached/{first['key']}/page", timeout=60)
+    assert (copy.status_code, f'<base href="{first["url"]}"' in copy.text) == (200, True)
     assert httpx.get(f"{page}/?q=x", headers={"Host": "evil.example"}, timeout=60).status_code == 400
     assert "krake" in stack.exec("search", "ls", "/var/lib/krake/search")
     assert "PASSWORD" not in stack.exec("search", "env")
