@@ -129,8 +129,13 @@ def contend(server: S3Server, every_stop: Sequence[int], *, waits: bool = False)
 
 
 def _start(job: dict[str, object]) -> subprocess.Popen[str]:
+    """Start a contender in a session of its own.
+
+    The kernel sends SIGHUP to a group with a stopped process, once the group's last parent outside has ended.
+    """
+    command = [sys.executable, "-m", "tests.contracts.contenders"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.contracts.contenders"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     assert process.stdin
     process.stdin.write(json.dumps(job) + "\n")
