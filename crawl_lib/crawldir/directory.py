@@ -10,9 +10,9 @@
 <crawl>/<folder>/dropped          an empty file: pages of some of its segments were dropped by hand
 <crawl>/seeds/<digest>/           injected seeds, in the form of a segment's outlinks
 <crawl>/lists/<name>/             the same, of URLs that are to be fetched though they were crawled; without a scope
-<crawl>/scope/<digest>            a scope, by its SHA-256: hosts of all seeds so far, and of where they redirect, a line
-                                  each. Iterations of equal scopes have one file, which outlives their folders
-<crawl>/scope/<folder>            hosts that an iteration added to the scope; it outlives the iteration's folder
+<crawl>/scope/<digest>            a scope, by its SHA-256: hosts of all seeds so far, and of targets of their redirects,
+                                  a line each. Iterations of equal scopes share a file, kept when their folders are gone
+<crawl>/scope/<folder>            hosts that an iteration added to the scope, kept when its folder is gone
 <crawl>/scope/<folder>-<node>     the same of a segment that came late
 <crawl>/started/<folder>-<n>      which attempt's folder follows that folder, see `naming`
 <crawl>/settled/<node>/<n>        what a node's last settle found, see `settled`
@@ -42,8 +42,8 @@ LISTS_FOLDER = "lists"
 SCOPE_FOLDER = "scope"
 SCOPE_FILE = "scope"
 SCOPE_DIGEST = "scope_sha256"
-"""In the small file that names a scope: its SHA-256, which each reader compares. What a scope lacks is out of the crawl
-for good, since each iteration takes its scope from the one before."""
+"""The SHA-256 of a scope, in the small file that names the scope. Each reader compares: a host that a damaged scope
+lacks would never return, since each iteration begins with the scope of the earlier iteration."""
 _SCOPE_NAME = re.compile("[0-9a-f]{64}")
 DROPPED_FILE = "dropped"
 DAMAGED_PREFIX = ".damaged-"

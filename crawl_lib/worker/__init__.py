@@ -1,8 +1,8 @@
 """The processes that fetch: how they are started and confined, and what one does with a page.
 
-How data flows: `run_workers` shares a take among processes by host. They are forked from one that has loaded their
-modules (`forkserver`), without secrets in their environment, and can open next to no files (`sandbox`). The kernel
-refuses system calls that fetching never needs (`calls`). Fetching processes ask the task for turns that nodes share.
+How data flows: `run_workers` shares a take among processes by host. `forkserver` has loaded the modules, and forks the
+processes. A fetching process has no secret in its environment, and can open few files (`sandbox`). The kernel refuses
+system calls that fetching never needs (`calls`). Fetching processes ask the task for turns that nodes share.
 A `worker` fetches its URLs (`crawl_lib.fetch`), appends their records, and has `page` make the rows: content and links
 (`crawl_lib.parse`), then which links are followed (`discovery`), with a memory of earlier links (`rows`). Large pages
 are read by a process of their own (`large`, `aside`), so that the loop goes on. `patterns` ends URLs whose pages are
