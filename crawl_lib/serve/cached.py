@@ -29,8 +29,10 @@ NO_ARCHIVE = "This page asks not to be shown from a copy (noarchive)."
 DROPPED = "This page was dropped from the crawl."
 MOVED = "The capture of this page has moved. Update the index: krake index update."
 _DOCTYPE = re.compile(
-    rb"\s*(?><\?[^>]*+>\s*)?(?><!--(?>(?!-->).)*+-->\s*)*+<!doctype[^>]*+>", re.IGNORECASE | re.DOTALL
+    rb"\s*(?><\?[^>]*+>\s*)?(?><!--(?!-?>)(?>(?!--!?>).)*+--!?>\s*)*+<!doctype[^>]*+>", re.IGNORECASE | re.DOTALL
 )
+"""The start of a page up to its doctype, if only comments are before. Browsers end a comment at `--!>` too, and take
+`<!-->` and `<!--->` for whole comments (HTML, 13.2.5.43 and 13.2.5.52): after these, elements could be before ours."""
 _LOOKED_BYTES = 4 << 10
 _CONNECTING = re.compile(rb"<(/?)(link|i?frame)(?=[\t\n\f\r />])", re.IGNORECASE)
 """Tags of elements that connect unasked. Names of tags have no escapes (HTML, 13.2.5.8), so this finds all of them."""
@@ -94,10 +96,11 @@ def _harmless(html: bytes, url: str) -> bytes:
 
     `<link>` and `<frame>` are empty elements, so each becomes a `<meta>`. An `<iframe>` becomes an unknown element.
     """
+    html = _CONNECTING.sub(_without_effect, html)
     found = _DOCTYPE.match(html[:_LOOKED_BYTES])
     start = found.end() if found else 0
     base = f'<base href="{escape(url)}" target="_blank">'.encode()
-    return html[:start] + base + _CONNECTING.sub(_without_effect, html[start:])
+    return html[:start] + base + html[start:]
 
 
 def _without_effect(tag: re.Match[bytes]) -> bytes:

@@ -90,6 +90,7 @@ def test_the_frame_has_the_page_without_codings_and_may_do_nothing(made: Made) -
         b"<!-- <!doctype html> -->",
         b"<!--" * 900,
         b"<!-- -->" * 400 + b"<!doctype html>",
+        b"<!-- a --!><!---!> b --><!doctype html>",
     ],
 )
 def test_the_base_is_before_all_that_may_have_one_and_behind_a_doctype(start: bytes) -> None:
@@ -97,6 +98,14 @@ def test_the_base_is_before_all_that_may_have_one_and_behind_a_doctype(start: by
     before, _, behind = found.partition(b'<base href="http://a.example/?a&amp;b=&quot;c&quot;&#x27;" target="_blank">')
     assert before + behind == start + b"<base href=http://evil.example/>"
     assert before == (start if start.lower().endswith((b"doctype html>", b"'x'>")) else b"")
+
+
+@pytest.mark.parametrize("comment", [b"<!-->", b"<!--->", b"<!-- --!>", b"<!-- a --><!-->"])
+def test_a_comment_that_ends_early_hides_nothing_from_us(comment: bytes) -> None:
+    start = comment + b"<base href=//evil.example><link rel=preconnect href=//evil.example> --><!doctype html>"
+    found = cached._harmless(start, "http://a.example/")
+    assert found.startswith(b'<base href="http://a.example/" target="_blank">')
+    assert b"<link" not in found
 
 
 def test_an_element_that_connects_unasked_has_no_effect_in_any_spelling() -> None:
