@@ -67,7 +67,7 @@ class BoundedProtocol(H11Protocol):
         except h11.LocalProtocolError:  # the client sends more after the last answer of the connection
             self.transport.abort()
             return
-        if self._is_answering and self._waits_for_head:
+        if self._is_answering and self in self.waiting:
             self._wait_for_client()
         elif not (self._is_answering or self._waits_for_head):
             self._wait_for_head()

@@ -25,6 +25,7 @@ from tests.serve.made import LIMIT_S, Served
 HELLO = PlainTextResponse("hello")
 HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 WHOLE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+SLOW = WHOLE.replace(b"/", b"/slow", 1)
 DRIPPING = 2_000
 
 
@@ -62,6 +63,19 @@ class Running:
     async def go_on(self, number: int, data: bytes) -> None:
         """Send more over the connection with a number."""
         self._writers[number].write(data)
+
+
+class Slow:
+    """An application that answers `SLOW` when `may_end` is set. `busy`: whether that was asked."""
+
+    def __init__(self) -> None:
+        self.busy, self.may_end = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/slow":
+            self.busy.set()
+            await self.may_end.wait()
+        await HELLO(scope, receive, send)
 
 
 async def rest(reader: asyncio.StreamReader) -> bytes:
@@ -155,29 +169,38 @@ def test_where_there_are_too_many_the_longest_wait_ends() -> None:
 
 
 def test_idle_connections_make_room_and_busy_ones_do_not() -> None:
-    busy, may_end = asyncio.Event(), asyncio.Event()
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        if scope["path"] == "/slow":
-            busy.set()
-            await may_end.wait()
-        await HELLO(scope, receive, send)
-
+    app = Slow()
     running = Running(app, most=2)
 
     async def test() -> None:
         idle = await running.open(WHOLE)
         await idle.readuntil(b"hello")
-        slow = [await running.open(WHOLE.replace(b"/", b"/slow", 1)) for _ in range(2)]
+        slow = [await running.open(SLOW) for _ in range(2)]
         assert await rest(idle) == b""
-        await busy.wait()
+        await app.busy.wait()
         assert await rest(await running.open(WHOLE)) == b"", "there is no room for one more"
-        may_end.set()
+        app.may_end.set()
         for reader in slow:
             await reader.readuntil(b"hello")
 
     asyncio.run(running.run(test))
     assert running.server.config.http.waiting == {}
+
+
+def test_a_later_request_of_a_connection_is_busy_too() -> None:
+    app = Slow()
+    running = Running(app, most=1)
+
+    async def test() -> None:
+        reader = await running.open(WHOLE)
+        await reader.readuntil(b"hello")
+        await running.go_on(0, SLOW)
+        await app.busy.wait()
+        assert await rest(await running.open(WHOLE)) == b"", "there is no room for one more"
+        app.may_end.set()
+        assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200")
+
+    asyncio.run(running.run(test))
 
 
 @pytest.mark.parametrize(
@@ -240,23 +263,17 @@ def test_what_comes_after_a_refused_request_breaks_nothing(caplog: pytest.LogCap
 
 
 def test_the_last_answers_go_out() -> None:
-    began, may_end = asyncio.Event(), asyncio.Event()
-
-    async def slow(scope: Any, receive: Any, send: Any) -> None:
-        began.set()
-        await may_end.wait()
-        await HELLO(scope, receive, send)
-
-    running = Running(slow)
+    app = Slow()
+    running = Running(app)
 
     async def test() -> None:
-        reader = await running.open(WHOLE)
+        reader = await running.open(SLOW)
         idle, half = await running.open(b""), await running.open(HALF)
-        await began.wait()
+        await app.busy.wait()
         running.stop.set()
         assert await rest(idle) == b""
         assert await rest(half) == b""
-        may_end.set()
+        app.may_end.set()
         assert (await rest(reader)).endswith(b"hello")
 
     asyncio.run(running.run(test))
