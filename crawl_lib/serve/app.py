@@ -113,25 +113,26 @@ class _Pages:
 
     async def cached(self, request: Request) -> Response:
         """Answer with a page around a copy, with the time of the capture."""
-        copy = await self._copy(request)
-        text = render("cached.html", copy=copy, page=copy.page)
+        text = await self._shown(request, lambda copy: render("cached.html", copy=copy, page=copy.page))
         return _CopyResponse(text, self._service.sending, {POLICY: PAGE_POLICY})
 
     async def copy(self, request: Request) -> Response:
         """Answer with a page as it was captured, in its sandbox."""
-        copy = await self._copy(request)
-        if copy.html is None:
+        html = await self._shown(request, lambda copy: copy.html)
+        if html is None:
             raise HTTPException(404, "This page is shown as its text alone.")
-        return _CopyResponse(copy.html, self._service.sending, {POLICY: SANDBOX, "X-Frame-Options": "SAMEORIGIN"})
+        return _CopyResponse(html, self._service.sending, {POLICY: SANDBOX, "X-Frame-Options": "SAMEORIGIN"})
 
-    async def _copy(self, request: Request) -> Copy:
+    async def _shown(self, request: Request, show: Callable[[Copy], T]) -> T:
+        """Have a thread read a copy and show it: to render a long text may take a second."""
         if self._service.sending.locked():
             raise BusyError("more pages are sent than this machine has room for", RETRY_S)
         key = request.path_params["key"]
         if not _KEY.fullmatch(key):
             raise HTTPException(404, "This is no key of a page.")
         stores, sites = self._service.stores, self._service.sites
-        return await self._ask(self._service.copies, lambda index: read_copy(stores, index, bytes.fromhex(key), sites))
+        copies, wanted = self._service.copies, bytes.fromhex(key)
+        return await self._ask(copies, lambda index: show(read_copy(stores, index, wanted, sites)))
 
     async def _ask(self, pool: SearchPool, question: Callable[[OpenIndex], T]) -> T:
         """Have a thread of a pool ask the index. Raises HTTPException (503), BusyError, and as `NewestIndex.ask`."""

@@ -7,6 +7,8 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread, current_thread
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from crawl_lib.errors import StorageError
 from crawl_lib.segment import write_dropped
 from crawl_lib.serve import cached
 from crawl_lib.serve.cached import SANDBOX
+from crawl_lib.serve.views import render
 from tests.export.crawls import Capture, member
 from tests.export.crawls import key as key_of
 from tests.index.made import HEAD, Made, a, page
@@ -122,6 +125,20 @@ def test_a_pdf_is_shown_as_its_text(made: Made) -> None:
     assert "an octopus" in answer.text
     assert "<iframe" not in answer.text
     assert client.get(f"/cached/{key('file.pdf')}/page").status_code == 404
+
+
+def test_a_thread_makes_the_page_of_a_text(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte of signs takes a second, in which no other request would be answered."""
+    threads: list[Thread] = []
+
+    def rendering(template: str, **values: Any) -> str:
+        threads.append(current_thread())
+        return render(template, **values)
+
+    monkeypatch.setattr("crawl_lib.serve.app.render", rendering)
+    assert "an octopus" in Client(made).get(f"/cached/{key('file.pdf')}").text
+    assert len(threads) == 1
+    assert threads[0] is not current_thread()
 
 
 def test_a_long_page_is_cut_and_says_so(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
