@@ -88,7 +88,8 @@ def _copy(page: StoredPage, record: WarcRecord) -> Copy:
     headers = parse_head(head)
     content = decode_content(headers, body, max_bytes=MOST_BYTES)
     html = html_to_utf8(content.data, headers.content_type[1], is_xml=page.mime_type == XHTML)
-    return Copy(page, _harmless(html, page.url), is_cut=content.truncated)
+    is_cut = content.truncated or len(html) > MOST_BYTES  # UTF-8 may be three times as long as another encoding
+    return Copy(page, _harmless(html[:MOST_BYTES], page.url), is_cut=is_cut)
 
 
 def _harmless(html: bytes, url: str) -> bytes:

@@ -25,14 +25,15 @@ from tests.serve.made import Client
 from tests.text.pdfs import pdf
 
 EVIL = "<base href=http://evil.example/><link\trel=preconnect href=//evil.example>"
-HTML = f"<!DOCTYPE html>\n<html><head><title>Caf\u00e9</title>{EVIL}"
+BODY = "<body><main><p>a caf\u00e9 with tapirs</p></main></body></html>"
+HTML = f"<!DOCTYPE html>\n<html><head><title>Caf\u00e9</title>{EVIL}{BODY}"
 UNTIL = "<meta name=robots content='unavailable_after: {}'>"
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     made = Made.below(tmp_path_factory.mktemp("cached"))
-    body = f"{HTML}<body><main><p>a caf\u00e9 with tapirs</p></main></body></html>".encode("windows-1252")
+    body = HTML.encode("windows-1252")
     head = "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=windows-1252\r\nContent-Encoding: gzip\r\n\r\n"
     coded = Capture(a("coded"), gzip.compress(body, mtime=0), head=head.encode(), more={"title": "Caf\u00e9"})
     files = Capture(a("file.pdf"), pdf("an octopus of paper"), head=HEAD.format("").encode(), mime="application/pdf")
@@ -150,6 +151,16 @@ def test_a_long_page_is_cut_and_says_so(made: Made, monkeypatch: pytest.MonkeyPa
     text = client.get(f"/cached/{key('file.pdf')}").text
     assert "shown in part" in text
     assert ">an oc<" in text
+
+
+def test_a_page_that_is_longer_in_utf_8_is_cut_there(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cached, "MOST_BYTES", len(HTML))
+    client = Client(made)
+    assert "shown in part" in client.get(f"/cached/{key('coded')}").text
+    assert not client.get(f"/cached/{key('coded')}/page").text.endswith("</html>")
+    monkeypatch.setattr(cached, "MOST_BYTES", len(HTML.encode()))
+    assert "shown in part" not in client.get(f"/cached/{key('coded')}").text
+    assert client.get(f"/cached/{key('coded')}/page").text.endswith("</html>")
 
 
 def test_pages_that_must_not_be_shown(made: Made) -> None:
