@@ -150,5 +150,6 @@ def delete_other_copies(stores: Stores, number: int) -> None:
                 if folder.name.isdecimal() and int(folder.name) < number:
                     shutil.rmtree(folder, ignore_errors=True)
                 elif folder.name.startswith("."):
-                    with suppress(BlockingIOError), held(folder):  # the process that holds the folder is alive
+                    # The process that holds the folder is alive, or has just finished it.
+                    with suppress(BlockingIOError, FileNotFoundError), held(folder):
                         shutil.rmtree(folder, ignore_errors=True)

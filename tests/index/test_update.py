@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -22,8 +23,17 @@ from crawl_lib.crawldir import write_json_bytes
 from crawl_lib.curate import drop_pages
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import DamagedFileError, NoRoomError, StoppedError, StorageError
-from crawl_lib.export import scratch, scratch_base
-from crawl_lib.index import INDEX, INDEX_OUTPUT, Fields, IndexedPage, local_folder, update, update_index
+from crawl_lib.export import held, scratch, scratch_base
+from crawl_lib.index import (
+    INDEX,
+    INDEX_OUTPUT,
+    Fields,
+    IndexedPage,
+    delete_other_copies,
+    local_folder,
+    update,
+    update_index,
+)
 from crawl_lib.index.files import change_files, tantivy_errors
 from crawl_lib.linkdb import update_outlinks
 from crawl_lib.repair import fsck, sweep
@@ -313,6 +323,23 @@ def test_an_update_killed_with_a_store_elsewhere_leaves_nothing_after_the_next_o
     assert local_folder(stores, version) == copies / "2"
     sweep(stores)
     assert {entry.name for entry in stores.storage.list(versions_of(made).folder)} == {"1", "2"}
+
+
+def test_a_folder_that_another_process_finishes_meanwhile_is_no_leftover(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the listing and the look at its folder the other process renames the folder."""
+    copies = made.root / "search" / "krake"
+    unfinished, finished = copies / ".2-0", copies / "2"
+    unfinished.mkdir(parents=True)
+
+    def renamed(path: Path) -> AbstractContextManager[None]:
+        unfinished.rename(finished)
+        return held(path)
+
+    monkeypatch.setattr("crawl_lib.index.copies.held", renamed)
+    delete_other_copies(elsewhere(made)[0], 2)
+    assert list(copies.iterdir()) == [finished]
 
 
 def answering(made: Made) -> OpenIndex:
