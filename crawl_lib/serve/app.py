@@ -33,7 +33,8 @@ WAITING_PER_THREAD = 16
 """Queries that may wait for a thread: at 20 ms each, the last of them waits a third of a second."""
 COPY_THREADS = 4
 MOST_COPIES = 32
-"""Copies of pages sent at once. So many times `cached.MOST_BYTES` may wait in memory for slow clients."""
+"""Copies of pages sent at once. So many times `cached.MOST_BYTES` may wait in memory for slow clients; for texts whose
+characters all become signs, about three times as much."""
 SENT_BYTES = 64 << 10
 _PAGE = re.compile(r"0{0,9}[1-9][0-9]{0,8}", re.ASCII)
 _KEY = re.compile(r"[0-9a-f]{40}", re.ASCII)

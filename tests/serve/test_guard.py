@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from crawl_lib.serve import cached
+from crawl_lib.serve.app import MOST_COPIES
 from crawl_lib.serve.signs import signs, text_signs
 from tests.index.made import Made
 from tests.serve.made import Client
@@ -109,7 +110,7 @@ def test_the_log_has_what_was_asked_only_where_it_is_wanted(made: Made, caplog: 
     assert "q='hot\\\\x0alava\\\\x1b'" in caplog.text
 
 
-def test_more_than_can_be_answered_is_503_at_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_can_be_answered_is_503_at_once(client: Client) -> None:
     pool = client.service.pool
     held = [pool._free.acquire(blocking=False) for _ in range(1000)].count(True)
     try:
@@ -127,7 +128,7 @@ def test_only_so_many_copies_are_sent_at_once(client: Client, monkeypatch: pytes
     monkeypatch.setattr(client.service.sending, "_value", 0)
     for path in (f"/cached/{key}", f"/cached/{key}/page"):
         assert client.get(path).status_code == 503
-    assert cached.MOST_BYTES * 32 <= 128 << 20
+    assert cached.MOST_BYTES * MOST_COPIES <= 128 << 20
 
 
 @pytest.mark.parametrize(
