@@ -9,6 +9,7 @@ from urllib.parse import quote, quote_from_bytes, urlencode
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
+from crawl_lib.serve.cached import _harmless
 from tests.index.made import Made
 from tests.serve.hostile import BIDI, hostile, queries
 from tests.serve.made import Client
@@ -27,6 +28,16 @@ OURS = {
     "object": 0,
 }
 """How many of these elements a page of results has."""
+COMMENTS = (
+    *("<!--", "-->", "--!>", "<!-->", "<!--->", "<!doctype html>"),
+    *("<base href=//evil.example>", "<LiNk/rel=x>", "<link rel=x>"),
+)
+MARKUP = (
+    *("-", ">", "<", "!", " ", "\v", "\0", "'", '"', "<![CDATA[", "]]>", "<?xml ?>", "<html>", "<head>"),
+    *("<title>", "</title>", "<style>", "</style>", "<script>"),
+    *("<svg>", "</svg>", "<math>", "<mtext>", "<desc>", "<template>", "<noscript>", "<select>", "<table>", "<a x='"),
+    *("<frameset>", "<frame\fsrc=x>", "<iframe src=x>", "</iframe>"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +81,16 @@ def test_each_copy_has_the_policy(crawled: Client) -> None:
     for answer in copies:
         assert answer.headers["content-security-policy"].startswith("sandbox allow-popups")
         assert not any(tag in answer.text.lower() for tag in ("<link", "<iframe", "<frame "))
+
+
+def test_a_parser_finds_our_base_first_and_no_element_that_connects_in_any_markup() -> None:
+    """Comments, raw text and foreign elements are read by a parser otherwise than by a pattern."""
+    chance = random.Random(4)
+    for number in range(10_000):
+        html = "".join(chance.choices((COMMENTS, COMMENTS + MARKUP)[number % 2], k=chance.randrange(1, 12)))
+        tree = LexborHTMLParser(_harmless(html.encode(), "http://a.example/").decode())
+        assert tree.css_first("base").attributes["href"] == "http://a.example/", html
+        assert not tree.css("link, iframe, frame"), html
 
 
 def test_generated_queries_are_all_answered(client: Client) -> None:
