@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -49,8 +50,10 @@ class Airflow:
         url = os.environ.get(URL_VARIABLE, "").rstrip("/")
         if not url:
             return None
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
+        parts = None
+        with suppress(ValueError):
+            parts = urlsplit(url)
+        if not parts or parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
             raise ConfigError(f"{URL_VARIABLE}: give a URL such as https://airflow.example, without user and password")
         return cls(url, os.environ.get(TOKEN_VARIABLE, ""), time.monotonic() + WAIT_S)
 
@@ -139,8 +142,12 @@ def _newest_tasks(airflow: Airflow, config: Config, nodes: set[str]) -> dict[str
     found: dict[str, NodeTask] = {}
     for page in range(_PAGES):
         answer = airflow.get(f"{_runs_path(config)}/~/taskInstances", [*query, ("offset", str(page * _PAGE))])
-        instances = answer["task_instances"] if answer else []
-        for task in _tasks_of(instances):
+        try:
+            instances = answer["task_instances"] if answer else []
+            tasks = list(_tasks_of(instances))
+        except (KeyError, TypeError, ValueError) as error:
+            raise StorageError(f"{airflow.url} does not answer as Airflow: is {URL_VARIABLE} correct?") from error
+        for task in tasks:
             if task.node in nodes:
                 found.setdefault(task.node, task)
         if len(found) == len(nodes) or len(instances) < _PAGE:

@@ -175,7 +175,18 @@ def test_an_airflow_that_refuses_is_named_and_the_rest_is_shown(
     assert found["keys"]
 
 
-@pytest.mark.parametrize("url", ["ftp://a", "airflow.example", "http://user:secret@a", "http://"])
+@pytest.mark.parametrize("answer", [[1], {"tasks": []}, {"task_instances": 3}, {"task_instances": ["x"]}, "text", 7])
+def test_json_of_something_else_is_said(
+    airflow: FakeAirflow, config: Config, monkeypatch: pytest.MonkeyPatch, answer: Any
+) -> None:
+    """Another service may answer at the URL: `krake status` ended with a KeyError."""
+    monkeypatch.setattr(elsewhere.Airflow, "get", lambda *_, **__: answer)
+    found = status_of(config)
+    assert all("does not answer as Airflow" in entry["error"] for entry in found["queues"].values())
+    assert found["keys"]
+
+
+@pytest.mark.parametrize("url", ["ftp://a", "airflow.example", "http://user:secret@a", "http://", "http://[a"])
 def test_a_value_that_is_no_url_is_said(config: Config, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("KRAKE_AIRFLOW_URL", url)
     for entry in status_of(config)["queues"].values():
