@@ -104,6 +104,12 @@ TASK_DOCS: dict[str, TaskDoc] = {
 """By `stage_name` of an operator, in the order of a run."""
 
 
+def doc_of(task_id: str) -> TaskDoc | None:
+    """Return the text of a task by its id in a DAG, with its groups; None: the task has no work of its own."""
+    names = ("update_crawldb" if part == "update" else part for part in task_id.split("."))
+    return next((TASK_DOCS[name] for name in names if name in TASK_DOCS), None)
+
+
 def table() -> str:
     """Return the same sentences as the table of docs/operating.md."""
     rows = [f"| `{name}` | {doc.does} | {doc.failed} |" for name, doc in TASK_DOCS.items()]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from krake_airflow import operators
 from krake_airflow.metrics import METRICS
-from krake_airflow.taskdocs import TASK_DOCS, TaskDoc, table
+from krake_airflow.taskdocs import TASK_DOCS, TaskDoc, doc_of, table
 
 from tests.dags.test_operators import LATER
 
@@ -44,3 +44,22 @@ def test_each_task_shows_it(kind: type[operators.KrakeOperator], options: dict[s
     task = kind(task_id="one", **options)
     assert task.doc_md == TASK_DOCS[kind.stage_name].doc_md
     assert kind(task_id="two", doc_md="mine", **options).doc_md == "mine"
+
+
+@pytest.mark.parametrize(
+    ("task_id", "stage"),
+    [
+        ("inject", "inject"),
+        ("iteration_2.crawl.node.example", "crawl"),
+        ("iteration_2.crawl.settle", "crawl"),
+        ("iteration_2.commit", "commit"),
+        ("iteration_2.generate", "generate"),
+        ("iteration_2.update", "update_crawldb"),
+        ("settle.node.example", "settle"),
+        ("maintain_keys.a.example", "maintain_keys"),
+        ("committed", None),
+    ],
+)
+def test_the_text_is_found_by_the_id_of_a_task(task_id: str, stage: str | None) -> None:
+    """Ids have the groups of a DAG, and nodes may have dots in their names."""
+    assert doc_of(task_id) == (TASK_DOCS[stage] if stage else None)

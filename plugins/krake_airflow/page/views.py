@@ -16,7 +16,7 @@ from crawl_lib.plots import STYLE as PLOT_STYLE
 from crawl_lib.rounds.elsewhere import progress_of
 from krake_airflow.configs import BadConfig
 from krake_airflow.page.crawls import Crawl
-from krake_airflow.taskdocs import TASK_DOCS
+from krake_airflow.taskdocs import doc_of
 
 _LIGHT = f"--text: #1d2733; --back: #fff; --faint: #5a6570; --line: #d8dee4; --link: #1f5f8f; {LIGHT}"
 _DARK = f"--text: #e3e8ed; --back: #161b21; --faint: #a4afba; --line: #39424c; --link: #7cbbe6; {DARK}"
@@ -164,8 +164,7 @@ def _export_row(crawl: Crawl, entry: Mapping[str, Any]) -> dict[str, str]:
 def task_view(crawl: Crawl, task_id: str, value: Any) -> dict[str, Any]:
     """Return the values for the tab of a task: its curve and its newest facts. `value`: of the state store, or None."""
     known = progress_of(value)
-    stage = "crawl" if ".crawl." in task_id else task_id.rpartition(".")[0] or task_id
-    doc = TASK_DOCS.get(stage.rpartition(".")[2])
+    doc = doc_of(task_id)
     facts = {name: str(fact) for name, fact in known.items() if name != "curve" and fact not in ("", 0)}
     return {
         "title": task_id,
