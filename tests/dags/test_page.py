@@ -13,6 +13,9 @@ import pytest
 from airflow import settings
 from airflow.models import import_all_models
 from airflow.models.base import Base
+from airflow.models.dagrun import DagRun
+from airflow.models.task_state_store import TaskStateStoreModel
+from airflow.utils.session import create_session
 
 from crawl_lib.config import Config
 from crawl_lib.rounds import commit_iteration, start_iteration
@@ -139,6 +142,22 @@ def test_who_may_not_read_the_dag_sees_nothing_of_the_crawl(client: TestClient, 
     assert "broken_config_error" not in client.get("/", headers=token(manager)).text
 
 
+def test_a_task_of_another_dag_of_the_crawl_is_shown_to_its_readers(client: TestClient, manager: Choosy) -> None:
+    """What a task of `krake_outputs` told was looked for in the DAG that crawls."""
+    with create_session() as session:
+        run = DagRun(dag_id="krake_outputs", run_id="r", run_type="manual")
+        session.add(run)
+        session.flush()
+        told = TaskStateStoreModel(dag_run_id=run.id, dag_id="krake_outputs", run_id="r", task_id="text")
+        told.key, told.value = "progress", '{"phase": "made"}'
+        session.add(told)
+    path = "/tab?dag_id=krake_outputs&run_id=r&task_id=text"
+    assert "made" in Page(client.get(path, headers=token(manager)).text).texts
+    assert "made" not in client.get(path.replace("outputs", "process"), headers=token(manager)).text
+    manager.refused = {"krake_outputs"}
+    assert client.get(path, headers=token(manager)).status_code == 403
+
+
 def test_each_answer_binds_the_browser(client: TestClient, manager: Choosy, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [client.get("/"), client.post("/"), client.get("/nowhere"), client.get("/", headers=token(manager))]
     monkeypatch.setattr(page_app, "crawl_view", lambda *_, **__: 1 / 0)
@@ -250,7 +269,7 @@ def test_no_name_is_html(client: TestClient, manager: Choosy, monkeypatch: pytes
         found["queues"] = {given: found["queues"]["node-0"]}
         found["queues"][given]["hosts"] = {given: {"urls": 3, "back_off": given}}
         monkeypatch.setattr(Crawl, "look", lambda self: found)
-        monkeypatch.setattr(Crawl, "told", lambda self, run, task: {"phase": given, "reason": given, "error": given})
+        monkeypatch.setattr(page_app, "told_by", lambda *_: {"phase": given, "reason": given, "error": given})
         pages = [client.get(path, headers=token(manager)) for path in ("/", "/crawl/krake", CRAWL_ROUTES[2])]
         assert [page.status_code for page in pages] == [200, 200, 200]
         return Page("".join(page.text for page in pages))

@@ -24,7 +24,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from krake_airflow.configs import CRAWL
-from krake_airflow.page.crawls import Crawl, Crawls
+from krake_airflow.page.crawls import Crawl, Crawls, told_by
 from krake_airflow.page.views import STYLE, crawl_view, list_view, task_view
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -96,8 +96,10 @@ def readable_crawl(name: str, request: Request, user: GetUserDep) -> Crawl:
 
 
 def crawl_of_dag(dag_id: str, request: Request, user: GetUserDep) -> Crawl:
-    """Return the crawl that a DAG belongs to. Raises as `readable_crawl` does."""
-    return readable_crawl(dag_id.rpartition("_")[0], request, user)
+    """Return the crawl that a DAG belongs to. Raises as `readable_crawl` does, and without the right to this DAG."""
+    crawl = readable_crawl(dag_id.rpartition("_")[0], request, user)
+    requires_access_dag("GET", param_dag_id=dag_id)(request, user)
+    return crawl
 
 
 ReadableCrawl = Annotated[Crawl, Depends(readable_crawl)]
@@ -122,10 +124,10 @@ def one_crawl(crawl: ReadableCrawl) -> HTMLResponse:
 
 
 @router.get("/tab", response_class=HTMLResponse)
-def tab(crawl: CrawlOfDag, run_id: str = "", task_id: str = "") -> HTMLResponse:
+def tab(crawl: CrawlOfDag, dag_id: str, run_id: str = "", task_id: str = "") -> HTMLResponse:
     """Show the crawl of a DAG; of a run its iterations alone; of a task its curve and its counts."""
     if task_id:
-        return _page("task.html", **task_view(crawl, task_id, crawl.told(run_id, task_id)))
+        return _page("task.html", **task_view(crawl, task_id, told_by(dag_id, run_id, task_id)))
     return _page("crawl.html", **crawl_view(crawl, crawl.look(), run_id=run_id))
 
 

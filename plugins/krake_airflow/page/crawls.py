@@ -52,12 +52,6 @@ class Crawl:
                 queue.setdefault("progress", said)  # a node of this machine that rests
         return status
 
-    def told(self, run_id: str, task_id: str) -> Any:
-        """Return what a task told Airflow last; None: nothing."""
-        with create_session() as session:
-            where = {"dag_id": self.dag_id, "run_id": run_id, "task_id": task_id, "key": STATE_KEY}
-            return session.scalar(select(TaskStateStoreModel.value).filter_by(**where).limit(1))
-
 
 class Crawls:
     """The crawls of the configs that this Airflow has. A reader is kept as long as its config stays the same."""
@@ -95,7 +89,9 @@ def told_by_nodes(config: Config, nodes: Sequence[str]) -> Mapping[str, dict[str
     try:
         with create_session() as session:
             found = {task.node: task for task in reversed(_newest_tasks(session, dag_id, set(nodes)))}
-            return {node: entry_of(task, _value(session, dag_id, task)) for node, task in found.items()}
+            return {
+                node: entry_of(task, _value(session, dag_id, task.run_id, task.task_id)) for node, task in found.items()
+            }
     except SQLAlchemyError as error:
         return {node: {"error": f"Airflow's database: {type(error).__name__}"} for node in nodes}
 
@@ -117,6 +113,12 @@ def _newest_tasks(session: Any, dag_id: str, nodes: Collection[str]) -> list[Nod
     return [task for task in tasks if task and task.node in nodes]
 
 
-def _value(session: Any, dag_id: str, task: NodeTask) -> Any:
-    where = {"dag_id": dag_id, "run_id": task.run_id, "task_id": task.task_id, "key": STATE_KEY}
+def told_by(dag_id: str, run_id: str, task_id: str) -> Any:
+    """Return what a task of any DAG told Airflow last; None: nothing."""
+    with create_session() as session:
+        return _value(session, dag_id, run_id, task_id)
+
+
+def _value(session: Any, dag_id: str, run_id: str, task_id: str) -> Any:
+    where = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "key": STATE_KEY}
     return session.scalar(select(TaskStateStoreModel.value).filter_by(**where).limit(1))
