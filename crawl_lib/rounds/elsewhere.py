@@ -33,7 +33,8 @@ _POINTS, _COLUMNS = 60, 5
 """Of a curve: seconds, fetched, bytes, errors and queue."""
 _TASK = re.compile(r"(?:iteration_([0-9]{1,9})\.)?(crawl|settle)\.(.+)")
 NODE_OPERATORS = ("CrawlOperator", "SettleOperator")
-_STATES = ("running", "success", "failed", "up_for_retry")
+TASK_STATES = ("running", "success", "failed", "up_for_retry")
+"""Of tasks whose try has begun: a task that waits for its next try has said nothing of this try yet."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def _runs_path(config: Config) -> str:
 def _newest_tasks(airflow: Airflow, config: Config, nodes: set[str]) -> dict[str, NodeTask]:
     """Find the task of each node that began last. Raises StorageError."""
     names = [("operator", name) for name in NODE_OPERATORS]
-    query = [*names, *(("state", state) for state in _STATES), ("order_by", "-start_date"), ("limit", str(_PAGE))]
+    query = [*names, *(("state", state) for state in TASK_STATES), ("order_by", "-start_date"), ("limit", str(_PAGE))]
     found: dict[str, NodeTask] = {}
     for page in range(_PAGES):
         answer = airflow.get(f"{_runs_path(config)}/~/taskInstances", [*query, ("offset", str(page * _PAGE))])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from airflow import settings
@@ -15,7 +17,9 @@ from airflow.models import import_all_models
 from airflow.models.base import Base
 from airflow.models.dagrun import DagRun
 from airflow.models.task_state_store import TaskStateStoreModel
+from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
+from sqlalchemy import insert
 
 from crawl_lib.config import Config
 from crawl_lib.rounds import commit_iteration, start_iteration
@@ -33,7 +37,7 @@ with warnings.catch_warnings():  # Starlette would rather have another library, 
     from krake_airflow.page import KrakePage
     from krake_airflow.page import app as page_app
     from krake_airflow.page.app import HEADERS, SCRIPT, make_app
-    from krake_airflow.page.crawls import Crawl, Crawls
+    from krake_airflow.page.crawls import Crawl, Crawls, told_by_nodes
     from krake_airflow.page.views import STYLE
 
 DAG = "krake_crawl"
@@ -156,6 +160,21 @@ def test_a_task_of_another_dag_of_the_crawl_is_shown_to_its_readers(client: Test
     assert "made" not in client.get(path.replace("outputs", "process"), headers=token(manager)).text
     manager.refused = {"krake_outputs"}
     assert client.get(path, headers=token(manager)).status_code == 403
+
+
+def test_a_task_that_waits_for_its_next_try_is_no_silent_one(client: TestClient, config: Config) -> None:
+    """Its new try has told nothing, and `krake status` leaves it out too."""
+    node, begun = config.servers[0], datetime(2026, 11, 27, 10, tzinfo=UTC)
+    with create_session() as session:
+        session.add(DagRun(dag_id=DAG, run_id="waits", run_type="manual"))
+        session.flush()
+        for iteration, state in enumerate(("success", "scheduled", "queued"), 1):
+            row = {"id": uuid4(), "dag_id": DAG, "run_id": "waits", "task_id": f"iteration_{iteration}.crawl.{node}"}
+            more = {"operator": "CrawlOperator", "pool": "p", "pool_slots": 1, "state": state, "try_number": 1}
+            begin = {"start_date": begun + timedelta(hours=iteration)}
+            session.execute(insert(TaskInstance).values(**row, **more, **begin))
+    told = told_by_nodes(config, config.servers)
+    assert {name: entry["task"]["state"] for name, entry in told.items()} == {node: "success"}
 
 
 def test_each_answer_binds_the_browser(client: TestClient, manager: Choosy, monkeypatch: pytest.MonkeyPatch) -> None:

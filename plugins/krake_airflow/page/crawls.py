@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from crawl_lib.config import Config
 from crawl_lib.errors import KrakeError
 from crawl_lib.rounds import CrawlReader
-from crawl_lib.rounds.elsewhere import NODE_OPERATORS, NodeTask, entry_of
+from crawl_lib.rounds.elsewhere import NODE_OPERATORS, TASK_STATES, NodeTask, entry_of
 from krake_airflow.configs import BadConfig, crawl_kind, read_configs
 from krake_airflow.connections import secrets_for
 from krake_airflow.progress import STATE_KEY
@@ -45,9 +45,10 @@ class Crawl:
             status = self.reader.status(last=SHOWN_ITERATIONS)
         except KrakeError as error:
             return {"error": str(error), "queues": {}, "keys": []}
-        told = told_by_nodes(self.config, self.config.servers)
-        for node, queue in status["queues"].items():
-            if said := told.get(node, {}).get("progress"):
+        here = [node for node, queue in status["queues"].items() if not queue.keys() & {"task", "note"}]
+        for node, entry in told_by_nodes(self.config, here).items():  # the reader has asked for the others
+            if said := entry.get("progress"):
+                queue = status["queues"][node]
                 queue["curve"] = said["curve"]
                 queue.setdefault("progress", said)  # a node of this machine that rests
         return status
@@ -85,6 +86,8 @@ def told_by_nodes(config: Config, nodes: Sequence[str]) -> Mapping[str, dict[str
 
     A database that does not answer gives an entry with an `error` for each node.
     """
+    if not nodes:
+        return {}
     dag_id = f"{config.crawl.name}_{crawl_kind(config)}"
     try:
         with create_session() as session:
@@ -102,7 +105,7 @@ def _newest_tasks(session: Any, dag_id: str, nodes: Collection[str]) -> list[Nod
     asked = (
         select(*columns)
         .where(TaskInstance.dag_id == dag_id, TaskInstance.operator.in_(NODE_OPERATORS))
-        .where(TaskInstance.start_date.is_not(None))
+        .where(TaskInstance.state.in_(TASK_STATES), TaskInstance.start_date.is_not(None))
         .order_by(TaskInstance.start_date.desc())
         .limit(_NEWEST_TASKS)
     )
