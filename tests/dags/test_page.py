@@ -22,6 +22,7 @@ from airflow.utils.session import create_session
 from sqlalchemy import insert
 
 from crawl_lib.config import Config
+from crawl_lib.errors import ConfigError
 from crawl_lib.rounds import commit_iteration, start_iteration
 from crawl_lib.rounds.elsewhere import NodeTask, entry_of
 from crawl_lib.stores import open_stores
@@ -34,7 +35,7 @@ with warnings.catch_warnings():  # Starlette would rather have another library, 
     from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
     from fastapi.testclient import TestClient
-    from krake_airflow.page import KrakePage
+    from krake_airflow.page import KrakePage, crawls
     from krake_airflow.page import app as page_app
     from krake_airflow.page.app import HEADERS, SCRIPT, make_app
     from krake_airflow.page.crawls import Crawl, Crawls, told_by_nodes
@@ -246,6 +247,23 @@ def test_a_store_that_is_away_is_said(client: TestClient, manager: Choosy, confi
     answer = client.get("/crawl/krake", headers=token(manager))
     assert answer.status_code == 200
     assert "The file store does not answer" in answer.text
+
+
+def test_a_connection_that_cannot_be_used_leaves_the_other_crawls(
+    client: TestClient, manager: Choosy, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One such crawl took the page of all crawls away."""
+
+    def secrets_for(config: Config) -> Any:
+        raise ConfigError("Airflow's connection krake_dfs: login: fill in both")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(crawls, "secrets_for", secrets_for)
+        for path in ("/", "/crawl/krake"):
+            answer = client.get(path, headers=token(manager))
+            assert answer.status_code == 200, path
+            assert "krake_dfs: login: fill in both" in answer.text, path
+    assert "rests after 1 iterations" in client.get("/crawl/krake", headers=token(manager)).text
 
 
 HOSTILE = [

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from crawl_lib.config import Config
-from crawl_lib.errors import KrakeError
+from crawl_lib.errors import ConfigError, KrakeError
 from crawl_lib.rounds import CrawlReader
 from crawl_lib.rounds.elsewhere import NODE_OPERATORS, TASK_STATES, NodeTask, entry_of
 from krake_airflow.configs import BadConfig, crawl_kind, read_configs
@@ -32,19 +32,24 @@ _NEWEST_TASKS = 2_000
 
 @dataclass(frozen=True)
 class Crawl:
-    """A crawl of this Airflow. `dag_id`: of the DAG that crawls, whose readers may see the crawl."""
+    """A crawl of this Airflow. `dag_id`: of the DAG that crawls, whose readers may see the crawl.
+
+    `reader`: of its status, or why there is none.
+    """
 
     name: str
     dag_id: str
     config: Config
-    reader: CrawlReader
+    reader: CrawlReader | ConfigError
 
     def look(self) -> dict[str, Any]:
         """Return the status, see `crawl_status`, with the curves of nodes; an `error` says what could not be asked."""
+        if isinstance(self.reader, ConfigError):
+            return self._without_store(self.reader)
         try:
             status = self.reader.status(last=SHOWN_ITERATIONS)
         except KrakeError as error:
-            return {"error": str(error), "queues": {}, "keys": []}
+            return self._without_store(error)
         here = [node for node, queue in status["queues"].items() if not queue.keys() & {"task", "note"}]
         for node, entry in told_by_nodes(self.config, here).items():  # the reader has asked for the others
             if said := entry.get("progress"):
@@ -52,6 +57,10 @@ class Crawl:
                 queue["curve"] = said["curve"]
                 queue.setdefault("progress", said)  # a node of this machine that rests
         return status
+
+    def _without_store(self, error: KrakeError) -> dict[str, Any]:
+        """Return what Airflow knows."""
+        return {"error": str(error), "queues": dict(told_by_nodes(self.config, self.config.servers)), "keys": []}
 
 
 class Crawls:
@@ -75,9 +84,13 @@ class Crawls:
 
     @staticmethod
     def _of(config: Config, kept: Crawl | None) -> Crawl:
-        if kept and kept.config == config:
+        if kept and kept.config == config and isinstance(kept.reader, CrawlReader):
             return kept
-        reader = CrawlReader(config, secrets_for(config), wait_s=_WAIT_S, elsewhere=told_by_nodes)
+        reader: CrawlReader | ConfigError
+        try:
+            reader = CrawlReader(config, secrets_for(config), wait_s=_WAIT_S, elsewhere=told_by_nodes)
+        except ConfigError as error:  # the other crawls are shown all the same
+            reader = error
         return Crawl(config.crawl.name, f"{config.crawl.name}_{crawl_kind(config)}", config, reader)
 
 

@@ -14,6 +14,7 @@ from crawl_lib.cli.bar import duration
 from crawl_lib.plots import DARK, LIGHT, bars, small, stacked
 from crawl_lib.plots import STYLE as PLOT_STYLE
 from crawl_lib.rounds.elsewhere import progress_of
+from crawl_lib.storage import shown_address
 from krake_airflow.configs import BadConfig
 from krake_airflow.page.crawls import Crawl
 from krake_airflow.taskdocs import doc_of
@@ -156,7 +157,7 @@ def _key_row(entry: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _export_row(crawl: Crawl, entry: Mapping[str, Any]) -> dict[str, str]:
-    path = f"{crawl.config.dfs_primary.rstrip('/')}/{crawl.config.export.directory}/{entry['name']}"
+    path = f"{shown_address(crawl.config)}/{crawl.config.export.directory}/{entry['name']}"
     size = sum(entry["bytes"].values())
     return {"path": path, "pages": f"{entry['pages'] or 0:,}", "megabytes": f"{size / 1e6:,.1f}"}
 
