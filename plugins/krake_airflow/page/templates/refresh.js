@@ -3,5 +3,6 @@ const update=(a,b)=>{if(a.nodeName!=b.nodeName||a.childNodes.length!=b.childNode
 if(a.nodeType==3){if(a.data!=b.data)a.data=b.data;return}
 for(const x of b.attributes||[])if(a.getAttribute(x.name)!=x.value)a.setAttribute(x.name,x.value);
 [...a.childNodes].forEach((n,i)=>update(n,b.childNodes[i]))};
-setInterval(async()=>{if(document.hidden)return;try{const r=await fetch(location.href);if(!r.ok)return;
-const b=new DOMParser().parseFromString(await r.text(),"text/html").getElementById("live");if(b)update(document.getElementById("live"),b)}catch{}},2000)})()
+const later=()=>setTimeout(async()=>{if(!document.hidden)try{const r=await fetch(location.href,{signal:AbortSignal.timeout(6e4)});if(r.ok){
+const b=new DOMParser().parseFromString(await r.text(),"text/html").getElementById("live");if(b)update(document.getElementById("live"),b)}}catch{}later()},2000);
+later()})()
