@@ -80,7 +80,7 @@ class Airflow:
             if answer.status_code != requests.codes.ok:
                 raise StorageError(f"Airflow at {self.url} answers {answer.status_code}: is {URL_VARIABLE} correct?")
             return answer.json()
-        except (requests.RequestException, ValueError) as error:
+        except (requests.RequestException, ValueError, RecursionError) as error:
             raise StorageError(f"Airflow at {self.url} does not answer: {type(error).__name__}") from error
 
     def _sign(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -196,7 +196,7 @@ def _mapping(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
     return value if isinstance(value, dict) else {}
 

@@ -125,6 +125,7 @@ def test_a_node_elsewhere_is_at_work_as_on_this_machine(airflow: FakeAirflow, co
         ("up_for_retry", {"try": 2, "time": 1e9}, ""),
         ("running", None, ""),
         ("running", "no JSON", ""),
+        pytest.param("running", "[" * 200_000, "", id="deep"),
         ("running", [1], ""),
         ("running", {"try": 1, "time": "x", "curve": {}, "queue": {}, "phase": []}, ""),
         ("failed", {"phase": "failed"}, None),
