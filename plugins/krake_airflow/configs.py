@@ -37,6 +37,11 @@ def crawl_kind(config: Config) -> str:
     return RECRAWL if config.frontier.is_crawldb else CRAWL
 
 
+def crawl_dag_id(config: Config) -> str:
+    """Return the id of the DAG that crawls."""
+    return f"{config.crawl.name}_{crawl_kind(config)}"
+
+
 def kinds_of(config: Config) -> set[str]:
     """Which DAGs a crawl has."""
     more = {SCORES: config.scores.tasks, OUTPUTS: config.outputs.tasks}

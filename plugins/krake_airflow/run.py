@@ -35,7 +35,7 @@ from crawl_lib.signals import StopSignal, stop_on_signals
 from crawl_lib.states import Outcome
 from crawl_lib.stores import open_stores
 from krake_airflow.alone import alone
-from krake_airflow.configs import crawl_kind, dag_file, link_configs
+from krake_airflow.configs import crawl_dag_id, dag_file, link_configs
 from krake_airflow.database import DatabaseMark
 from krake_airflow.display import HINTS, Display, summary
 from krake_airflow.remote import Airflow, RemoteRun
@@ -263,7 +263,7 @@ class _Crawl:
     def run(self, home: Path, params: dict[str, Any]) -> int:
         """Run the DAG; returns the exit code."""
         began_s = time.monotonic()
-        dag = prepare_dag(home, f"{self.config.crawl.name}_{crawl_kind(self.config)}")
+        dag = prepare_dag(home, crawl_dag_id(self.config))
         unfinished, begun = _join(self.console, home, self.config, params)
         display = Display(self.console, lambda: self._end_at_once(display))
         with display, stop_on_signals() as stop:
@@ -280,7 +280,7 @@ class _Crawl:
 
     def run_in_ui(self, home: Path, url: str, params: dict[str, Any]) -> int:
         """Trigger a run in the Airflow of `make ui`, and watch it; returns the exit code."""
-        began_s, dag_id = time.monotonic(), f"{self.config.crawl.name}_{crawl_kind(self.config)}"
+        began_s, dag_id = time.monotonic(), crawl_dag_id(self.config)
         params = {**params, "seeds": _seeds_for_form(params["seeds"], self.config)}
         display = Display(self.console, lambda: None)
         with display, stop_on_signals() as stop:

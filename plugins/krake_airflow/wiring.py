@@ -19,7 +19,7 @@ from airflow.sdk import (  # type: ignore[attr-defined]  # the package's stub fo
 )
 
 from crawl_lib.config import Config, key_servers
-from krake_airflow.configs import crawl_kind
+from krake_airflow.configs import crawl_dag_id
 from krake_airflow.operators import (
     CrawlOperator,
     ExportOperator,
@@ -44,7 +44,7 @@ from krake_airflow.scores import add_scores
 def crawl_dag(config: Config, doc: str, add_rounds: Callable[[Config], list[BaseOperator]]) -> None:
     """The DAG of a config's crawl. `add_rounds`: makes inject and the iterations; returns what ends each of these."""
     with DAG(
-        dag_id=f"{config.crawl.name}_{crawl_kind(config)}",
+        dag_id=crawl_dag_id(config),
         description="Seeds to WARC files, tables and web graph",
         doc_md=doc,
         schedule=config.crawl.schedule,

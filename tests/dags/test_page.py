@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,7 +24,7 @@ from sqlalchemy import insert
 
 from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError
-from crawl_lib.rounds import commit_iteration, start_iteration
+from crawl_lib.rounds import commit_iteration, elsewhere, start_iteration
 from crawl_lib.rounds.elsewhere import NodeTask, entry_of
 from crawl_lib.stores import open_stores
 from tests.dags.crawls import small_config
@@ -35,6 +36,7 @@ with warnings.catch_warnings():  # Starlette would rather have another library, 
     from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
     from fastapi.testclient import TestClient
+    from krake_airflow.configs import crawl_dag_id
     from krake_airflow.page import KrakePage, crawls
     from krake_airflow.page import app as page_app
     from krake_airflow.page.app import HEADERS, SCRIPT, make_app
@@ -247,6 +249,14 @@ def test_a_store_that_is_away_is_said(client: TestClient, manager: Choosy, confi
     answer = client.get("/crawl/krake", headers=token(manager))
     assert answer.status_code == 200
     assert "The file store does not answer" in answer.text
+
+
+@pytest.mark.parametrize("order", ["fifo", "crawldb"])
+def test_krake_status_asks_for_the_same_dag(config: Config, order: str) -> None:
+    """`krake status` has no plug-ins of Airflow, and so a rule of its own."""
+    other = replace(config, frontier=replace(config.frontier, order=order))
+    assert elsewhere._runs_path(other) == f"/api/v2/dags/{crawl_dag_id(other)}/dagRuns"
+    assert crawl_dag_id(other) != crawl_dag_id(config) or order == config.frontier.order
 
 
 def test_a_connection_that_cannot_be_used_leaves_the_other_crawls(

@@ -18,7 +18,7 @@ from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError, KrakeError
 from crawl_lib.rounds import CrawlReader
 from crawl_lib.rounds.elsewhere import NODE_OPERATORS, TASK_STATES, NodeTask, entry_of
-from krake_airflow.configs import BadConfig, crawl_kind, read_configs
+from krake_airflow.configs import BadConfig, crawl_dag_id, read_configs
 from krake_airflow.connections import secrets_for
 from krake_airflow.progress import STATE_KEY
 from krake_airflow.settings import config_path
@@ -91,7 +91,7 @@ class Crawls:
             reader = CrawlReader(config, secrets_for(config), wait_s=_WAIT_S, elsewhere=told_by_nodes)
         except ConfigError as error:  # the other crawls are shown all the same
             reader = error
-        return Crawl(config.crawl.name, f"{config.crawl.name}_{crawl_kind(config)}", config, reader)
+        return Crawl(config.crawl.name, crawl_dag_id(config), config, reader)
 
 
 def told_by_nodes(config: Config, nodes: Sequence[str]) -> Mapping[str, dict[str, Any]]:
@@ -101,7 +101,7 @@ def told_by_nodes(config: Config, nodes: Sequence[str]) -> Mapping[str, dict[str
     """
     if not nodes:
         return {}
-    dag_id = f"{config.crawl.name}_{crawl_kind(config)}"
+    dag_id = crawl_dag_id(config)
     try:
         with create_session() as session:
             found = {task.node: task for task in reversed(_newest_tasks(session, dag_id, set(nodes)))}
