@@ -121,25 +121,25 @@ class LocalStorage(Storage):
         return sorted(found)
 
     def stat(self, path: str) -> Entry | None:
-        place = self.local_path(path)
-        try:
-            status = place.stat()
-        except (FileNotFoundError, NotADirectoryError):
+        status = self._status(path)
+        if status is None:
             return None
-        except OSError as error:
-            raise os_error(error, place, "cannot be looked at") from error
         is_dir = stat.S_ISDIR(status.st_mode)
-        return Entry(place.name if path else "", is_dir, 0 if is_dir else status.st_size)
+        return Entry(path.rpartition("/")[2], is_dir, 0 if is_dir else status.st_size)
 
     def stamp(self, path: str) -> str | None:
+        status = self._status(path)
+        return None if status is None else f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
+
+    def _status(self, path: str) -> os.stat_result | None:
+        """Return what the disk says of a path, None if nothing is there."""
         place = self.local_path(path)
         try:
-            status = place.stat()
+            return place.stat()
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise os_error(error, place, "cannot be looked at") from error
-        return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
 
     def delete(self, path: str) -> bool:
         """A folder first gets a hidden name, so that no reader sees half of it."""
