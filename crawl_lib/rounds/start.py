@@ -14,6 +14,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from crawl_lib.crawldir import (
@@ -142,11 +143,11 @@ def _keep_scope(stores: Stores, scope: bytes) -> str:
     """Have a scope in the crawl directory, durably; return its digest. Most iterations have that of the one before."""
     digest = scope_digest(scope)
     path = stores.crawl.at(SCOPE_FOLDER, digest)
-    try:
-        stores.storage.write_bytes(path, scope)
-        reached("start.scope")
-    except TargetExistsError:
-        stores.storage.secure(path)
+    if not stores.storage.exists(path):
+        with suppress(TargetExistsError):  # a start of another run has the same scope
+            stores.storage.write_bytes(path, scope)
+            reached("start.scope")
+    stores.storage.secure(path)
     return digest
 
 
