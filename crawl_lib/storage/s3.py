@@ -74,12 +74,12 @@ class S3Storage(Storage):
         if not path:
             raise StorageError(f"{self.name}: cannot be read: is a directory")
         if length == 0:
-            self._require_file(path)
+            self._require_file(path, self.stat(path))
             return io.BytesIO()
         try:
             reader = S3Reader(self._client, path, offset, length)
         except PathNotFoundError:
-            self._require_file(path)
+            self._require_file(path, self._entry(path) if self._memory.may_exist(path) else None)
             raise
         if self._is_hidden(path.rpartition("/")[0]):  # asked behind the read: a claim is older than what it hides
             reader.close()
@@ -248,9 +248,8 @@ class S3Storage(Storage):
         self._memory.shown |= found - claimed
         return folder in claimed
 
-    def _require_file(self, path: str) -> None:
-        """Raise the clear error if a path is no file."""
-        entry = self._entry(path) if self._memory.may_exist(path) else None
+    def _require_file(self, path: str, entry: Entry | None) -> None:
+        """Raise the clear error if a path is no file. `entry`: what is there."""
         if entry is None:
             raise PathNotFoundError(f"{self._show(path)}: is not there")
         if entry.is_dir:

@@ -158,6 +158,17 @@ def test_a_sweep_ends_old_uploads_and_deletions_that_broke_off(server, monkeypat
     assert [one.path for one in store._client.below("")] == [".probe", "x/"]
 
 
+def test_a_file_that_is_younger_than_what_is_remembered_is_read(server):
+    root = uuid.uuid4().hex
+    reader = server.store(root)
+    reader.make_dirs("x")
+    assert reader.list("x") == []
+    server.store(root).write_bytes("x/f", b"1")
+    for length in (0, 1):
+        with reader.open_read("x/f", 0, length) as file:
+            assert file.read() == b"1"[:length]
+
+
 def test_files_that_were_copied_without_folders_are_read(server):
     """As `aws s3 sync` copies a directory."""
     store = server.store()
