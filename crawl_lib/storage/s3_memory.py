@@ -1,6 +1,6 @@
 """The memory of a process about an object store, which spares requests."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from crawl_lib.storage.filestore import Entry
 from crawl_lib.storage.s3_claims import PREFIX
@@ -10,7 +10,8 @@ class Memory:
     """Folders and names that a process found or made.
 
     Another process may have made more since. So a missing name only spares a question before a conditional write, or
-    chooses the text of an error. `shown`: folders that are there and that no claim hides.
+    chooses the text of an error. `shown`: folders that were there and that no claim hid. Another process may have
+    deleted such a folder since. While that goes on, or while a rename makes it anew, only a list finds its claim.
     """
 
     def __init__(self) -> None:
@@ -18,9 +19,10 @@ class Memory:
         self._names: dict[str, set[str]] = {}
         self._folders: dict[str, set[str]] = {}
 
-    def listed(self, folder: str, found: Iterable[Entry]) -> None:
-        """Note all that is directly in a folder, claims too, as one LIST showed it."""
+    def listed(self, folder: str, found: Collection[Entry]) -> None:
+        """Note all that is directly in a folder, claims too, as one LIST showed it; a claim is asked for again."""
         base = f"{folder}/" if folder else ""
+        self.shown -= {base + one.name.removeprefix(PREFIX) for one in found if one.name.startswith(PREFIX)}
         self._names[folder] = {one.name for one in found}
         self._folders[folder] = {base + one.name for one in found if one.is_dir}
 

@@ -158,6 +158,22 @@ def test_a_sweep_ends_old_uploads_and_deletions_that_broke_off(server, monkeypat
     assert [one.path for one in store._client.below("")] == [".probe", "x/"]
 
 
+def test_a_list_asks_for_a_claim_that_is_younger_than_what_is_remembered(server):
+    """Another process deletes a folder, and is killed while it renames another folder to that name."""
+    root = uuid.uuid4().hex
+    reader = server.store(root)
+    filled(reader, "x/t")
+    assert shown(reader, "x/t") == FILES
+    server.store(root).delete("x/t")
+    filled(server.store(root), "x/.h")
+    with pytest.raises(KilledError):
+        killing(server, root, 1, only="complete_multipart_upload").rename("x/.h", "x/t")
+    assert shown_names(reader, "x") == [".h"]
+    assert shown(reader, "x/t") is None
+    server.store(root).rename("x/.h", "x/t")
+    assert shown(reader, "x/t") == FILES
+
+
 def test_a_file_that_is_younger_than_what_is_remembered_is_read(server):
     root = uuid.uuid4().hex
     reader = server.store(root)
