@@ -83,6 +83,13 @@ class Storage(ABC):
         """The entry of a path, None if nothing is there (also below a regular file)."""
 
     @abstractmethod
+    def stamp(self, path: str) -> str | None:
+        """Return a text that differs once another file has the same path, None if no file is there.
+
+        The text is made of the size and the time, or of a digest or number of the file.
+        """
+
+    @abstractmethod
     def delete(self, path: str) -> bool:
         """Delete a file, or a folder with all in it; readers see all of it or nothing. False if nothing was there."""
 
@@ -117,15 +124,6 @@ class Storage(ABC):
     def local_path(self, path: str) -> Path | None:
         """Where a file lies on this machine's disk, None if the back end is elsewhere."""
         return None
-
-    def stamp(self, path: str) -> str | None:
-        """Return a text that differs once another file has the same path, None if no file is there.
-
-        The text is made of the size and, where the store has them, of the time and of a digest or number of the file.
-        Raises StorageError.
-        """
-        entry = self.stat(path)
-        return None if entry is None else str(entry.size_bytes)
 
     def exists(self, path: str) -> bool:
         """Whether a file or folder is there."""

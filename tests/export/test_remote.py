@@ -53,6 +53,9 @@ class Elsewhere(Storage):
     def stat(self, path: str) -> Entry | None:
         return self.inner.stat(path)
 
+    def stamp(self, path: str) -> str | None:
+        return self.inner.stamp(path)
+
     def delete(self, path: str) -> bool:
         return self.inner.delete(path)
 
