@@ -38,7 +38,7 @@ MOST_OFFSET = (1 << 31) - 1
 """Of a record in a WARC file: the index counts with 32 bits, since Athena refuses other types."""
 SORT_BYTES = 128 << 20
 BATCH_ROWS = 1 << 14
-GROUP_ROWS = 1 << 18
+"""Sorted rows that are widened, and written as a row group, at a time."""
 PART_ROWS = 1 << 20
 _SORTED = pa.schema([field for field in CAPTURE_SCHEMA if field.name != "subset"])
 
@@ -172,7 +172,7 @@ def _write_subset(work: Work, files: Files, subset: str) -> int:
             pq.ParquetWriter(file, INDEX_SCHEMA, compression="gzip", compression_level=6) as writer,
         ):
             while first is not None and rows < (part + 1) * PART_ROWS:
-                writer.write_batch(index_rows(first), row_group_size=GROUP_ROWS)
+                writer.write_batch(index_rows(first))
                 rows += len(first)
                 first = next(batches, None)
         part += 1
