@@ -68,25 +68,36 @@ class SegmentTexts:
         reader = SegmentReader(self.stores.storage, self.segment.path)
         progress = Progress(self.stores, f"wet {self.segment}", 0, "pages")
         waiting = groupby(self._texts(reader), key=lambda text: text.file)
-        following = next(waiting, None)
-        places = []
-        for warc_file in sorted(reader.warc_files):
-            name = re.sub(WARC_ENDING, WET_ENDING, warc_file)
-            with files.open(f"{self.segment}/{name}") as file:
-                at = file.write(self._warcinfo(reader, name))
-                if following is not None and following[0] == warc_file:
-                    for text, record_id in self._with_ids(following[1]):
-                        length = file.write(self._conversion(text, record_id))
-                        places.append((warc_file, text.offset, at, length))
-                        at += length
-                        progress.add(1)
-                    following = next(waiting, None)
-        if following is not None:
+        none: tuple[str, Iterator[_Text]] = ("", iter(()))
+        following, records = next(waiting, none), 0
+        with (
+            files.open(f"{self.segment}/{PLACES}") as table,
+            pq.ParquetWriter(table, PLACES_SCHEMA, compression="zstd") as writer,
+        ):
+            for warc_file in sorted(reader.warc_files):
+                is_next = following[0] == warc_file
+                places = self._write_file(files, reader, warc_file, following[1] if is_next else (), progress)
+                following = next(waiting, none) if is_next else following
+                writer.write_table(_places_table(places))
+                records += len(places)
+        if following[0]:
             raise DamagedFileError(f"{self.segment.path}: `pages` names {following[0]}, which the segment lacks")
-        with files.open(f"{self.segment}/{PLACES}") as file:
-            pq.write_table(_places_table(places), file, compression="zstd")
         progress.end()
-        return len(places)
+        return records
+
+    def _write_file(
+        self, files: Files, reader: SegmentReader, warc_file: str, texts: Iterable[_Text], progress: Progress
+    ) -> "list[tuple[str, int, int, int]]":
+        """Write the WET file of a WARC file; return the places of the texts, as in `PLACES_SCHEMA`."""
+        name, places = re.sub(WARC_ENDING, WET_ENDING, warc_file), []
+        with files.open(f"{self.segment}/{name}") as file:
+            at = file.write(self._warcinfo(reader, name))
+            for text, record_id in self._with_ids(texts):
+                length = file.write(self._conversion(text, record_id))
+                places.append((warc_file, text.offset, at, length))
+                at += length
+                progress.add(1)
+        return places
 
     def _texts(self, reader: SegmentReader) -> Iterator[_Text]:
         """Read the texts in order of file and offset, the order of the table of texts."""
