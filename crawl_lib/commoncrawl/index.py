@@ -36,7 +36,8 @@ INDEX_FOLDER, WET_FOLDER = "cc-index", "cc-wet"
 AGAIN = "delete the folder; `krake commoncrawl index` and `krake commoncrawl wet` make what is missing"
 MOST_OFFSET = (1 << 31) - 1
 """Of a record in a WARC file: the index counts with 32 bits, since Athena refuses other types."""
-SORT_BYTES = 128 << 20
+SORT_BYTES = 256 << 20
+"""The least that DuckDB takes (`engine.duck`)."""
 BATCH_ROWS = 1 << 14
 """Sorted rows that are widened, and written as a row group, at a time."""
 PART_ROWS = 1 << 20

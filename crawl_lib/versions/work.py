@@ -50,7 +50,10 @@ class Work:
     @classmethod
     @contextmanager
     def to_read(cls, stores: Stores, most_bytes: int | None = None) -> "Iterator[Work]":
-        """For an answer. `most_bytes`: of memory for sorting, below `scratch.memory_bytes`. Raises as `at` does."""
+        """For an answer. `most_bytes`: of memory for sorting, by one thread, below `scratch.memory_bytes`.
+
+        Raises as `at` does.
+        """
         with cls.at(stores, stores.crawl.at(f".read-{uuid.uuid4().hex}"), most_bytes) as work:
             yield work
 
@@ -62,7 +65,8 @@ class Work:
         try:
             with scratch_folder(stores.config, f"work-{uuid.uuid4().hex}") as scratch:
                 memory_bytes = min(limits.memory_bytes, most_bytes or limits.memory_bytes)
-                room = Room(stores.storage, scratch, f"{folder}/engine", memory_bytes, stores, limits.max_bytes)
+                hidden, threads = f"{folder}/engine", None if most_bytes is None else 1
+                room = Room(stores.storage, scratch, hidden, memory_bytes, stores, limits.max_bytes, threads)
                 with open_engine(stores.secrets.dfs.applied(stores.config), room) as engine:
                     yield cls(stores, engine, folder, scratch)
         finally:
