@@ -100,6 +100,12 @@ class SegmentCaptures:
         if not seen.all():
             yield from self._robots(reader, lines.places[~seen], files)
 
+    def last_offset(self) -> int:
+        """Find the largest offset of a capture in a WARC file. Raises as `batches` does."""
+        reader = SegmentReader(self.stores.storage, self.segment.path)
+        places = self._lines(reader, pa.array(reader.warc_files, pa.string())).places
+        return int((places & ((1 << _OFFSET_BITS) - 1)).max(initial=0))
+
     def _rows(
         self, kept: pa.RecordBatch, digests: Any, languages: Any, wet: "_Records | None", places: Ints
     ) -> pa.Table:

@@ -13,7 +13,6 @@ from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from crawl_lib.commoncrawl.captures import CAPTURE_SCHEMA, SUBSETS, SegmentCaptures
@@ -144,13 +143,13 @@ def _require_small_offsets(stores: Stores, segment: SegmentInput) -> None:
         for entry in reader.manifest.files
         if entry["name"].endswith(WARC_SUFFIX) and entry["size_bytes"] > MOST_OFFSET
     }
-    for batch in reader.pages(["warc_file", "warc_offset"]) if large else ():
-        if (pc.max(batch["warc_offset"]).as_py() or 0) > MOST_OFFSET:
-            raise InputError(
-                f"{segment.path}: has records beyond byte {MOST_OFFSET} of {', '.join(sorted(large))}, and Common"
-                " Crawl's index counts no further; leave the iteration out (--folders), and set segment.max_warc_bytes"
-                " for the next ones"
-            )
+    captures = SegmentCaptures(stores, stores.crawl.segment(segment.folder, segment.node))
+    if large and captures.last_offset() > MOST_OFFSET:
+        raise InputError(
+            f"{segment.path}: has records beyond byte {MOST_OFFSET} of {', '.join(sorted(large))}, and Common"
+            " Crawl's index counts no further; leave the iteration out (--folders), and set segment.max_warc_bytes"
+            " for the next ones"
+        )
 
 
 def _captures(stores: Stores, segments: Sequence[SegmentInput], wet: str) -> Iterator[pa.Table]:

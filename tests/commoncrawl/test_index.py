@@ -28,13 +28,14 @@ from warcio.archiveiterator import ArchiveIterator
 
 from crawl_lib import stages
 from crawl_lib.commoncrawl import COMMONCRAWL_OUTPUT, index, make_index, make_wet
+from crawl_lib.commoncrawl.captures import SegmentCaptures
 from crawl_lib.commoncrawl.columns import CAPTURE_SCHEMA, INDEX_SCHEMA, index_rows
 from crawl_lib.commoncrawl.languages import THREE_LETTERS, three_letters
 from crawl_lib.config import CommonCrawlConfig, Config
 from crawl_lib.curate import drop_pages
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import InputError, OutputConflictError
-from crawl_lib.segment import surt
+from crawl_lib.segment import SegmentReader, surt
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.text import text_table
 from demo import Serving, SynthWeb
@@ -401,6 +402,17 @@ def test_an_offset_beyond_32_bits_is_an_error_before_any_work(stores: Stores, mo
     with pytest.raises(InputError, match=r"has records beyond byte 2000 .*--folders"):
         make_index(stores, label="large")
     assert not [path for path in Path(stores.config.dfs_primary).glob("cc-index/*") if "large" in path.name]
+
+
+def test_an_offset_of_robots_txt_counts_too(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    last = max(row["warc_record_offset"] for row in rows_of(stores.config, "robotstxt"))
+    found = [SegmentCaptures(stores, segment).last_offset() for segment in stores.crawl.segments()]
+    offsets = [row["warc_record_offset"] for subset in SUBSETS for row in rows_of(stores.config, subset)]
+    assert max(found) == max(offsets) >= last
+    monkeypatch.setattr(SegmentReader, "pages", lambda *_, **__: iter(()))
+    monkeypatch.setattr(index, "MOST_OFFSET", last - 1)
+    with pytest.raises(InputError, match="has records beyond byte"):
+        make_index(stores, label="large")
 
 
 def killed(config: Config, step: str, kind: str) -> None:
