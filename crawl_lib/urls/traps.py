@@ -39,11 +39,13 @@ _LONG_PATTERN_BYTES = 512
 # A search tries each byte as a beginning. The look-behind refuses all but the first byte of a segment at once.
 _WITH_DIGIT = re.compile(rb"(?<![^/?&])[^/?&\d]*+\d[^/?&]*+")
 _PARTS = re.compile(rb"[&;]")
+_ASKED = re.compile(rb"(?<![^&;])([^&;=]*+)=")
 _DIGIT = re.compile(rb"\d")
 _NUMBERS = re.compile(rb"\d+|(?<=[-/_.])(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*", re.IGNORECASE)
 
 _SESSION = re.compile(
-    rb"(?<=[;?&/])(?:"
+    # The look-ahead passes over a part without a value at once: strangers send many of them.
+    rb"(?<=[;?&/])(?=\(|[\w-]*+=[^;?&/])(?:"
     rb"((?:jsessionid|phpsessid|aspsessionid\w*|cfid|cftoken)=)[^;?&/]+"
     # The atomic group takes the last such word of a name: the engine would else read the rest of the name for each.
     rb"|((?>\w*sess(?:ion)?[_-]?id)\w*+=(?=[^;?&/]*\d)(?=[^;?&/]*[a-z]))[^;?&/]{8,}"
@@ -68,7 +70,7 @@ _DATE = b"(?:%b)" % b"|".join(
 _PATH_DATE = re.compile(rb"(?:[-/_.=]" + _DATE + rb"|/(?i:calendar|date|day|month|week|year)s?/\d+)(?=/?$|\.\w{3,5}$)")
 _MOST_OF_DATE = len("/calendars/20310512.shtml/")
 _QUERY_DATE = re.compile(
-    rb"(?<=[?&;])(?:"
+    rb"(?<=[?&;])(?=[\w.%-]*+=[0-9a-z])(?:"
     rb"(?:[\w.%-]*[_.-])?(?:start|end|from|to|event|cal)?(?:date|day|month|mon|year|week)=\d[^&;]*"
     rb"|(?:[\w.%-]*[_.-])?(?:time(?:stamp)?|ts)=\d{9,}"
     rb"|y=" + _YEAR + b"|m=" + _MONTH + b"|d=" + _DAY + rb"|[\w.%-]+=" + _DATE + rb")(?=[&;T]|$)",
@@ -164,7 +166,7 @@ def pattern_of(url: bytes, host: bytes) -> bytes:
     """
     path, _, query = url.partition(b"?")
     if query:
-        path += b"?" + b"&".join(sorted({_asked(part) for part in _PARTS.split(query)}))
+        path += b"?" + b"&".join(sorted(_asked(query)))
     else:
         path = path.rstrip(b"/").rpartition(b"/")[0]
     name = _pattern_name if len(path) <= _LONG_PATTERN_BYTES else _pattern_name.__wrapped__
@@ -176,6 +178,8 @@ def _pattern_name(path: bytes, host: bytes) -> bytes:
     return _name(Rejection.SIMILAR, host, _WITH_DIGIT.sub(b"#", path)).replace(b"/", PATTERN_MARK, 1)
 
 
-def _asked(part: bytes) -> bytes:
-    name, mark, _ = part.partition(b"=")
-    return name if mark else b""
+def _asked(query: bytes) -> set[bytes]:
+    """Find the names of a query's parts; a part without `=` has an empty name."""
+    names = _ASKED.findall(query)
+    has_all = len(names) > query.count(b"&") + query.count(b";")
+    return {*names} if has_all else {*names, b""}

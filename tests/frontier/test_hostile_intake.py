@@ -76,6 +76,18 @@ def test_a_url_costs_twice_an_ordinary_one_at_most_and_its_counts_little_room(tm
         assert median(costs) < 2, first
 
 
+def test_a_query_of_many_short_parts_costs_twice_an_ordinary_url_at_most(tmp_path: Path) -> None:
+    """Each part was tried against each form of a session id and of a date, and cost 2.3 times."""
+    ratios = []
+    for number in range(5):
+        habit = Habit(4553)
+        urls = [habit.url(120) for _ in range(10 * FEW)]
+        _, cost = taken_in(tmp_path / f"{number}", urls)
+        _, usual = taken_in(tmp_path / f"usual-{number}", ordinary(number, len(urls)))
+        ratios.append(cost / usual)
+    assert median(ratios) < 2
+
+
 def test_a_chunk_ends_by_bytes_too_whatever_archives_shrink_to(tmp_path: Path) -> None:
     """Long URLs that are alike: 20 MB that are 0.2 MB in the file."""
     lines = [encode_line(QueuedUrl(f"http://a.test/{'x' * 2000}{number}", bytes(20), 3)) for number in range(10_000)]
