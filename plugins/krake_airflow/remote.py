@@ -29,6 +29,7 @@ PARSED_S = 120.0
 _LOOK_S = 1.0
 _PATIENT_LOOKS = 5
 """A run that nothing holds back is queued for a second or two."""
+_LOCKED_TRIES = 4
 _MEETING = "EmptyOperator"
 """Of tasks where other tasks meet: they do nothing, and return nothing."""
 _ENDED = frozenset({"success", "failed"})
@@ -50,20 +51,26 @@ class Airflow:
         self._session.headers["Authorization"] = f"Bearer {token}"
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        """One request; returns the JSON of the answer."""
-        try:
-            answer = self._session.request(method, f"{self.url}{path}", json=body, timeout=60)
-        except requests.RequestException as error:
-            raise KrakeError(
-                f"Airflow at {self.url} does not answer ({error}): `make ui` was stopped; once it is started again it"
-                " goes on with the run"
-            ) from error
+        """Ask once, and again while SQLite's lock stands in the way; returns the JSON of the answer."""
+        for _ in range(_LOCKED_TRIES):
+            answer = self._answer(method, path, body)
+            if not _is_locked(answer):
+                break
         if answer.status_code == requests.codes.unauthorized and "Authorization" in self._session.headers:
             self._log_in()  # a token is good for a day, and a run may take longer
             return self.ask(method, path, body)
         if not answer.ok:
             raise KrakeError(f"Airflow at {self.url} refuses {method} {path}: {answer.status_code} {answer.text[:500]}")
         return answer.json() if answer.content else None
+
+    def _answer(self, method: str, path: str, body: object) -> requests.Response:
+        try:
+            return self._session.request(method, f"{self.url}{path}", json=body, timeout=60)
+        except requests.RequestException as error:
+            raise KrakeError(
+                f"Airflow at {self.url} does not answer ({error}): `make ui` was stopped; once it is started again it"
+                " goes on with the run"
+            ) from error
 
     def parse_again(self, dag_id: str, stop: StopSignal) -> None:
         """Have the DAG's file parsed, until the DAG is as its config is now. Raises KrakeError if it never is."""
@@ -80,6 +87,15 @@ class Airflow:
                 return
         if not stop.is_set():
             raise KrakeError(f"Airflow at {self.url} has no DAG {dag_id} after {PARSED_S:.0f} s: see its DAG list")
+
+
+def _is_locked(answer: requests.Response) -> bool:
+    """Tell whether Airflow gave up on its database.
+
+    Its API server can block itself on SQLite: one request waits for a lock whose holder waits for the same event
+    loop. The lock's time limit ends that. Nothing was written then, so the request can be repeated.
+    """
+    return answer.status_code == requests.codes.server_error and '"Database error"' in answer.text
 
 
 @dataclass

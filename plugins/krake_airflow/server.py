@@ -29,7 +29,14 @@ import psutil  # type: ignore[import-untyped]  # a dependency of Airflow
 
 from crawl_lib.errors import KrakeError, os_errors
 from krake_airflow.database import DatabaseMark
-from krake_airflow.settings import DATABASE_FILE, USER, environment, host_name, server_environment
+from krake_airflow.settings import (
+    DATABASE_FILE,
+    USER,
+    database_environment,
+    environment,
+    host_name,
+    server_environment,
+)
 
 PASSWORDS_FILE = "simple_auth_manager_passwords.json.generated"
 PARTS = ("api-server", "scheduler", "dag-processor")
@@ -43,6 +50,7 @@ _KILLED_S = 8.0
 _STEADY_S = 120.0
 """A part that lived so long is taken for sound: an earlier end of it counts no more."""
 _MOST_DEATHS = 6
+_API_LOCK_S = 10
 _PR_SET_PDEATHSIG = 1
 
 
@@ -139,7 +147,10 @@ class AirflowServer:
         until_s = time.monotonic() + timeout_s
         if not self._migrate(until_s, stopped):
             return False
-        self._parts = [_Part(name, self.logs, self.home, self.environment) for name in PARTS]
+        # The API server can wait for itself on SQLite, and answers nobody until this time is over.
+        short = {**self.environment, **database_environment(self.home, timeout_s=_API_LOCK_S), **self._extra}
+        variables = {name: short if name == "api-server" else self.environment for name in PARTS}
+        self._parts = [_Part(name, self.logs, self.home, variables[name]) for name in PARTS]
         while not self._healthy():
             if stopped():
                 return False

@@ -70,7 +70,7 @@ def environment(home: Path, config: Path) -> dict[str, str]:
         # DAG does nothing by itself; with it, running by itself is what was asked for.
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         # SQLite's own 5 s are too short for a busy machine: `backfill create` was seen to die of a locked database.
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / DATABASE_FILE}?timeout=60",
+        **database_environment(home, timeout_s=60),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
         # A config that was changed twice in half a minute would leave a schedule behind that was never asked for.
         "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "1",
@@ -87,6 +87,11 @@ def environment(home: Path, config: Path) -> dict[str, str]:
     # Airflow starts some of its own parts as `airflow`, found by PATH.
     core["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     return core
+
+
+def database_environment(home: Path, *, timeout_s: int) -> dict[str, str]:
+    """Return the variable that names Airflow's SQLite database, and how long a process waits for its lock."""
+    return {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / DATABASE_FILE}?timeout={timeout_s}"}
 
 
 def host_name() -> str:

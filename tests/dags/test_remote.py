@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from threading import Event
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import requests
 from krake_airflow import run
 from krake_airflow.remote import Airflow, RemoteRun
 from rich.console import Console
@@ -75,3 +77,26 @@ def test_where_the_process_has_to_end_before_airflow_answers_the_sentence_is_sai
     with pytest.raises(KrakeError, match="does not answer"):
         crawl.run_in_ui(tmp_path, "http://127.0.0.1:9", {"seeds": "http://127.0.0.1:8005/"})
     assert stop.text == run.STOPPED
+
+
+LOCKED = (500, {"detail": {"reason": "Database error", "statement": "hidden"}})
+
+
+@pytest.mark.parametrize(
+    ("refused", "error"), [([LOCKED] * 3, ""), ([LOCKED] * 4, "500 .*Database error"), ([(500, {})], "500")]
+)
+def test_only_what_a_locked_database_refused_is_asked_again(
+    refused: list[tuple[int, Any]], error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([(201, {"access_token": "t"}), *refused, (200, {"state": "success"})])
+
+    def answered(*_: object, **__: object) -> requests.Response:
+        answer = requests.Response()
+        answer.status_code, body = next(answers)
+        answer._content = json.dumps(body, separators=(",", ":")).encode()
+        return answer
+
+    monkeypatch.setattr(requests.Session, "request", answered)
+    airflow = Airflow("http://127.0.0.1:1", "")
+    with pytest.raises(KrakeError, match=error) if error else nullcontext():
+        assert airflow.ask("PATCH", "/api/v2/dags/krake_crawl") == {"state": "success"}
