@@ -23,12 +23,30 @@ The life of a URL, and where to read on:
 10. Crawled pages are numbered and written out (`export`), their links become the web graph (`graph`); `engine` sorts
     and joins the tables for both.
 
-Nodes may come and go between iterations (`rounds.layout`, `frontier.rehome`, `node.retire`), and so may key servers
-(`keys.moving`). `repair` finds and repairs what is damaged, `curate` is what people do with a crawl by hand, `ask` what
-they ask of it, `cli` is the command `krake`.
+The life of what was crawled goes on in tables. `versions` keeps such a table: each update writes a new version next to
+the older ones, and the newest whole version counts.
 
-`stages` has one function for each of these steps, `config` every option, `states` what a URL can be, `errors` what can
-go wrong and who must act, `durable` what "durable" means.
+11. With `frontier.order: crawldb` each URL has a row in the CrawlDb (`crawldb`). `update` takes in new seeds and
+    segments, and decides when the URL is due again. `generate` writes a list of due URLs, and the nodes of the next
+    iteration take their URLs from this list: back to 3.
+12. The main text of each page is extracted from the segments (`text`). `captures` chooses the capture that counts for
+    each page. `duplicates` finds pages with equal or similar texts.
+13. Links are collected by source and by target (`linkdb`). `ranks` computes PageRank of an export, LinkRank of all
+    links, and harmonic centrality.
+14. Plug-ins give scores to URLs (`scoring`), and ranks can become scores. Scores decide which due URL a list takes
+    first.
+15. Texts, anchors and ranks go into the index (`index`) and the table of words (`terms`). `search` answers queries,
+    and `serve` is the search page. `push` sends the index to OpenSearch.
+16. `commoncrawl` writes files for other tools: Common Crawl's index, WET, graphs.
+
+`outputs` lists all data that is derived from segments. Checks, sweeps and drops of pages go through this list.
+
+Nodes may come and go between iterations (`rounds.layout`, `frontier.adopt`, `node.retire`), and so may key servers
+(`keys.moving`). `repair` finds damage and repairs it. People change a crawl by hand with `curate`, and look into a
+crawl with `ask`. `cli` is the command `krake`.
+
+`stages` has one function for each of these steps, `config` every option, `states` the states of a URL, `errors` the
+tree of errors and who must act, `durable` the meaning of "durable".
 """
 
 from typing import TYPE_CHECKING

@@ -31,6 +31,16 @@ CHAINS = {
         "crawl_lib/node/take.py",
         r"if read_leftover\(\w+\) is None:",
     ),
+    "when a page is visited again": (
+        ["README.md", "docs/recrawl.md", "crawl_lib/crawldb/update.py"],
+        "sql/crawldb/after.sql",
+        r"moment \+ least\(new_interval_s, always_s\) \* interval '1' second",
+    ),
+    "which text an inlink has": (
+        ["README.md", "docs/links-and-ranks.md"],
+        "crawl_lib/linkdb/links.py",
+        r'batch\["anchor"\], 0, options\.max_anchor_chars',
+    ),
 }
 
 
@@ -41,10 +51,11 @@ def linked(file: Path) -> set[Path]:
 
 
 def imported(file: Path) -> set[Path]:
-    """The modules and packages of the project that a module imports from."""
+    """Find the modules and packages of the project that a module imports from, and the queries that it names."""
     names = [node.module for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
     stems = [ROOT / (name or "").replace(".", "/") for name in names]
-    return {path for stem in stems for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file()}
+    modules = {path for stem in stems for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file()}
+    return modules | {ROOT / "sql" / f"{query}.sql" for query in re.findall(r'"([a-z]+/[a-z_]+)"', file.read_text())}
 
 
 @pytest.mark.parametrize("what", CHAINS)
