@@ -6,7 +6,8 @@ be deleted ones, or the words of deleted pages have to go (`purge`).
 
 Steps, each of which may be the last one of a killed process: files are linked (`index.linked`), changed
 (`index.committed`), with a store elsewhere uploaded (`index.uploaded`), sealed and renamed (`versions.*`); with `purge`
-older versions are deleted then (`index.purged`). The next run deletes what was left, and ends a purge first.
+older versions are deleted then (`index.purged`). The next run on this machine deletes what was left (`_Noted`), and
+ends a purge first.
 """
 
 import json
@@ -37,7 +38,7 @@ from crawl_lib.index.copies import (
 from crawl_lib.index.fields import Fields
 from crawl_lib.index.files import change_files, count_files, link_files
 from crawl_lib.index.pages import PAGES_SCHEMA
-from crawl_lib.index.versions import DELETED_FILE, INDEX, LEFT_OUT_FILE, PAGES_FILE, deleted_keys, file_of
+from crawl_lib.index.versions import DELETED_FILE, INDEX, LEFT_OUT_FILE, PAGES_FILE, deleted_keys, file_of, made_ms_of
 from crawl_lib.index.wanted import LEFT_OUT_SCHEMA, Wanted
 from crawl_lib.linkdb import update_outlinks
 from crawl_lib.segment import parquet_batches, stored_digest
@@ -55,12 +56,14 @@ def update_index(stores: Stores, *, now: datetime, purge: bool = False) -> Versi
 
     `purge`: all is made anew, and older versions are deleted, whatever `crawldb.keep_versions` says. Every update first
     ends a purge that was killed. A second update on this machine waits, and then finds the version of the first.
-    Updates on two machines may both do the work: the first version of a number counts, and both return that version.
+    Updates on two machines may both do the work: the first version of a number counts, and both find that version.
 
     Raises InputError before the first segment, ConfigError, DamagedFileError, StorageError, NoRoomError, StoppedError.
     """
-    versions, fields = Versions(stores, INDEX), Fields(stores.config.index.languages)
-    with turn_of(stores, f"index-{stores.config.crawl.name}"):
+    fields = Fields(stores.config.index.languages)
+    with turn_of(stores, f"index-{stores.config.crawl.name}") as notes:
+        versions = _Noted(stores, INDEX, notes)
+        versions.delete_left()
         links = update_outlinks(stores, now=now)
         while True:
             before = newest_index(versions)
@@ -70,6 +73,30 @@ def update_index(stores: Stores, *, now: datetime, purge: bool = False) -> Versi
                 _end_purge(versions, version)
                 delete_other_copies(stores, version.number)
                 return version
+
+
+@dataclass(frozen=True)
+class _Noted(Versions):
+    """The versions of the index. `notes`: a folder of this machine that the process with the turn holds.
+
+    Each hidden folder has a note there, made before the folder. So the next process with the turn knows which hidden
+    folders are of an update of this machine that was killed: an update of another machine may be alive.
+    """
+
+    notes: Path
+
+    def hidden(self, number: int) -> str:
+        """Return the path of a new hidden folder. Raises StorageError."""
+        path = super().hidden(number)
+        write_durable(self.notes / path.rpartition("/.")[2], b"")
+        return path
+
+    def delete_left(self) -> None:
+        """Delete the hidden folders that have notes, and the notes. Raises StorageError."""
+        with os_errors(self.notes, "scratch.directory cannot be used"):
+            for note in self.notes.iterdir():
+                self.stores.storage.delete(f"{self.folder}/.{note.name}")
+                note.unlink()
 
 
 def _next_version(
@@ -82,13 +109,20 @@ def _next_version(
         follows = {"of": _digest_of(wanted, fields, links), "settings": fields.settings}
         if before is not None and not purge and all(before.manifest[name] == follows[name] for name in follows):
             return before
-        made = {"now": int(now.timestamp()), "config_digest": stores.config_digest, "is_purge": purge}
+        times = {"now": int(now.timestamp()), "made_ms": _made_ms(now, before)}
+        made = {**times, "config_digest": stores.config_digest, "is_purge": purge}
         with ExitStack() as stack:
             making = _Making(wanted, fields, versions, number, None if purge else before, stack)
             version = seal_version(versions, number, making.fill, {**made, **follows})
             if version is not None:
                 making.keep_copy()
     return version
+
+
+def _made_ms(now: datetime, before: Version | None) -> int:
+    """Return the `made_ms` of the version after another one. A second holds many versions, and a clock may go back."""
+    now_ms = int(now.timestamp() * 1000)
+    return now_ms if before is None else max(now_ms, made_ms_of(before) + 1)
 
 
 def newest_index(versions: Versions) -> Version | None:

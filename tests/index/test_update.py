@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 from threading import Event, Thread
@@ -31,12 +32,13 @@ from crawl_lib.index import (
     IndexedPage,
     delete_other_copies,
     local_folder,
+    made_ms_of,
     update,
     update_index,
 )
 from crawl_lib.index.files import change_files, tantivy_errors
 from crawl_lib.linkdb import update_outlinks
-from crawl_lib.repair import fsck, sweep
+from crawl_lib.repair import fsck
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.search import IndexReader, IndexVersions, OpenIndex
 from crawl_lib.storage import Storage
@@ -144,7 +146,6 @@ def test_a_killed_update_changes_no_version_and_the_next_one_ends_well(
     version = made.update()
     require_grown(made, version)
     assert bool(options) is (versions_of(made).numbers() == [version.number]), "any update ends a purge"
-    sweep(made.stores)
     left = {entry.name for entry in made.stores.storage.list(versions_of(made).folder)}
     assert left == {str(version.number)} if options else left == {"1", "2"}
     assert not list((made.root / "scratch").glob("work-*"))
@@ -173,6 +174,28 @@ def test_of_two_updates_at_once_the_second_waits_and_finds_the_version(
     second.join()
     assert ([version.number for version in found], changed) == ([2, 2], ["once"])
     require_grown(made, found[0])
+
+
+def test_an_update_deletes_no_hidden_folder_of_another_machine(made: Made) -> None:
+    """That machine may be at work there, whatever the number."""
+    other = made.on_another_machine()
+    assert run_forked(killed_update, other, "index.linked") == -9
+    hidden = {entry.name for entry in made.stores.storage.list(versions_of(made).folder)} - {"1"}
+    version = made.update()
+    left = {entry.name for entry in made.stores.storage.list(versions_of(made).folder)}
+    assert left == {"1", str(version.number), *hidden}
+    other.update()
+    assert {entry.name for entry in made.stores.storage.list(versions_of(made).folder)} == {"1", str(version.number)}
+
+
+def test_each_version_was_made_later_than_the_one_before(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also within a second, and where a clock goes back: OpenSearch keeps the page with the later time."""
+    times = [made_ms_of(versions_of(made).read(1))]
+    for number, now in enumerate((NOW, NOW + timedelta(milliseconds=7), NOW - timedelta(days=1))):
+        monkeypatch.setattr("crawl_lib.index.boosts.NONE", f"ranks {number}")
+        times.append(made_ms_of(update_index(made.stores, now=now)))
+    first = int(NOW.timestamp()) * 1000
+    assert times == [first, first + 1, first + 7, first + 8]
 
 
 def test_a_second_update_on_another_machine_ends_well_too(made: Made) -> None:
@@ -321,7 +344,6 @@ def test_an_update_killed_with_a_store_elsewhere_leaves_nothing_after_the_next_o
     copies = made.root / "search" / "krake"
     assert {file.name for file in copies.iterdir()} <= {"2"}, "nothing is left of the killed update"
     assert local_folder(stores, version) == copies / "2"
-    sweep(stores)
     assert {entry.name for entry in stores.storage.list(versions_of(made).folder)} == {"1", "2"}
 
 
