@@ -23,7 +23,7 @@ from crawl_lib.versions import Version
 _ABSENT = (404,)
 _EXISTS = "resource_already_exists_exception"
 _DIGEST_CHARS = 12
-_NAME = re.compile(r"(?!\.\.?$)[^\x00-\x20\x7f\\/*?\"<>|,#:%]{1,255}")
+_NAME = re.compile(r"(?!\.\.?$)[^\x00-\x20\x7f\ud800-\udfff\\/*?\"<>|,#:%]{1,255}")
 """Names of indexes, which become parts of paths."""
 _TRY = re.compile(r"\.try-([0-9]{1,18})-([0-9a-f]{12})")
 MAX_NAMES = 100

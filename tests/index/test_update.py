@@ -40,10 +40,12 @@ from crawl_lib.index.files import change_files, tantivy_errors
 from crawl_lib.linkdb import update_outlinks
 from crawl_lib.repair import fsck
 from crawl_lib.sealed import MANIFEST_FILE
-from crawl_lib.search import IndexReader, IndexVersions, OpenIndex
+from crawl_lib.search import IndexReader, IndexVersions, OpenIndex, Sites, stored_page
+from crawl_lib.search import answer as answer_to
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version, Versions
+from tests.export.crawls import key
 from tests.export.test_remote import Elsewhere
 from tests.forked import run_forked
 from tests.index.made import NOW, Made, a, answer, linking, page
@@ -367,6 +369,21 @@ def test_a_folder_that_another_process_finishes_meanwhile_is_no_leftover(
 def answering(made: Made) -> OpenIndex:
     """The version that answers."""
     return IndexReader(IndexVersions(made.stores), background=None).current()
+
+
+def test_an_open_version_answers_while_its_files_are_deleted(made: Made) -> None:
+    queries = [f"{WORDS[3]} text", f'"{WORDS[4]} text"', "wor*", f"similar:{a(WORDS[6])}"]
+    index, other = answering(made), answering(made)
+    expected = [answer_to(other, query, Sites({})) for query in queries]
+    folder = made.folder(versions_of(made).read(1))
+    version = made.update(purge=True)
+    assert (version.number, folder.exists()) == (2, False)
+    assert [answer_to(index, query, Sites({})) for query in queries] == expected
+    assert all(one.results for one in expected)
+    found = stored_page(index, key(a(WORDS[1])), Sites({}))
+    assert found is not None
+    assert found.place is not None
+    assert (found.text, found.place.segment) == (f"{WORDS[1]} text", "1/node-0")
 
 
 @pytest.mark.parametrize("is_anew", [False, True])
