@@ -12,6 +12,7 @@ ends a purge first.
 
 import json
 import logging
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -46,6 +47,7 @@ from crawl_lib.stores import Stores
 from crawl_lib.text import text_table
 from crawl_lib.versions import GROUP_ROWS, Filled, Version, Versions, Work, seal_version
 
+_NOTE = re.compile(r"[0-9]+-[0-9a-f]{32}")
 MOST_DELETED = 0.2
 """Of the documents in Tantivy's files; with more all is made anew."""
 log = logging.getLogger(__name__)
@@ -79,8 +81,8 @@ def update_index(stores: Stores, *, now: datetime, purge: bool = False) -> Versi
 class _Noted(Versions):
     """The versions of the index. `notes`: a folder of this machine that the process with the turn holds.
 
-    Each hidden folder has a note there, made before the folder. So the next process with the turn knows which hidden
-    folders are of an update of this machine that was killed: an update of another machine may be alive.
+    Each hidden folder has a note there, made before the folder. The next process with the turn deletes the folders that
+    have notes: their updates have ended, or were killed. An update on another machine may be alive.
     """
 
     notes: Path
@@ -94,8 +96,9 @@ class _Noted(Versions):
     def delete_left(self) -> None:
         """Delete the hidden folders that have notes, and the notes. Raises StorageError."""
         with os_errors(self.notes, "scratch.directory cannot be used"):
-            for note in self.notes.iterdir():
-                self.stores.storage.delete(f"{self.folder}/.{note.name}")
+            for note in filter(Path.is_file, self.notes.iterdir()):
+                if _NOTE.fullmatch(note.name):
+                    self.stores.storage.delete(f"{self.folder}/.{note.name}")
                 note.unlink()
 
 

@@ -186,6 +186,8 @@ def test_an_update_deletes_no_hidden_folder_of_another_machine(made: Made) -> No
     version = made.update()
     left = {entry.name for entry in made.stores.storage.list(versions_of(made).folder)}
     assert left == {"1", str(version.number), *hidden}
+    for name in ("1", "damaged-1-1", f".{version.number}-0.tmp"):
+        (other.root / "s2" / "index-krake" / name).touch()  # notes are of hidden folders alone
     other.update()
     assert {entry.name for entry in made.stores.storage.list(versions_of(made).folder)} == {"1", str(version.number)}
 
