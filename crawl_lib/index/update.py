@@ -75,6 +75,8 @@ def update_index(stores: Stores, *, now: datetime, purge: bool = False) -> Versi
                 _end_purge(versions, version)
                 delete_other_copies(stores, version.number)
                 return version
+            faster = newest_index(versions)  # of a task on another machine, whose purge is as good
+            purge = purge and not (faster is not None and faster.manifest.get("is_purge"))
 
 
 @dataclass(frozen=True)

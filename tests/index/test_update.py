@@ -214,6 +214,26 @@ def test_a_second_update_on_another_machine_ends_well_too(made: Made) -> None:
     require_grown(made, found[0])
 
 
+@pytest.mark.parametrize("step", ["_digest_of", "change_files", "count_files"])
+@pytest.mark.parametrize("is_purge", [True, False])
+def test_while_another_machine_purges_an_update_ends_well_with_its_version(
+    made: Made, monkeypatch: pytest.MonkeyPatch, step: str, is_purge: bool
+) -> None:
+    """The purge deletes the hidden folders of its number, since they may have words of dropped pages."""
+    other, found, before = made.on_another_machine(), list[Version](), getattr(update, step)
+
+    def meanwhile(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(update, step, before)
+        found.append(other.update(purge=True))
+        return before(*arguments, **options)
+
+    monkeypatch.setattr(update, step, meanwhile)
+    version = made.update(purge=is_purge)
+    require_grown(made, version)
+    assert version == found[0]
+    assert versions_of(made).numbers() == [version.number]
+
+
 def test_an_update_that_waits_stops_as_asked(made: Made) -> None:
     with scratch_base(made.config, "index-krake"):
         stop = Event()
