@@ -66,8 +66,8 @@ def scratch_base(config: Config, name: str) -> Iterator[Path]:
 
 
 @contextmanager
-def turn_of(stores: Stores, name: str) -> Iterator[None]:
-    """Wait until no other process of this machine holds `scratch_base` of a name, then hold the folder.
+def turn_of(stores: Stores, name: str) -> Iterator[Path]:
+    """Wait until no other process of this machine holds `scratch_base` of a name, then hold the folder, and give it.
 
     Raises ScratchError, StoppedError.
     """
@@ -75,10 +75,10 @@ def turn_of(stores: Stores, name: str) -> Iterator[None]:
         while True:
             stores.go_on()
             with suppress(LockedError):
-                stack.enter_context(scratch_base(stores.config, name))
+                folder = stack.enter_context(scratch_base(stores.config, name))
                 break
             stores.stop.wait(LOOK_S)
-        yield
+        yield folder
 
 
 @contextmanager

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from crawl_lib.index.pages import PAGES_SCHEMA
     from crawl_lib.index.runs import find_runs, spaced, without_runs
     from crawl_lib.index.update import newest_index, update_index
-    from crawl_lib.index.versions import INDEX, PAGES_FILE, file_of
+    from crawl_lib.index.versions import INDEX, PAGES_FILE, file_of, made_ms_of
 else:
     # Tantivy is 17 MB; most commands need no index.
     __getattr__ = loads_later(
@@ -37,6 +37,6 @@ else:
             "pages": ("PAGES_SCHEMA",),
             "runs": ("find_runs", "spaced", "without_runs"),
             "update": ("newest_index", "update_index"),
-            "versions": ("INDEX", "PAGES_FILE", "file_of"),
+            "versions": ("INDEX", "PAGES_FILE", "file_of", "made_ms_of"),
         },
     )

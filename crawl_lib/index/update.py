@@ -6,11 +6,13 @@ be deleted ones, or the words of deleted pages have to go (`purge`).
 
 Steps, each of which may be the last one of a killed process: files are linked (`index.linked`), changed
 (`index.committed`), with a store elsewhere uploaded (`index.uploaded`), sealed and renamed (`versions.*`); with `purge`
-older versions are deleted then (`index.purged`). The next run deletes what was left, and ends a purge first.
+older versions are deleted then (`index.purged`). The next run on this machine deletes what was left (`_Noted`), and
+ends a purge first.
 """
 
 import json
 import logging
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -37,7 +39,7 @@ from crawl_lib.index.copies import (
 from crawl_lib.index.fields import Fields
 from crawl_lib.index.files import change_files, count_files, link_files
 from crawl_lib.index.pages import PAGES_SCHEMA
-from crawl_lib.index.versions import DELETED_FILE, INDEX, LEFT_OUT_FILE, PAGES_FILE, deleted_keys, file_of
+from crawl_lib.index.versions import DELETED_FILE, INDEX, LEFT_OUT_FILE, PAGES_FILE, deleted_keys, file_of, made_ms_of
 from crawl_lib.index.wanted import LEFT_OUT_SCHEMA, Wanted
 from crawl_lib.linkdb import update_outlinks
 from crawl_lib.segment import parquet_batches, stored_digest
@@ -45,6 +47,7 @@ from crawl_lib.stores import Stores
 from crawl_lib.text import text_table
 from crawl_lib.versions import GROUP_ROWS, Filled, Version, Versions, Work, seal_version
 
+_NOTE = re.compile(r"[0-9]+-[0-9a-f]{32}")
 MOST_DELETED = 0.2
 """Of the documents in Tantivy's files; with more all is made anew."""
 log = logging.getLogger(__name__)
@@ -55,12 +58,14 @@ def update_index(stores: Stores, *, now: datetime, purge: bool = False) -> Versi
 
     `purge`: all is made anew, and older versions are deleted, whatever `crawldb.keep_versions` says. Every update first
     ends a purge that was killed. A second update on this machine waits, and then finds the version of the first.
-    Updates on two machines may both do the work: the first version of a number counts, and both return that version.
+    Updates on two machines may both do the work: the first version of a number counts, and both find that version.
 
     Raises InputError before the first segment, ConfigError, DamagedFileError, StorageError, NoRoomError, StoppedError.
     """
-    versions, fields = Versions(stores, INDEX), Fields(stores.config.index.languages)
-    with turn_of(stores, f"index-{stores.config.crawl.name}"):
+    fields = Fields(stores.config.index.languages)
+    with turn_of(stores, f"index-{stores.config.crawl.name}") as notes:
+        versions = _Noted(stores, INDEX, notes)
+        versions.delete_left()
         links = update_outlinks(stores, now=now)
         while True:
             before = newest_index(versions)
@@ -70,6 +75,33 @@ def update_index(stores: Stores, *, now: datetime, purge: bool = False) -> Versi
                 _end_purge(versions, version)
                 delete_other_copies(stores, version.number)
                 return version
+            faster = newest_index(versions)  # of a task on another machine, whose purge is as good
+            purge = purge and not (faster is not None and faster.manifest.get("is_purge"))
+
+
+@dataclass(frozen=True)
+class _Noted(Versions):
+    """The versions of the index. `notes`: a folder of this machine that the process with the turn holds.
+
+    Each hidden folder has a note there, made before the folder. The next process with the turn deletes the folders that
+    have notes: their updates have ended, or were killed. An update on another machine may be alive.
+    """
+
+    notes: Path
+
+    def hidden(self, number: int) -> str:
+        """Return the path of a new hidden folder. Raises StorageError."""
+        path = super().hidden(number)
+        write_durable(self.notes / path.rpartition("/.")[2], b"")
+        return path
+
+    def delete_left(self) -> None:
+        """Delete the hidden folders that have notes, and the notes. Raises StorageError."""
+        with os_errors(self.notes, "scratch.directory cannot be used"):
+            for note in filter(Path.is_file, self.notes.iterdir()):
+                if _NOTE.fullmatch(note.name):
+                    self.stores.storage.delete(f"{self.folder}/.{note.name}")
+                note.unlink()
 
 
 def _next_version(
@@ -82,13 +114,20 @@ def _next_version(
         follows = {"of": _digest_of(wanted, fields, links), "settings": fields.settings}
         if before is not None and not purge and all(before.manifest[name] == follows[name] for name in follows):
             return before
-        made = {"now": int(now.timestamp()), "config_digest": stores.config_digest, "is_purge": purge}
+        times = {"now": int(now.timestamp()), "made_ms": _made_ms(now, before)}
+        made = {**times, "config_digest": stores.config_digest, "is_purge": purge}
         with ExitStack() as stack:
             making = _Making(wanted, fields, versions, number, None if purge else before, stack)
             version = seal_version(versions, number, making.fill, {**made, **follows})
             if version is not None:
                 making.keep_copy()
     return version
+
+
+def _made_ms(now: datetime, before: Version | None) -> int:
+    """Return the `made_ms` of the version after another one. A second holds many versions, and a clock may go back."""
+    now_ms = int(now.timestamp() * 1000)
+    return now_ms if before is None else max(now_ms, made_ms_of(before) + 1)
 
 
 def newest_index(versions: Versions) -> Version | None:

@@ -19,13 +19,23 @@ INDEX = Family(
     schema=PAGES_SCHEMA,
     made_again="`krake index update` makes a new version",
 )
-"""A manifest has `now`, `config_digest`, `of` (a digest of all that the version follows from), `settings` (of its
-fields), `pages`, `deleted` (of Tantivy's files), `left_out` (pages by reason), `boosts` (their source) and `digest`."""
+"""A manifest has `now`, `made_ms` (`made_ms_of`), `config_digest`, `of` (a digest of all that the version follows
+from), `settings` (of its fields), `pages`, `deleted` (of Tantivy's files), `left_out` (pages by reason), `boosts`
+(their source) and `digest`."""
 
 
 def file_of(version: Version, name: str) -> str:
     """Return the path of a file of a version, relative to the storage's root."""
     return f"{version.path}/{name}"
+
+
+def made_ms_of(version: Version) -> int:
+    """Return when a version was made, in POSIX milliseconds: above that of each earlier version, whatever clocks say.
+
+    Versions of an older Krake have seconds alone.
+    """
+    manifest = version.manifest
+    return int(manifest.get("made_ms", int(manifest["now"]) * 1000))
 
 
 def deleted_keys(stores: Stores, version: Version) -> set[bytes]:

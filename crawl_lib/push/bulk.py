@@ -129,7 +129,7 @@ class Bulk:
         try:
             results = [next(iter(item.values())) for item in answer.body["items"]]
             found = [(int(result["status"]), *error_of(result)) for result in results]
-        except (KeyError, TypeError, ValueError, AttributeError, StopIteration):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, StopIteration):
             found = []
         if len(found) != count:
             raise SearchServerError(f"{self.cluster.url}: an answer to _bulk does not name each page")
@@ -138,7 +138,7 @@ class Bulk:
     def _count(self, item: _Item, status: int, problem: str) -> None:
         if status == NEWER:
             self.counts.newer += 1
-        elif status < 300:
+        elif 200 <= status < 300:
             self.counts.deleted += item.is_delete
             self.counts.sent += not item.is_delete
         elif not (item.is_delete and status == MISSING):

@@ -34,10 +34,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of OpenSearch. `body`: a JSON object, empty where the server sent another text."""
+    """An answer of OpenSearch.
+
+    `body`: a JSON object, empty where the server sent another text. `source`: server and request, for messages.
+    `part`, `whole` and `listed` check the types of values, since another server may answer at the same address.
+    """
 
     status: int
     body: dict[str, Any]
+    source: str = ""
 
     @property
     def kind(self) -> str:
@@ -49,11 +54,39 @@ class Answer:
         """The error in the server's words, cut to `MAX_REASON_CHARS`."""
         return ": ".join(filter(None, (f"status {self.status}", *error_of(self.body))))[:MAX_REASON_CHARS]
 
+    def part(self, *names: str) -> dict[str, Any]:
+        """Return the object at a path of names, {} where one is missing. Raises SearchServerError."""
+        found = self.body
+        for name in names:
+            found = found.get(name, {})
+            if not isinstance(found, dict):
+                raise self.malformed(f"`{name[:MAX_REASON_CHARS]}` is no object")
+        return found
+
+    def whole(self, name: str, *above: str) -> int:
+        """Return the whole number of a name in the object at `above`. Raises SearchServerError for another value."""
+        found = self.part(*above).get(name)
+        if not isinstance(found, int) or isinstance(found, bool):
+            raise self.malformed(f"`{name}` is no whole number")
+        return found
+
+    def listed(self, name: str) -> list[dict[str, Any]]:
+        """Return the list of objects of a name. Raises SearchServerError for another value."""
+        found = self.body.get(name)
+        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+            raise self.malformed(f"`{name}` is no list of objects")
+        return found
+
+    def malformed(self, problem: str) -> SearchServerError:
+        """Return the error for an answer that OpenSearch would not give."""
+        return SearchServerError(f"{self.source}: the answer's {problem}; push.url must name an OpenSearch")
+
 
 def error_of(body: dict[str, Any]) -> tuple[str, str]:
-    """Return type and reason of the error in an answer, or in an item of an answer; empty texts without an error."""
-    error = body.get("error") or {}
-    return (str(error.get("type", "")), str(error.get("reason", ""))) if isinstance(error, dict) else ("", str(error))
+    """Return type and reason of the error in an answer, or in an item of an answer; "" for each that is no text."""
+    error = body.get("error")
+    kind, reason = (error.get("type"), error.get("reason")) if isinstance(error, dict) else ("", error)
+    return kind if isinstance(kind, str) else "", reason if isinstance(reason, str) else ""
 
 
 class Patience:
@@ -111,7 +144,7 @@ class Cluster:
         self.url = self._config.url.rstrip("/")
         self.work: Work = stores
         self._wait_s = self._config.wait_s if wait_s is None else wait_s
-        self._session = requests.Session()
+        self._session = _Session()
         self._session.trust_env = False  # neither a proxy nor .netrc of the user who runs the task
         self._session.verify = os.environ.get(CA_VARIABLE) or True
         self._session.headers["Accept-Encoding"] = "identity"
@@ -174,7 +207,7 @@ class Cluster:
                 method, url, data=data, headers=headers, timeout=times, allow_redirects=False, stream=True
             )
             with closing(response):
-                return Answer(response.status_code, self._read(response))
+                return Answer(response.status_code, self._read(response), f"{self.url}: {method} {path}")
         except requests.exceptions.SSLError as error:
             problem = f"no trusted connection: {_short(error)}; {CA_VARIABLE} may name your own authority"
             raise SearchAccessError(f"{self.url}: {problem}") from error
@@ -216,6 +249,13 @@ class Cluster:
             remedy = "see KRAKE_SEARCH_USER and KRAKE_SEARCH_PASSWORD, or Airflow's connection krake_search"
             raise SearchAccessError(f"{self.url}: refuses {request}: {answer.reason}; {remedy}")
         raise SearchServerError(f"{self.url}: refuses {request}: {answer.reason}")
+
+
+class _Session(requests.Session):
+    """A session that looks at no redirect. To find out the next address, requests reads the whole answer."""
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """Return no address."""
 
 
 class _NoAnswerError(Exception):

@@ -15,6 +15,7 @@ from crawl_lib.stores import Stores
 
 ASKED_PAGES = 1000
 """Pages of a question."""
+ABSENT = 404
 _UNTIL = "`krake index update`, then `krake index push` deletes them there"
 log = logging.getLogger(__name__)
 
@@ -49,8 +50,13 @@ class PushOutput(Output):
 def _has_some(cluster: Cluster, alias: str, pages: Pages) -> bool:
     keys = iter(pages)
     while some := [{"_id": key.hex(), "_source": False} for key in islice(keys, ASKED_PAGES)]:
-        found = cluster.ask("POST", f"/{alias}/_mget?filter_path=docs.found", {"docs": some}, accept=(404,))
-        if any(isinstance(one, dict) and one.get("found") for one in found.body.get("docs", ())):
+        found = cluster.ask("POST", f"/{alias}/_mget?filter_path=docs.found", {"docs": some}, accept=(ABSENT,))
+        if found.status == ABSENT:
+            return False
+        answers = [one.get("found") for one in found.listed("docs")]
+        if len(answers) != len(some) or not all(isinstance(one, bool) for one in answers):
+            raise found.malformed("`docs` does not say of each page whether it is there")
+        if any(answers):
             return True
     return False
 

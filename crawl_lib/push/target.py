@@ -15,6 +15,7 @@ from typing import Any
 
 from crawl_lib.durable import reached
 from crawl_lib.errors import InputError, OutputConflictError, SearchServerError
+from crawl_lib.index import made_ms_of
 from crawl_lib.push.bulk import TargetGoneError
 from crawl_lib.push.cluster import Cluster
 from crawl_lib.versions import Version
@@ -22,7 +23,11 @@ from crawl_lib.versions import Version
 _ABSENT = (404,)
 _EXISTS = "resource_already_exists_exception"
 _DIGEST_CHARS = 12
-_TRY = re.compile(r"\.try-(\d+)-([0-9a-f]{12})")
+_NAME = re.compile(r"(?!\.\.?$)[^\x00-\x20\x7f\ud800-\udfff\\/*?\"<>|,#:%]{1,255}")
+"""Names of indexes, which become parts of paths."""
+_TRY = re.compile(r"\.try-([0-9]{1,18})-([0-9a-f]{12})")
+MAX_NAMES = 100
+"""Tries to find a free name for an index."""
 log = logging.getLogger(__name__)
 
 
@@ -38,12 +43,11 @@ class Pushed:
     @classmethod
     def of(cls, version: Version) -> "Pushed":
         """Describe a version."""
-        manifest = version.manifest
-        return cls(version.number, version.digest, int(manifest["now"]) * 1000, int(manifest["pages"]))
+        return cls(version.number, version.digest, made_ms_of(version), int(version.manifest["pages"]))
 
     @classmethod
     def of_note(cls, found: dict[str, Any]) -> "Pushed":
-        """Read a version in a note. Raises KeyError, TypeError, ValueError where the note is malformed."""
+        """Read a version in a note. Raises KeyError, TypeError, ValueError, OverflowError for a malformed note."""
         return cls(int(found["version"]), str(found["digest"]), int(found["made_ms"]), int(found["pages"]))
 
 
@@ -70,7 +74,7 @@ class Note:
             found = mapping["mappings"]["_meta"]["krake"]
             pushed = None if found["pushed"] is None else Pushed.of_note(found["pushed"])
             return cls(str(found["crawl"]), str(found["made_of"]), pushed)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             return None
 
 
@@ -98,6 +102,10 @@ class Target:
         if self.alias in found.body:
             problem = "is an index, and a push needs this name for an alias: choose another name in push.index"
             raise OutputConflictError(f"{self.cluster.url}: {self.alias}: {problem}")
+        for name in found.body:
+            if not _NAME.fullmatch(name):
+                raise found.malformed("name of an index is malformed")
+            found.part(name)
         return sorted(found.body)
 
     def note(self, index: str) -> Note | None:
@@ -108,26 +116,31 @@ class Target:
 
     def attempts(self, index: str) -> list[tuple[int, str]]:
         """Return the versions of pushes that have begun, each with number and first digits of the digest."""
-        found = self.cluster.ask("GET", f"/{index}/_alias", accept=_ABSENT).body.get(index, {})
-        names = (_TRY.fullmatch(name.removeprefix(index)) for name in found.get("aliases", {}))
+        found = self.cluster.ask("GET", f"/{index}/_alias", accept=_ABSENT).part(index, "aliases")
+        names = (_TRY.fullmatch(name.removeprefix(index)) for name in found)
         return [(int(name[1]), name[2]) for name in names if name]
 
     def new_name(self, note: Note, version: Version, live: list[str]) -> str:
         """Return the name of the index for a version: the same name for each try, so a killed push goes on.
 
-        The name gets a number where a live index, or an index with another content, has the name already.
+        The name gets a number where a live index, or an index with another content, has the name already. Raises
+        SearchServerError where all of `MAX_NAMES` names are taken.
         """
         made_ms = Pushed.of(version).made_ms
         digest = hashlib.sha256(f"{note.made_of} {version.digest}".encode()).hexdigest()[:8]
-        name, count = f"{self.alias}-{made_ms}-{digest}", 1
-        while name in live or self._is_other(name, note):
-            count += 1
-            name = f"{self.alias}-{made_ms}-{digest}-{count}"
-        return name
+        first = f"{self.alias}-{made_ms}-{digest}"
+        for name in (first, *(f"{first}-{number}" for number in range(2, MAX_NAMES + 1))):
+            if name not in live and not self._is_other(name, note):
+                return name
+        problem = f"OpenSearch has {MAX_NAMES} indexes with this name already; push.url must name an OpenSearch"
+        raise SearchServerError(f"{self.cluster.url}: {first}: {problem}")
 
     def _is_other(self, index: str, note: Note) -> bool:
-        if self.cluster.ask("GET", f"/{index}/_alias", accept=_ABSENT).status in _ABSENT:
+        answer = self.cluster.ask("GET", f"/{index}/_alias", accept=_ABSENT)
+        if answer.status in _ABSENT:
             return False
+        if not answer.body:
+            raise answer.malformed("object is empty")
         found = self.note(index)
         return found is None or (found.crawl, found.made_of) != (note.crawl, note.made_of)
 
@@ -176,7 +189,7 @@ class Target:
         """
         path = f"/{self.alias}-*/_mapping?filter_path=*.mappings._meta"
         found = self.cluster.ask("GET", path, accept=_ABSENT).body
-        pattern = re.compile(rf"{re.escape(self.alias)}-(\d+)-[0-9a-f]{{8}}(-\d+)?")
+        pattern = re.compile(rf"{re.escape(self.alias)}-([0-9]{{1,18}})-[0-9a-f]{{8}}(-[0-9]+)?")
         own = pattern.fullmatch(index)
         for name in sorted(found):
             match, note = pattern.fullmatch(name), Note.of_mapping(found[name])
@@ -196,9 +209,9 @@ class Target:
                 answer = self.cluster.ask(method, f"/{index}/{name}", accept=_ABSENT, patience=patience)
                 if answer.status in _ABSENT:
                     raise TargetGoneError(f"{self.cluster.url}: {index}: is gone; run the push again")
-            failed = answer.body.get("_shards", {}).get("failed", 0)
-            if not failed and "count" in answer.body:
-                return int(answer.body["count"])
+            count, failed = answer.whole("count"), answer.whole("failed", "_shards")
+            if not failed:
+                return count
             problem = f"{self.cluster.url}: {index}: {failed} shards do not answer"
             if not patience.wait(problem):
                 raise SearchServerError(f"{problem}; run the push again when the cluster is whole")

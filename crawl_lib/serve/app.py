@@ -22,7 +22,7 @@ from crawl_lib.errors import BusyError, KrakeError
 from crawl_lib.search import OpenIndex, SearchPool, Sites, Wanted, answer, as_json
 from crawl_lib.serve.cached import SANDBOX, Copy, read_copy
 from crawl_lib.serve.filters import chips, menus
-from crawl_lib.serve.guard import POLICY, Guard
+from crawl_lib.serve.guard import POLICY, Guard, server_names
 from crawl_lib.serve.newest import NewestIndex
 from crawl_lib.serve.views import PAGE_POLICY, render
 from crawl_lib.stores import Stores
@@ -68,7 +68,7 @@ class Service:
 
 
 def make_app(service: Service) -> Guard:
-    """Return the application of a service, guarded."""
+    """Return the application of a service, guarded. Raises ConfigError for `search.hosts`."""
     pages = _Pages(service)
     routes = [
         Route("/", pages.search),
@@ -81,7 +81,7 @@ def make_app(service: Service) -> Guard:
     ]
     handlers: Any = {HTTPException: _refused, BusyError: _busy, KrakeError: _failed, Exception: _broken}
     app = Starlette(routes=routes, exception_handlers=handlers)
-    return Guard(app, service.config.hosts, logs_queries=service.config.log_queries)
+    return Guard(app, server_names(service.config), logs_queries=service.config.log_queries)
 
 
 class _Pages:

@@ -4,16 +4,20 @@
 read the index with the browser of a person in the same network.
 """
 
+import ipaddress
 import logging
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from urllib.parse import parse_qs
 
 from starlette.datastructures import MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from crawl_lib.errors import printable
+from crawl_lib.config import SearchConfig
+from crawl_lib.errors import ConfigError, UrlError, printable
+from crawl_lib.urls import canonicalize, host_of
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 HEADERS = {
@@ -30,13 +34,39 @@ CLOSED_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; fo
 log = logging.getLogger(__name__)
 
 
+def server_names(config: SearchConfig) -> frozenset[str]:
+    """Return the names by which browsers may ask, without ports, as browsers write them.
+
+    The names of loopback, a loopback address of `search.listen`, and `search.hosts`. Browsers write a name in A-labels
+    and an address in its short form (WHATWG URL, 3.5). Raises ConfigError for an entry that is no host.
+    """
+    listen = config.listen.rpartition(":")[0]
+    own = [listen] if is_loopback(listen.strip("[]")) else []
+    return frozenset({*LOOPBACK_NAMES, *map(_browser_name, (*own, *config.hosts))})
+
+
+def _browser_name(host: str) -> str:
+    with suppress(UrlError):
+        url = canonicalize(f"http://{host}/")
+        if url == f"http://{host_of(url)}/":
+            return host_of(url)
+    raise ConfigError(f"search.hosts: {host!r} is no name of a host")
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether a host name, or an IP address without brackets, is of this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 class Guard:
     """An application around another application."""
 
-    def __init__(self, app: ASGIApp, hosts: Collection[str], *, logs_queries: bool) -> None:
-        """Take the application. `hosts`: names, without ports, besides those of loopback."""
-        self._app, self._logs_queries = app, logs_queries
-        self._hosts = {*LOOPBACK_NAMES, *(host.lower() for host in hosts)}
+    def __init__(self, app: ASGIApp, names: Collection[str], *, logs_queries: bool) -> None:
+        """Take the application. `names`: of this server, as `server_names` has them."""
+        self._app, self._names, self._logs_queries = app, names, logs_queries
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -59,7 +89,7 @@ class Guard:
 
     def _is_ours(self, scope: Scope) -> bool:
         names = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
-        return len(names) == 1 and _without_port(names[0]).lower() in self._hosts
+        return len(names) == 1 and _without_port(names[0]).lower() in self._names
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         """Log a request by its route, without text of the client. Log the query if the operator wants it."""

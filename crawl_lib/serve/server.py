@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import socket
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from crawl_lib.errors import ConfigError
 from crawl_lib.search import IndexReader, IndexVersions, Sites
 from crawl_lib.serve.app import Service, make_app
 from crawl_lib.serve.connections import MOST_HEAD_BYTES, protocol_with, raise_file_limit
-from crawl_lib.serve.guard import LOOPBACK_NAMES
+from crawl_lib.serve.guard import LOOPBACK_NAMES, is_loopback
 from crawl_lib.serve.newest import NewestIndex
 from crawl_lib.stores import Stores
 
@@ -47,10 +46,7 @@ class Address:
     @property
     def is_loopback(self) -> bool:
         """Whether this machine alone reaches the address."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return is_loopback(self.host)
 
     def __str__(self) -> str:
         """Return the address as a URL has it."""
@@ -60,8 +56,8 @@ class Address:
 def serve_search(stores: Stores, on_ready: Callable[[str], None]) -> None:
     """Answer requests for the search page until `stores.stop` is set.
 
-    `on_ready`: called with the page's URL when the page answers. Raises ConfigError if `search.listen` or
-    `search.sites` cannot be used.
+    `on_ready`: called with the page's URL when the page answers. Raises ConfigError if `search.listen`, `search.hosts`
+    or `search.sites` cannot be used.
     """
     options = stores.config.search
     address, sites = Address.of(options.listen), Sites.of(options.sites)

@@ -10,6 +10,7 @@ their pages. `krake fsck --repair` sets a damaged version aside (`set_aside`).
 
 import logging
 import time
+import uuid
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -92,6 +93,10 @@ class Versions:
     def path(self, number: int) -> str:
         """The folder of a version, whether it is there or not."""
         return f"{self.folder}/{number}"
+
+    def hidden(self, number: int) -> str:
+        """Return the path of a new hidden folder for an attempt to make a version."""
+        return f"{self.folder}/.{number}-{uuid.uuid4().hex}"
 
     def numbers(self) -> list[int]:
         """The versions that are there, whole or not, newest first."""

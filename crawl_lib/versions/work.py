@@ -44,7 +44,7 @@ class Work:
     @contextmanager
     def of(cls, versions: Versions, number: int) -> "Iterator[Work]":
         """For a version of that number. Raises as `at` does."""
-        with cls.at(versions.stores, f"{versions.folder}/.{number}-{uuid.uuid4().hex}") as work:
+        with cls.at(versions.stores, versions.hidden(number)) as work:
             yield work
 
     @classmethod

@@ -5,7 +5,6 @@ the same bytes of parts, whichever engine they come from: `write_version` is the
 """
 
 import hashlib
-import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -66,7 +65,7 @@ def seal_version(
     nothing, if another task has made a version of that number meanwhile. Raises StorageError, StoppedError.
     """
     storage, folder = versions.stores.storage, versions.path(number)
-    hidden = f"{versions.folder}/.{number}-{uuid.uuid4().hex}"
+    hidden = versions.hidden(number)
     try:
         filled = fill(hidden)
         parts = [*filled.parts, *_unhashed(versions.stores, hidden, {part["name"] for part in filled.parts})]

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 from threading import Event, Thread
@@ -31,17 +32,20 @@ from crawl_lib.index import (
     IndexedPage,
     delete_other_copies,
     local_folder,
+    made_ms_of,
     update,
     update_index,
 )
 from crawl_lib.index.files import change_files, tantivy_errors
 from crawl_lib.linkdb import update_outlinks
-from crawl_lib.repair import fsck, sweep
+from crawl_lib.repair import fsck
 from crawl_lib.sealed import MANIFEST_FILE
-from crawl_lib.search import IndexReader, IndexVersions, OpenIndex
+from crawl_lib.search import IndexReader, IndexVersions, OpenIndex, Sites, stored_page
+from crawl_lib.search import answer as answer_to
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version, Versions
+from tests.export.crawls import key
 from tests.export.test_remote import Elsewhere
 from tests.forked import run_forked
 from tests.index.made import NOW, Made, a, answer, linking, page
@@ -144,7 +148,6 @@ def test_a_killed_update_changes_no_version_and_the_next_one_ends_well(
     version = made.update()
     require_grown(made, version)
     assert bool(options) is (versions_of(made).numbers() == [version.number]), "any update ends a purge"
-    sweep(made.stores)
     left = {entry.name for entry in made.stores.storage.list(versions_of(made).folder)}
     assert left == {str(version.number)} if options else left == {"1", "2"}
     assert not list((made.root / "scratch").glob("work-*"))
@@ -175,6 +178,30 @@ def test_of_two_updates_at_once_the_second_waits_and_finds_the_version(
     require_grown(made, found[0])
 
 
+def test_an_update_deletes_no_hidden_folder_of_another_machine(made: Made) -> None:
+    """That machine may be at work there, whatever the number."""
+    other = made.on_another_machine()
+    assert run_forked(killed_update, other, "index.linked") == -9
+    hidden = {entry.name for entry in made.stores.storage.list(versions_of(made).folder)} - {"1"}
+    version = made.update()
+    left = {entry.name for entry in made.stores.storage.list(versions_of(made).folder)}
+    assert left == {"1", str(version.number), *hidden}
+    for name in ("1", "damaged-1-1", f".{version.number}-0.tmp"):
+        (other.root / "s2" / "index-krake" / name).touch()  # notes are of hidden folders alone
+    other.update()
+    assert {entry.name for entry in made.stores.storage.list(versions_of(made).folder)} == {"1", str(version.number)}
+
+
+def test_each_version_was_made_later_than_the_one_before(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also within a second, and where a clock goes back: OpenSearch keeps the page with the later time."""
+    times = [made_ms_of(versions_of(made).read(1))]
+    for number, now in enumerate((NOW, NOW + timedelta(milliseconds=7), NOW - timedelta(days=1))):
+        monkeypatch.setattr("crawl_lib.index.boosts.NONE", f"ranks {number}")
+        times.append(made_ms_of(update_index(made.stores, now=now)))
+    first = int(NOW.timestamp()) * 1000
+    assert times == [first, first + 1, first + 7, first + 8]
+
+
 def test_a_second_update_on_another_machine_ends_well_too(made: Made) -> None:
     """No lock of this machine tells that one to wait."""
     other, found = made.on_another_machine(), list[Version]()
@@ -185,6 +212,28 @@ def test_a_second_update_on_another_machine_ends_well_too(made: Made) -> None:
         thread.join()
     assert [version.number for version in found] == [2, 2]
     require_grown(made, found[0])
+
+
+@pytest.mark.parametrize(
+    ("step", "is_purge"),
+    [("_digest_of", False), ("change_files", True), ("change_files", False), ("count_files", True)],
+)
+def test_while_another_machine_purges_an_update_ends_well_with_its_version(
+    made: Made, monkeypatch: pytest.MonkeyPatch, step: str, is_purge: bool
+) -> None:
+    """The purge deletes the hidden folders of its number, since they may have words of dropped pages."""
+    other, found, before = made.on_another_machine(), list[Version](), getattr(update, step)
+
+    def meanwhile(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(update, step, before)
+        found.append(other.update(purge=True))
+        return before(*arguments, **options)
+
+    monkeypatch.setattr(update, step, meanwhile)
+    version = made.update(purge=is_purge)
+    require_grown(made, version)
+    assert version == found[0]
+    assert versions_of(made).numbers() == [version.number]
 
 
 def test_an_update_that_waits_stops_as_asked(made: Made) -> None:
@@ -321,7 +370,6 @@ def test_an_update_killed_with_a_store_elsewhere_leaves_nothing_after_the_next_o
     copies = made.root / "search" / "krake"
     assert {file.name for file in copies.iterdir()} <= {"2"}, "nothing is left of the killed update"
     assert local_folder(stores, version) == copies / "2"
-    sweep(stores)
     assert {entry.name for entry in stores.storage.list(versions_of(made).folder)} == {"1", "2"}
 
 
@@ -345,6 +393,21 @@ def test_a_folder_that_another_process_finishes_meanwhile_is_no_leftover(
 def answering(made: Made) -> OpenIndex:
     """The version that answers."""
     return IndexReader(IndexVersions(made.stores), background=None).current()
+
+
+def test_an_open_version_answers_while_its_files_are_deleted(made: Made) -> None:
+    queries = [f"{WORDS[3]} text", f'"{WORDS[4]} text"', "wor*", f"similar:{a(WORDS[6])}"]
+    index, other = answering(made), answering(made)
+    expected = [answer_to(other, query, Sites({})) for query in queries]
+    folder = made.folder(versions_of(made).read(1))
+    version = made.update(purge=True)
+    assert (version.number, folder.exists()) == (2, False)
+    assert [answer_to(index, query, Sites({})) for query in queries] == expected
+    assert all(one.results for one in expected)
+    found = stored_page(index, key(a(WORDS[1])), Sites({}))
+    assert found is not None
+    assert found.place is not None
+    assert (found.text, found.place.segment) == (f"{WORDS[1]} text", "1/node-0")
 
 
 @pytest.mark.parametrize("is_anew", [False, True])

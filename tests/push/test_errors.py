@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from crawl_lib.errors import ConfigError, DamagedFileError, InputError, KrakeError, SearchAccessError, SearchServerError
+from crawl_lib.errors import (
+    ConfigError,
+    DamagedFileError,
+    InputError,
+    KrakeError,
+    OutputConflictError,
+    SearchAccessError,
+    SearchServerError,
+)
 from crawl_lib.index import INDEX, PAGES_FILE
-from crawl_lib.push import cluster, push_index
+from crawl_lib.push import PUSH_OUTPUT, cluster, push_index
 from crawl_lib.push.bulk import MAX_ROWS
 from crawl_lib.stores import SearchCredentials, Secrets, Stores
 from crawl_lib.versions import Versions
@@ -206,6 +217,64 @@ def test_an_answer_to_a_batch_that_names_no_pages_is_an_error(
 ) -> None:
     server.fault = times(1, "_bulk", (200, {"items": items}))
     with pytest.raises(SearchServerError, match="does not name each page"):
+        push_index(stores)
+
+
+ODD: list[Any] = [None, True, 1e999, "text", [7], {}]
+"""Values in place of the right one."""
+SECOND = [page("p0", "changed"), *PAGES[1:3]]
+
+
+def malformed(answer: Any) -> Iterator[Any]:
+    """Copies of an answer, each with an odd value, a missing name or an odd name at one place."""
+    yield from ODD
+    if isinstance(answer, dict):
+        for name, value in answer.items():
+            others = {other: answer[other] for other in answer if other != name}
+            yield from (others, {**others, "../_all": value}, {**others, "krake.try-" + "9" * 5000: value})
+            yield from ({**answer, name: odd} for odd in malformed(value))
+    elif isinstance(answer, list):
+        yield from ([odd, *answer[1:]] for odd in malformed(answer[0]))
+
+
+@pytest.mark.parametrize("part", ["/_alias", "/_mapping", "/_count", "/_bulk", "/_mget"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_answer_of_another_form_is_an_error_that_names_the_server(
+    part: str, is_first: bool, tmp_path: Path, server: FakeOpenSearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A push ends by itself, with an error that has a type, and the next push ends well."""
+    stores = stores_below(tmp_path, server.url, wait_s=1.0)
+    seal_pages(stores, PAGES[:2])
+    if not is_first:
+        push_index(stores)
+        seal_pages(stores, SECOND)
+    indexes, tried = server.indexes, Counter[int]()
+
+    def send(self: cluster.Cluster, method: str, path: str, data: bytes | None, kind: str) -> cluster.Answer:
+        status, body = server.answer(method, path, data or b"", None)
+        is_wanted = path.partition("?")[0].endswith(part)
+        changed = [one for one in malformed(body) if isinstance(one, dict)] if is_wanted else []
+        tried[len(changed)] += 1
+        shown: Any = changed[number] if number < len(changed) else body
+        return cluster.Answer(int(status), shown, f"{self.url}: {method} {path}")
+
+    monkeypatch.setattr(cluster.Cluster, "_send", send)
+    for number in range(1000):
+        tried.clear()
+        server.indexes, server.requests = deepcopy(indexes), []
+        with suppress(SearchServerError, InputError, OutputConflictError):
+            push_index(stores)
+        assert list(PUSH_OUTPUT.places_of(stores, [PAGES[0].key])) or part != "/_mget"
+        assert len(server.requests) < 200
+        if number >= max(tried):
+            break
+    assert push_index(stores)["pages"] == len(SECOND if not is_first else PAGES[:2])
+
+
+def test_a_redirect_is_not_even_read(stores: Stores, server: FakeOpenSearch) -> None:
+    """requests reads the whole answer to find out where the redirect leads."""
+    server.fault = lambda request: b"HTTP/1.1 307 Elsewhere\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n"
+    with pytest.raises(SearchServerError, match=r"answers with a redirect.*push\.url"):
         push_index(stores)
 
 

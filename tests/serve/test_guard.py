@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from crawl_lib.errors import ConfigError
 from crawl_lib.serve import cached
 from crawl_lib.serve.app import MOST_COPIES
 from crawl_lib.serve.signs import signs, text_signs
@@ -60,6 +63,29 @@ def test_the_name_of_the_server_is_checked(made: Made, host: str, status: int) -
         answer = client.get(path, host=host, x_forwarded_host="localhost")
         assert answer.status_code == status
         assert ("lava" in answer.text) == (status == 200 and "xml" not in path)
+
+
+@pytest.mark.parametrize(
+    ("options", "host", "status"),
+    [
+        ({"listen": "127.0.0.2:8090"}, "127.0.0.2:8090", 200),
+        ({"listen": "10.0.0.1:8090"}, "10.0.0.1:8090", 400),
+        ({"listen": "0.0.0.0:8090"}, "0.0.0.0:8090", 400),
+        ({"hosts": ("B\u00fccher.example",)}, "xn--bcher-kva.example", 200),
+        ({"hosts": ("[2001:DB8:0::1]",)}, "[2001:db8::1]:8090", 200),
+        ({"hosts": ("my_host",)}, "MY_host:1", 200),
+    ],
+)
+def test_names_of_the_config_are_compared_as_browsers_write_them(
+    made: Made, options: dict[str, Any], host: str, status: int
+) -> None:
+    assert Client(configured(made, **options)).get("/healthz", host=host).status_code == status
+
+
+@pytest.mark.parametrize("name", ["a?b", "a%b", "#", "[::1::2]"])
+def test_a_name_that_is_no_host_is_an_error_of_the_config(made: Made, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"search.hosts: {re.escape(repr(name))} is no name of a host"):
+        Client(configured(made, hosts=(name,)))
 
 
 @pytest.mark.parametrize("path", PATHS)
