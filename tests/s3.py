@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from crawl_lib.config import Config
@@ -24,6 +26,17 @@ CREDENTIALS = S3Credentials("key", "very-secret")
 def credential_variables() -> dict[str, str]:
     """Return the variables of the environment by which a process is let in."""
     return {name.upper(): value for name, value in CREDENTIALS.words().items() if value}
+
+
+def documented_rights() -> dict[str, str]:
+    """Return the rights that the docs say a policy needs, each with what it is on: the bucket, or its objects."""
+    text = (Path(__file__).resolve().parents[1] / "docs" / "storage.md").read_text()
+    rows = [line.split("|")[1:3] for line in text.splitlines() if line.startswith("| `s3:")]
+    return {
+        right: "bucket" if place.strip() == "the bucket" else "objects"
+        for names, place in rows
+        for right in re.findall(r"s3:\w+", names)
+    }
 
 
 @dataclass

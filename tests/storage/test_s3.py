@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import random
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from threading import Event
 
 import pytest
@@ -29,7 +31,7 @@ from crawl_lib.stores import Secrets
 from tests.contracts.contenders import contend
 from tests.contracts.kills import FILES, KilledError, KillsContract, filled, killing, shown, shown_names
 from tests.contracts.storage import StorageContract
-from tests.s3 import CREDENTIALS, S3Server, behind, s3_server, without
+from tests.s3 import CREDENTIALS, S3Server, behind, documented_rights, s3_server, without
 
 
 @pytest.fixture(scope="module")
@@ -246,6 +248,34 @@ def test_without_its_package_the_store_says_what_to_install(server, monkeypatch)
     monkeypatch.setitem(sys.modules, "botocore.session", None)
     with pytest.raises(ConfigError, match="needs the extra s3"):
         open_storage(server.config(), credentials=CREDENTIALS)
+
+
+RIGHTS = {
+    "abort_multipart_upload": {"s3:AbortMultipartUpload"},
+    "complete_multipart_upload": {"s3:PutObject"},
+    "create_multipart_upload": {"s3:PutObject"},
+    "delete_object": {"s3:DeleteObject", "s3:GetObject"},
+    "delete_objects": {"s3:DeleteObject"},
+    "get_object": {"s3:GetObject"},
+    "head_object": {"s3:GetObject"},
+    "list_multipart_uploads": {"s3:ListBucketMultipartUploads"},
+    "list_objects_v2": {"s3:ListBucket"},
+    "put_object": {"s3:PutObject", "s3:GetObject"},
+    "upload_part": {"s3:PutObject"},
+    "upload_part_copy": {"s3:PutObject", "s3:GetObject"},
+}
+"""What AWS asks for each request: https://docs.aws.amazon.com/AmazonS3/latest/API/. A condition on an ETag needs
+s3:GetObject."""
+
+
+def test_the_docs_name_the_rights_of_all_requests(server):
+    """The cluster's tests try them on a server."""
+    texts = [path.read_text() for path in Path(s3.__file__).parent.glob("s3*.py")]
+    words = {node.value for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
+    client = server.store()._client._client
+    requests = {word for word in words if isinstance(word, str) and word in client.meta.method_to_api_mapping}
+    assert requests == set(RIGHTS)
+    assert set(documented_rights()) == set.union(*RIGHTS.values())
 
 
 def test_krake_is_imported_without_the_client_of_s3():
