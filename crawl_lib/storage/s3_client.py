@@ -10,6 +10,7 @@ Protocol: https://docs.aws.amazon.com/AmazonS3/latest/API/ and, for conditional 
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-requests.html
 """
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -71,7 +72,7 @@ _PROBLEMS = {
 }
 """By code: what is wrong, and what to do, where the status of an answer does not say it."""
 MESSAGE_CHARACTERS = 300
-"""So much of a server's message is shown."""
+"""The most characters of a server's message that an error shows."""
 
 
 class S3Object(NamedTuple):
@@ -391,6 +392,7 @@ def open_client(config: Config, credentials: S3Credentials | None) -> tuple[Any,
         from botocore.session import Session  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError("dfs_primary: s3:// needs the extra s3: pip install 'krake[s3]'") from error
+    logging.getLogger("botocore").setLevel(logging.INFO)  # lines of DEBUG have headers, with the token of a session
     words = {} if credentials is None else credentials.words()
     options = ClientConfig(
         s3={"addressing_style": config.s3.addressing},

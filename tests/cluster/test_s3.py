@@ -17,6 +17,7 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config.model import DfsConfig
+from crawl_lib.engine import Room, open_engine
 from crawl_lib.errors import StorageRightsError
 from crawl_lib.repair import fsck as check
 from crawl_lib.storage import LocalStorage, open_storage, s3
@@ -26,6 +27,18 @@ from crawl_lib.storage.s3_client import S3Client
 from crawl_lib.storage.s3_files import PART_BYTES
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb, TruthOptions
+from tests.cluster import s3a
+from tests.cluster.spark import (
+    DEFAULTS,
+    all_stages,
+    assert_same_bytes,
+    give_defaults,
+    in_scratch,
+    keep_warm,
+    never,
+    random_crawl,
+    with_spark,
+)
 from tests.cluster.test_crawl import MAX_REDIRECTS, WEB, check_truth
 from tests.cluster.versitygw import VersityGw, why_not
 from tests.contracts.contenders import contend
@@ -153,6 +166,26 @@ def test_a_crawl_that_is_moved_from_hdfs_goes_on(gateway, hdfs, tmp_path):
         truth = serving.truth(options=TruthOptions(max_redirects=MAX_REDIRECTS))
     check_truth(config, done, truth, tmp_path / "copied")
     assert check(open_stores(config)).clean
+
+
+@pytest.mark.usefixtures("let_in")
+def test_spark_reads_and_writes_s3a_and_leaves_the_same_bytes(gateway, config, maker, tmp_path, monkeypatch):
+    """Nothing is copied to this machine."""
+    give_defaults(monkeypatch, tmp_path, DEFAULTS + s3a.defaults(gateway.address), java="-UsePerfData")
+    random_crawl(maker, 1)
+    far = in_bucket(config, gateway, "for-spark")
+    storage = open_storage(far)
+    copy_objects(LocalStorage.open(maker.root), gateway, "for-spark")
+    monkeypatch.setattr(S3Storage, "download", never)
+    all_stages(storage, far, maker, "duckdb")
+    on_spark = with_spark(far, dfs_url=f"s3a://{BUCKET}/for-spark")
+    with open_engine(on_spark, Room(storage, tmp_path, "hidden", 1 << 30)) as running:
+        keep_warm(running, monkeypatch)
+        all_stages(storage, on_spark, maker, "spark")
+    assert_same_bytes(storage, "duckdb", "spark")
+    assert in_scratch(far) == []
+    names = [one.path for one in storage._client.below("")]
+    assert [name for name in names if "/." in name or "result-" in name] == []
 
 
 ITERATION = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import logging
 import random
 import subprocess
 import sys
@@ -24,8 +25,10 @@ from crawl_lib.errors import (
     TargetExistsError,
 )
 from crawl_lib.storage import Entry, open_storage, s3, s3_files, shown_address
-from crawl_lib.storage.access import parse_s3_address
+from crawl_lib.storage.access import S3Credentials, parse_s3_address
+from crawl_lib.storage.s3 import S3Storage
 from crawl_lib.storage.s3_claims import Times
+from crawl_lib.storage.s3_client import S3Client
 from crawl_lib.storage.s3_files import GROWTH_BYTES, PART_BYTES
 from crawl_lib.stores import Secrets
 from tests.contracts.contenders import contend
@@ -225,6 +228,16 @@ def test_credentials_are_never_shown(server, monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-secret")
     assert open_storage(server.config()).list("") == []
+
+
+def test_no_line_of_a_log_has_credentials(server, caplog):
+    """Also where a task logs all that libraries say."""
+    caplog.set_level(logging.DEBUG)
+    credentials = S3Credentials("id-of-a-key", "very-secret", "token-of-a-session")
+    store = S3Storage(S3Client(server.config(), credentials))
+    store.write_bytes("a", b"1")
+    assert store.read_bytes("a") == b"1"
+    assert not [word for word in credentials.words().values() if str(word) in caplog.text]
 
 
 def test_a_missing_bucket_is_named(server):
