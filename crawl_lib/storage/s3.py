@@ -28,7 +28,7 @@ from crawl_lib.storage.s3_claims import (
     hold,
     read_claim,
 )
-from crawl_lib.storage.s3_client import S3Client, S3Object
+from crawl_lib.storage.s3_client import S3Client, S3Object, UploadEndedError
 from crawl_lib.storage.s3_files import S3Reader, S3Writer, copy_object
 from crawl_lib.storage.s3_memory import Memory
 
@@ -423,7 +423,8 @@ class S3Storage(Storage):
     def _copy(self, one: S3Object, target: str, holder: Holder) -> str:
         """Copy one object and return the ETag of the copy; the late copy of an earlier holder is deleted.
 
-        Raises ClaimLostError if another task has taken the claim: nothing of that task is touched.
+        A copy whose upload is ended while the claim is held, as by a rule of the bucket, is made again. Raises
+        ClaimLostError if another task has taken the claim: nothing of that task is touched.
         """
         for _ in range(STRAY_COPIES):
             try:
@@ -436,6 +437,8 @@ class S3Storage(Storage):
                 holder.become(holder.claim)  # the server says whether the claim is still held
                 if stray:
                     self._client.delete(target, self._client.etag(target, stray))
+            except UploadEndedError:
+                holder.become(holder.claim)  # else who took the claim ended the upload
         raise StorageError(f"{self._show(target)}: another task writes here; run the task again")
 
     # What is deleted

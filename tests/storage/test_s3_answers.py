@@ -185,19 +185,20 @@ def test_an_error_in_an_answer_of_status_200_is_one(server):
     assert [entry.name for entry in store.list("x")] == ["f"]
 
 
-@pytest.mark.parametrize("request_", ["PUT", "POST"])
-def test_an_upload_that_a_rule_of_the_bucket_ended_is_no_missing_file(server, request_):
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+def test_an_upload_that_a_rule_of_the_bucket_ended_is_no_missing_file(server, method):
     store = server.store()
     store.write_bytes("x/.h/f", b"1")
     ended = ("404 Not Found", GONE.format("NoSuchUpload"))
-    with (
-        behind(server, answering(request_, "uploadId", ended)),
-        pytest.raises(StorageError, match="upload was ended") as caught,
-    ):
+    with behind(server, answering(method, "uploadId", ended)):
         store.rename("x/.h", "x/t")
-    assert not isinstance(caught.value, PathNotFoundError)
-    store.rename("x/.h", "x/t")
     assert store.read_bytes("x/t/f") == b"1"
+    with (
+        behind(server, answering(method, "uploadId", ended)),
+        pytest.raises(StorageError, match=r"\w: cannot be \w+: the upload was ended") as caught,
+    ):
+        store.rename("x/t/f", "x/u")
+    assert not isinstance(caught.value, PathNotFoundError)
 
 
 def test_a_source_that_is_replaced_meanwhile_is_no_existing_target(server):
