@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from crawl_lib.config import Config
@@ -26,19 +28,30 @@ def credential_variables() -> dict[str, str]:
     return {name.upper(): value for name, value in CREDENTIALS.words().items() if value}
 
 
+def documented_rights() -> dict[str, str]:
+    """Return the rights that the docs say a policy needs, each with what it is on: the bucket, or its objects."""
+    text = (Path(__file__).resolve().parents[1] / "docs" / "storage.md").read_text()
+    rows = [line.split("|")[1:3] for line in text.splitlines() if line.startswith("| `s3:")]
+    return {
+        right: "bucket" if place.strip() == "the bucket" else "objects"
+        for names, place in rows
+        for right in re.findall(r"s3:\w+", names)
+    }
+
+
 @dataclass
 class S3Server:
     """A running server. `address`: of its endpoint; `requests`: what was answered, by method; `failed`: what was not.
 
-    `fault`: called with the number of each request; True has it fail. `keeps_conditions`: False takes the header
-    If-None-Match out of each request, as a proxy may.
+    `fault`: called with the number of each request; a text has it fail. `proxy`: what stands before the server: called
+    with the application, the environment of a request, and what starts its answer.
     """
 
     address: str = ""
     requests: Counter[str] = field(default_factory=Counter)
     failed: int = 0
     fault: Callable[[int], str | None] = lambda number: None
-    keeps_conditions: bool = True
+    proxy: Callable[..., Iterable[bytes]] = lambda app, environ, start: app(environ, start)
     _opened: Any = None
 
     def config(self, prefix: str = "", **options: Any) -> Config:
@@ -63,8 +76,6 @@ class S3Server:
             kind = self.fault(self.requests.total() + self.failed + 1)
             self.failed += kind is not None
             self.requests[environ["REQUEST_METHOD"]] += kind is None
-            if not self.keeps_conditions:
-                environ.pop("HTTP_IF_NONE_MATCH", None)
             if kind == "lost":  # the request is done, and its answer does not arrive
                 b"".join(app(environ, lambda *given: None))
                 raise ConnectionAbortedError
@@ -74,13 +85,37 @@ class S3Server:
                 start(kind, [("Content-Length", "0")])
                 return [b""]
             try:
-                return app(environ, start)
+                return self.proxy(app, environ, start)
             except KeyError:  # moto's answer to a part of an upload that was ended
                 text = b"<Error><Code>NoSuchUpload</Code><Message>It was ended.</Message></Error>"
                 start("404 Not Found", [("Content-Type", "application/xml"), ("Content-Length", str(len(text)))])
                 return [text]
 
         return counted
+
+
+@contextmanager
+def behind(server: S3Server, proxy: Callable[..., Iterable[bytes]]) -> Iterator[None]:
+    """Put a proxy before a server until the block ends."""
+    before, server.proxy = server.proxy, proxy
+    try:
+        yield
+    finally:
+        server.proxy = before
+
+
+def without(header: str, methods: Collection[str] = ("PUT", "POST", "DELETE")) -> Callable[..., Iterable[bytes]]:
+    """Return a proxy that takes a header out of each request of some methods."""
+    name = f"HTTP_{header.upper().replace('-', '_')}"
+
+    def proxy(
+        app: Callable[..., Iterable[bytes]], environ: dict[str, Any], start: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] in methods:
+            environ.pop(name, None)
+        return app(environ, start)
+
+    return proxy
 
 
 @contextmanager

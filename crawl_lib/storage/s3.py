@@ -2,8 +2,9 @@
 
 import io
 from builtins import list as list_of
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from threading import Event
 from typing import BinaryIO, cast
 
@@ -27,13 +28,15 @@ from crawl_lib.storage.s3_claims import (
     hold,
     read_claim,
 )
-from crawl_lib.storage.s3_client import S3Client, S3Object
+from crawl_lib.storage.s3_client import S3Client, S3Object, UploadEndedError
 from crawl_lib.storage.s3_files import S3Reader, S3Writer, copy_object
 from crawl_lib.storage.s3_memory import Memory
 
 SEALS = ("manifest.json", "iteration.json", "note.json", "seal.json")
 """Files that say that their folder is whole: they are copied behind the others, and deleted first."""
 PROBE = ".probe"
+NO_ETAG = f'"{32 * "0"}"'
+"""An ETag that no object has."""
 OWN = Entry("", False, 0)
 """The object of a folder itself, in a list of what is directly in the folder. A rename copies it last of all."""
 ENDLESS_BYTES = 1 << 60
@@ -106,7 +109,7 @@ class S3Storage(Storage):
         if head is None:
             self._rename_folder(source, target)
         else:
-            self._rename_file(S3Object(source, head["ContentLength"], head["ETag"]), target)
+            self._rename_file(S3Object(source, head["ContentLength"], self._client.etag(source, head)), target)
 
     def list(self, path: str) -> list_of[Entry]:
         check_path(path)
@@ -182,17 +185,16 @@ class S3Storage(Storage):
 
     def sweep(self, *, dry_run: bool = False) -> list_of[str]:
         """End unfinished uploads older than a day, and deletions that broke off; return a line for each."""
-        uploads = [one for one in self._client.uploads("") if _is_old(one["Initiated"])]
+        uploads = [one for one in self._client.uploads("") if one.age > OLD_UPLOAD]
         pages = self._client.pages("", below=True)  # of millions of objects only the claims are kept
         claims = [one.path for page in pages for one in page.objects if one.path.rpartition("/")[2].startswith(PREFIX)]
         folders = [folder for folder in map(_claimed, claims) if self._is_left(folder)]
-        cut = len(self._client.address.prefix)
         if not dry_run:
             for one in uploads:
-                self._client.abort(one["Key"][cut:], one["UploadId"])
+                self._client.abort(one.path, one.upload_id)
             for folder in folders:
                 self._delete_folder(folder)
-        left = [f"{one['Key'][cut:]} (an unfinished upload)" for one in uploads]
+        left = [f"{one.path} (an unfinished upload)" for one in uploads]
         return left + [f"{folder} (an unfinished deletion)" for folder in folders]
 
     def _show(self, path: str) -> str:
@@ -277,22 +279,30 @@ class S3Storage(Storage):
         return TargetExistsError(f"{self._show(path)}: is there already, it was not touched")
 
     def _require_conditions(self) -> None:
-        """Refuse a server that ignores If-None-Match, by PUTs of one object before the first write of this process.
+        """Refuse a server that ignores a condition, by requests for one object before this process's first write.
 
-        The object stays: a later process is refused with its first PUT, and asks no more.
+        The object stays: a later process is refused with its first PUT, and asks no more. The process that made the
+        object tries each kind of request that has a condition.
         """
         if self._holds_conditions:
             return
-        for _ in range(2):
-            try:
-                self._client.create(PROBE, b"")
-            except TargetExistsError:
-                self._holds_conditions = True
-                return
-        raise StorageError(
-            f"{self.name}: the server ignores the header If-None-Match of a PUT, without which two tasks overwrite each"
-            " other; use a server with conditional writes: docs/storage.md"
-        )
+        if not _is_refused(lambda: self._client.create(PROBE, b"")):
+            for what, request in self._conditional_requests():
+                if not _is_refused(request):
+                    self._client.delete(PROBE)
+                    raise StorageError(
+                        f"{self.name}: the server ignores the header {what}, without which two tasks overwrite each"
+                        " other; use a server with conditional writes: docs/storage.md"
+                    )
+        self._holds_conditions = True
+
+    def _conditional_requests(self) -> Iterator[tuple[str, Callable[[], object]]]:
+        """Yield requests that a server must refuse while the probe is there, with the name of their condition."""
+        yield "If-None-Match of a PUT", lambda: self._client.create(PROBE, b"")
+        probe = S3Object(PROBE, 0, NO_ETAG)
+        yield "If-None-Match of the end of an upload", lambda: copy_object(self._client, probe, PROBE)
+        yield "If-Match of a PUT", lambda: self._client.replace(PROBE, b"", NO_ETAG)
+        yield "If-Match of a DELETE", lambda: self._client.delete(PROBE, NO_ETAG)
 
     def _rename_file(self, source: S3Object, target: str) -> None:
         self._prepare(target)
@@ -403,10 +413,9 @@ class S3Storage(Storage):
 
     def _clear(self, target: str, holder: Holder) -> None:
         """End the uploads of an earlier holder and delete what it copied: each object only as it was found."""
-        cut = len(self._client.address.prefix)
         for upload in list_of(self._client.uploads(f"{target}/")):
             holder.keep()
-            self._client.abort(upload["Key"][cut:], upload["UploadId"])
+            self._client.abort(upload.path, upload.upload_id)
         for one in self._client.below(f"{target}/"):
             holder.keep()
             self._client.delete(one.path, one.etag)
@@ -414,7 +423,8 @@ class S3Storage(Storage):
     def _copy(self, one: S3Object, target: str, holder: Holder) -> str:
         """Copy one object and return the ETag of the copy; the late copy of an earlier holder is deleted.
 
-        Raises ClaimLostError if another task has taken the claim: nothing of that task is touched.
+        A copy whose upload is ended while the claim is held, as by a rule of the bucket, is made again. Raises
+        ClaimLostError if another task has taken the claim: nothing of that task is touched.
         """
         for _ in range(STRAY_COPIES):
             try:
@@ -426,7 +436,9 @@ class S3Storage(Storage):
                 stray = self._client.head(target)
                 holder.become(holder.claim)  # the server says whether the claim is still held
                 if stray:
-                    self._client.delete(target, stray["ETag"])
+                    self._client.delete(target, self._client.etag(target, stray))
+            except UploadEndedError:
+                holder.become(holder.claim)  # else who took the claim ended the upload
         raise StorageError(f"{self._show(target)}: another task writes here; run the task again")
 
     # What is deleted
@@ -475,8 +487,13 @@ class S3Storage(Storage):
         return seen.claim.does == DELETE or not self._client.has_below(f"{source}/")
 
 
-def _is_old(begun: datetime) -> bool:
-    return datetime.now(UTC) - begun > OLD_UPLOAD
+def _is_refused(request: Callable[[], object]) -> bool:
+    """Whether the condition of a request does not hold."""
+    try:
+        request()
+    except TargetExistsError:
+        return True
+    return False
 
 
 def _claimed(claim: str) -> str:

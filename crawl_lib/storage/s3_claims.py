@@ -20,11 +20,10 @@ import json
 import uuid
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from typing import Any
 
 from crawl_lib.errors import PathNotFoundError, StorageError, TargetExistsError
-from crawl_lib.storage.s3_client import S3Client
+from crawl_lib.storage.s3_client import S3Client, server_time
 
 PREFIX = ".claim."
 RENEW_S = 60.0
@@ -87,20 +86,26 @@ def read_claim(client: S3Client, path: str) -> Seen | None:
     """Return the claim to a path, None if there is none. Raises StorageError for an object that is no claim."""
     place = claim_path(path)
     try:
-        answer = client.ask("cannot be read", place, "get_object")
-        data = answer["Body"].read()
+        answer, data = _read(client, place)
     except PathNotFoundError:
         return None
-    except client.broken as error:
-        raise StorageError(f"{client.show(place)}: cannot be read: {type(error).__name__}") from error
     try:
         said = json.loads(data)
         claim = Claim(str(said["other"]), str(said["does"]))
     except (ValueError, KeyError, TypeError) as error:
         raise StorageError(f"{client.show(place)}: is no claim of Krake; delete it if nothing is renamed") from error
-    header = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-    now = parsedate_to_datetime(header) if header else datetime.now(UTC)
-    return Seen(claim, answer["ETag"], (now - answer["LastModified"]).total_seconds())
+    return Seen(claim, client.etag(place, answer), (server_time(answer) - answer["LastModified"]).total_seconds())
+
+
+def _read(client: S3Client, path: str) -> tuple[Any, bytes]:
+    """Return the answer to a GET and all its bytes. An answer that breaks off is asked for again."""
+    what, begun = "cannot be read", client.clock()
+    while True:
+        answer = client.ask(what, path, "get_object")
+        try:
+            return answer, answer["Body"].read()
+        except client.broken as error:
+            client.pause(what, path, begun, type(error).__name__)
 
 
 class ClaimLostError(StorageError):

@@ -10,10 +10,13 @@ Protocol: https://docs.aws.amazon.com/AmazonS3/latest/API/ and, for conditional 
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-requests.html
 """
 
+import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from functools import cache
 from threading import Event
 from typing import Any, NamedTuple
@@ -33,12 +36,43 @@ from crawl_lib.storage.access import S3Address, S3Credentials, parse_s3_address
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 TOKEN = "krake-write"
-_PASSING = frozenset({"409", "429", "OperationAborted", "ConditionalRequestConflict", "RequestTimeout", "SlowDown"})
+KEYS_OF_A_REQUEST = 1000
+NOT_FOUND = 404
+_PASSING = frozenset(
+    {"409", "ConditionalRequestConflict", "IncompleteBody", "InternalError", "OperationAborted", "RequestTimeout"}
+    | {"ServiceUnavailable", "SlowDown"}
+)
+_PASSING_STATUS = frozenset({408, 425, 429, *range(500, 600)} - {501})
 _CREDENTIALS = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, give the machine a role, or fill in Airflow's connection"
     " krake_dfs of type aws"
 )
 _UNKNOWN = frozenset({"401", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"})
+_STATUS = {"NoSuchBucket": 404, "NoSuchKey": 404, "NoSuchUpload": 404, "PreconditionFailed": 412, "AccessDenied": 403}
+"""By code: the status of a refusal that came in an answer of status 200, or with one of many keys."""
+_FILE = "a part of this path is a regular file, not a directory"
+_ELSEWHERE = "the bucket is in another region or at another endpoint; correct s3.region and s3.endpoint"
+_CLOCK = "the clocks of this machine and of the server differ by too much; set them"
+_PROBLEMS = {
+    "301": _ELSEWHERE,
+    "302": _ELSEWHERE,
+    "307": _ELSEWHERE,
+    "501": "the server does not know this request; docs/storage.md says what a server must do",
+    "AuthorizationHeaderMalformed": _ELSEWHERE,
+    "IllegalLocationConstraintException": _ELSEWHERE,
+    "InvalidObjectState": "is archived, and must be restored first; docs/storage.md says which rules are safe",
+    "NoSuchUpload": "the upload was ended by another task or by a rule of the bucket; run the task again",
+    "NotImplemented": "the server does not know this request; docs/storage.md says what a server must do",
+    "ObjectIsDirectory": _FILE,
+    "ObjectParentIsFile": _FILE,
+    "PermanentRedirect": _ELSEWHERE,
+    "RequestExpired": _CLOCK,
+    "RequestTimeTooSkewed": _CLOCK,
+    "TemporaryRedirect": _ELSEWHERE,
+}
+"""By code: what is wrong, and what to do, where the status of an answer does not say it."""
+MESSAGE_CHARACTERS = 300
+"""The most characters of a server's message that an error shows."""
 
 
 class S3Object(NamedTuple):
@@ -47,6 +81,14 @@ class S3Object(NamedTuple):
     path: str
     size_bytes: int
     etag: str
+
+
+class Unfinished(NamedTuple):
+    """An unfinished multipart upload: its path, its id, and its age by the server's clock."""
+
+    path: str
+    upload_id: str
+    age: timedelta
 
 
 @dataclass(frozen=True)
@@ -61,8 +103,17 @@ class RequestRefusedError(Exception):
     """A server refused a request. `code`: of S3, or the HTTP status; `repeated`: an earlier try may have been done."""
 
     def __init__(self, code: str, status: int, message: str, *, repeated: bool) -> None:
-        super().__init__(message)
-        self.code, self.status, self.repeated = code, status, repeated
+        super().__init__(message[:MESSAGE_CHARACTERS])
+        self.code, self.status, self.repeated = code, _STATUS.get(code, status), repeated
+
+    @property
+    def passes(self) -> bool:
+        """Whether the same request may be answered later."""
+        return self.code in _PASSING or (self.status in _PASSING_STATUS and self.code not in _PROBLEMS)
+
+
+class UploadEndedError(StorageError):
+    """An unfinished multipart upload was ended by another task or by a rule of the bucket. For this package."""
 
 
 class S3Client:
@@ -131,7 +182,7 @@ class S3Client:
                 raise StorageAccessError(f"{self.show(path)}: {what}: no credentials: {_CREDENTIALS}") from error
             except self._failures.refused as error:
                 refused = _refused(error.response, repeated=tries > 0)
-                if refused.status < 500 and refused.code not in _PASSING:
+                if not refused.passes:
                     raise refused from None
                 reason = f"{refused.code} ({refused.status})"
             except self._failures.failed as error:
@@ -168,11 +219,13 @@ class S3Client:
         where, code = f"{self.show(path)}: {what}", error.code
         if code in _UNKNOWN:
             return StorageAccessError(f"{where}: {code}: {_CREDENTIALS}")
-        kind, problem = StorageError, f"{code}: {error}"
+        kind: type[StorageError] = StorageError
+        problem = f"{code}: {error}"
         if code == "NoSuchBucket":
             problem = f"there is no bucket {self.address.bucket}; create it"
-        elif code in {"ObjectParentIsFile", "ObjectIsDirectory"}:
-            problem = "a part of this path is a regular file, not a directory"
+        elif code in _PROBLEMS:
+            kind = UploadEndedError if code == "NoSuchUpload" else StorageError
+            problem = _PROBLEMS[code]
         elif error.status == 404:
             kind, problem = PathNotFoundError, "is not there"
         elif error.status == 412:
@@ -180,6 +233,19 @@ class S3Client:
         elif error.status == 403:
             kind, problem = StorageRightsError, f"no permission ({code}); docs/storage.md names the rights"
         return kind(f"{where}: {problem}")
+
+    def etag(self, path: str, answer: Mapping[str, Any]) -> str:
+        """Return the ETag of an answer as a condition names it: in quotes, and strong, as objects never change.
+
+        Raises StorageError if the server gives no ETag.
+        """
+        text = str(answer.get("ETag") or "").removeprefix("W/").strip('"')
+        if not text:
+            raise StorageError(
+                f"{self.show(path)}: the server gives no ETag, by which one write of an object is told from another;"
+                " look for a proxy that removes this header"
+            )
+        return f'"{text}"'
 
     def create(self, path: str, data: bytes) -> str:
         """Make an object that must not exist and return its ETag. Raises TargetExistsError."""
@@ -193,7 +259,7 @@ class S3Client:
         what, token = "cannot be written", uuid.uuid4().hex
         words = {"Key": self.key(path), "Body": data, "Metadata": {TOKEN: token}, **condition}
         try:
-            return str(self.ask_once(what, path, "put_object", **words)["ETag"])
+            return self.etag(path, self.ask_once(what, path, "put_object", **words))
         except RequestRefusedError as error:
             return self.own_etag(path, token, error, what)
 
@@ -205,7 +271,7 @@ class S3Client:
         if error.repeated and error.status in {404, 412}:
             head = self.head(path)
             if head and head["Metadata"].get(TOKEN) == token:
-                return str(head["ETag"])
+                return self.etag(path, head)
         raise self.translated(what, path, error) from error
 
     def head(self, path: str) -> Any:
@@ -231,34 +297,62 @@ class S3Client:
 
         Raises StorageError naming the first one that could not be deleted.
         """
-        for at in range(0, len(paths), 1000):
-            asked = {"Objects": [{"Key": self.key(path)} for path in paths[at : at + 1000]], "Quiet": True}
-            try:
-                answer = self.ask_once("cannot be deleted", paths[at], "delete_objects", Delete=asked)
-            except RequestRefusedError as error:
-                raise self.translated("cannot be deleted", paths[at], error) from error
-            for problem in answer.get("Errors", []):
-                raise StorageError(f"{self.address.bucket}/{problem['Key']}: cannot be deleted: {problem['Code']}")
+        for at in range(0, len(paths), KEYS_OF_A_REQUEST):
+            left, begun = paths[at : at + KEYS_OF_A_REQUEST], self.clock()
+            while left := self._delete_some(left):
+                self.pause("cannot be deleted", left[0], begun, "that it cannot delete this object now")
+
+    def _delete_some(self, paths: list[str]) -> list[str]:
+        """Delete objects with one request, and return those that the server asks to delete later."""
+        what, by_key = "cannot be deleted", {self.key(path): path for path in paths}
+        asked = {"Objects": [{"Key": key} for key in by_key], "Quiet": True}
+        try:
+            answer = self.ask_once(what, paths[0], "delete_objects", Delete=asked)
+        except RequestRefusedError as error:
+            raise self.translated(what, paths[0], error) from error
+        later = []
+        for problem in answer.get("Errors", []):
+            path, code = by_key[problem["Key"]], str(problem.get("Code"))
+            refused = RequestRefusedError(code, 0, str(problem.get("Message")), repeated=False)
+            if refused.passes:
+                later.append(path)
+            elif refused.status != NOT_FOUND:
+                raise self.translated(what, path, refused)
+        return later
 
     def pages(self, prefix: str, *, below: bool) -> Iterator[Found]:
         """List objects whose path begins with `prefix`, a page of at most a thousand for each request.
 
         `below`: all of them; False: those directly in a folder, and the folders in it.
         """
-        words = {"Prefix": self.key(prefix), **({} if below else {"Delimiter": "/"})}
-        cut = len(self.address.prefix)
-        while True:
-            try:
-                page = self.ask_once("cannot be listed", prefix, "list_objects_v2", **words)
-            except RequestRefusedError as error:
-                raise self.translated("cannot be listed", prefix, error) from error
+        cut, words = len(self.address.prefix), {} if below else {"Delimiter": "/"}
+        marks = {"ContinuationToken": "NextContinuationToken"}
+        for page in self._listing("list_objects_v2", prefix, marks, **words):
             yield Found(
-                [S3Object(one["Key"][cut:], one["Size"], one["ETag"]) for one in page.get("Contents", [])],
+                [
+                    S3Object(one["Key"][cut:], one["Size"], self.etag(one["Key"][cut:], one))
+                    for one in page.get("Contents", [])
+                ],
                 [one["Prefix"][cut:].rstrip("/") for one in page.get("CommonPrefixes", [])],
             )
+
+    def _listing(self, operation: str, prefix: str, marks: Mapping[str, str], **words: str) -> Iterator[Any]:
+        """Yield each answer of a LIST. `marks`: the arguments that go on, and the fields of an answer for them."""
+        words["Prefix"] = self.key(prefix)
+        while True:
+            try:
+                page = self.ask_once("cannot be listed", prefix, operation, **words)
+            except RequestRefusedError as error:
+                raise self.translated("cannot be listed", prefix, error) from error
+            yield page
             if not page.get("IsTruncated"):
                 return
-            words["ContinuationToken"] = page["NextContinuationToken"]
+            after = {argument: page.get(mark) or "" for argument, mark in marks.items()}
+            if after.items() <= words.items() or not any(after.values()):
+                raise StorageError(
+                    f"{self.show(prefix)}: cannot be listed: the server does not say where the next page begins"
+                )
+            words |= after
 
     def below(self, prefix: str) -> list[S3Object]:
         """Return all objects whose path begins with `prefix`."""
@@ -266,27 +360,25 @@ class S3Client:
 
     def has_below(self, prefix: str) -> bool:
         """Whether there is an object whose path begins with `prefix`."""
-        return bool(next(self.pages(prefix, below=True)).objects)
+        return any(page.objects for page in self.pages(prefix, below=True))
 
-    def uploads(self, prefix: str) -> Iterator[dict[str, Any]]:
-        """List unfinished multipart uploads whose key begins with `prefix`: `Key`, `UploadId`, `Initiated`."""
-        words: dict[str, str] = {"Prefix": self.key(prefix)}
-        while True:
-            try:
-                page = self.ask_once("cannot be listed", prefix, "list_multipart_uploads", **words)
-            except RequestRefusedError as error:
-                raise self.translated("uploads cannot be listed", prefix, error) from error
-            yield from page.get("Uploads", [])
-            if not page.get("IsTruncated"):
-                return
-            words |= {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+    def uploads(self, prefix: str) -> Iterator[Unfinished]:
+        """List unfinished multipart uploads whose path begins with `prefix`."""
+        cut = len(self.address.prefix)
+        marks = {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"}
+        for page in self._listing("list_multipart_uploads", prefix, marks):
+            now = server_time(page)
+            for one in page.get("Uploads", []):
+                yield Unfinished(one["Key"][cut:], one["UploadId"], now - one["Initiated"])
 
     def abort(self, path: str, upload_id: str) -> None:
         """End an unfinished multipart upload; one that is not there is no error."""
+        what = "cannot be ended"
         try:
-            self.ask("cannot be ended", path, "abort_multipart_upload", UploadId=upload_id)
-        except PathNotFoundError:
-            return
+            self.ask_once(what, path, "abort_multipart_upload", Key=self.key(path), UploadId=upload_id)
+        except RequestRefusedError as error:
+            if error.status != NOT_FOUND:
+                raise self.translated(what, path, error) from error
 
 
 class _Failures(NamedTuple):
@@ -302,9 +394,11 @@ def open_client(config: Config, credentials: S3Credentials | None) -> tuple[Any,
     try:
         from botocore import exceptions  # noqa: PLC0415 - an extra, which only a store of this kind needs
         from botocore.config import Config as ClientConfig  # noqa: PLC0415
+        from botocore.parsers import ResponseParserError  # noqa: PLC0415
         from botocore.session import Session  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError("dfs_primary: s3:// needs the extra s3: pip install 'krake[s3]'") from error
+    logging.getLogger("botocore").setLevel(logging.INFO)  # lines of DEBUG have headers, with the token of a session
     words = {} if credentials is None else credentials.words()
     options = ClientConfig(
         s3={"addressing_style": config.s3.addressing},
@@ -325,9 +419,18 @@ def open_client(config: Config, credentials: S3Credentials | None) -> tuple[Any,
     failures = _Failures(
         exceptions.ClientError,
         (exceptions.NoCredentialsError, exceptions.PartialCredentialsError, exceptions.CredentialRetrievalError),
-        (exceptions.BotoCoreError, exceptions.HTTPClientError, OSError),
+        (exceptions.BotoCoreError, exceptions.HTTPClientError, ResponseParserError, OSError),
     )
     return client, failures
+
+
+def server_time(answer: Mapping[str, Any]) -> datetime:
+    """Return when the server answered, by its clock; by this machine's where the answer has no valid Date."""
+    try:
+        found = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"].get("date", ""))
+    except ValueError:
+        return datetime.now(UTC)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 @cache

@@ -2,7 +2,7 @@
 
 import io
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
@@ -13,9 +13,12 @@ from crawl_lib.storage.s3_client import TOKEN, RequestRefusedError, S3Client, S3
 
 PART_BYTES = 8 << 20
 GROWTH_BYTES = 112 << 10
-"""Each part is so much larger than the one before: 10,000 parts, the most that S3 takes, make more than 5 TiB."""
+"""Each part is so much larger than the one before: MOST_PARTS make more than 5 TiB."""
+MOST_PARTS = 10_000
+"""The most parts that S3 takes for an object."""
+PRECONDITION_FAILED = 412
 COPY_PART_BYTES = 256 << 20
-"""An object is copied in parts of this size, between which a claim can be renewed."""
+"""An object is copied in parts of this size, between which a claim can be renewed; above 2.4 TiB in larger ones."""
 
 
 class S3Reader(io.RawIOBase):
@@ -45,8 +48,8 @@ class S3Reader(io.RawIOBase):
                 data = self._body.read(len(view)) if self._body is not None else b""
                 break
             except self._client.broken as error:
-                self._client.require_patience("cannot be read", self._path, begun, type(error).__name__)
                 self._body.close()
+                self._client.pause("cannot be read", self._path, begun, type(error).__name__)
                 self._open()
         view[: len(data)] = data
         self._at += len(data)
@@ -70,8 +73,8 @@ class S3Reader(io.RawIOBase):
         except RequestRefusedError as error:
             if error.status == 416:  # from the end on nothing is there
                 return
-            raise self._client.translated("cannot be read", self._path, error) from error
-        self._etag, self._body = answer["ETag"], answer["Body"]
+            raise _of_source(self._client, self._path, error, "cannot be read") from error
+        self._etag, self._body = self._client.etag(self._path, answer), answer["Body"]
 
 
 class Upload:
@@ -90,7 +93,10 @@ class Upload:
 
     def send(self, data: bytes) -> None:
         """Send the next part."""
-        self._add(self._part("upload_part", Body=data))
+        try:
+            self._add(self._part("upload_part", Body=data))
+        except RequestRefusedError as error:
+            raise self._client.translated("cannot be written", self._path, error) from error
 
     def copy(self, source: S3Object, first: int, end: int) -> None:
         """Copy bytes of another object, from `first` to before `end`, on the server, as the next part."""
@@ -98,15 +104,20 @@ class Upload:
         words: dict[str, Any] = {"CopySource": place, "CopySourceIfMatch": source.etag}
         if end - first < source.size_bytes:
             words["CopySourceRange"] = f"bytes={first}-{end - 1}"
-        self._add(self._part("upload_part_copy", **words)["CopyPartResult"])
+        try:
+            answer = self._part("upload_part_copy", **words)
+        except RequestRefusedError as error:
+            raise _of_source(self._client, source.path, error, "cannot be copied") from error
+        self._add(answer.get("CopyPartResult", {}))
 
     def _part(self, operation: str, **words: Any) -> Any:
         self._keep()
-        number = {"UploadId": self._id, "PartNumber": len(self._parts) + 1}
-        return self._client.ask("cannot be written", self._path, operation, **number, **words)
+        number = {"Key": self._client.key(self._path), "UploadId": self._id, "PartNumber": len(self._parts) + 1}
+        return self._client.ask_once("cannot be written", self._path, operation, **number, **words)
 
-    def _add(self, answer: Any) -> None:
-        self._parts.append({"PartNumber": len(self._parts) + 1, "ETag": answer["ETag"]})
+    def _add(self, answer: Mapping[str, Any]) -> None:
+        etag = self._client.etag(self._path, answer)
+        self._parts.append({"PartNumber": len(self._parts) + 1, "ETag": etag})
 
     def complete(self) -> str:
         """Make the object and return its ETag. Raises TargetExistsError if one is there."""
@@ -117,7 +128,7 @@ class Upload:
             answer = client.ask_once(what, self._path, "complete_multipart_upload", Key=client.key(self._path), **words)
         except RequestRefusedError as error:
             return client.own_etag(self._path, self._token, error, what)
-        return str(answer["ETag"])
+        return client.etag(self._path, answer)
 
     def abort(self) -> None:
         """End the upload, without hiding the error that led here; a sweep ends what is left."""
@@ -135,12 +146,20 @@ def copy_object(client: S3Client, source: S3Object, target: str, keep: Callable[
     try:
         if source.size_bytes == 0:
             upload.send(b"")
-        for first in range(0, source.size_bytes, COPY_PART_BYTES):
-            upload.copy(source, first, min(first + COPY_PART_BYTES, source.size_bytes))
+        step = max(COPY_PART_BYTES, -(-source.size_bytes // MOST_PARTS))
+        for first in range(0, source.size_bytes, step):
+            upload.copy(source, first, min(first + step, source.size_bytes))
         return upload.complete()
     except (StorageError, StoppedError):
         upload.abort()
         raise
+
+
+def _of_source(client: S3Client, path: str, error: RequestRefusedError, what: str) -> StorageError:
+    """Return the error for a source that was refused: that it has another ETag now is no existing target."""
+    if error.status == PRECONDITION_FAILED:
+        return StorageError(f"{client.show(path)}: {what}: was replaced meanwhile; run the task again")
+    return client.translated(what, path, error)
 
 
 class S3Writer(io.RawIOBase):

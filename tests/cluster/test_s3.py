@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -16,10 +17,28 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config.model import DfsConfig
+from crawl_lib.engine import Room, open_engine
+from crawl_lib.errors import StorageRightsError
 from crawl_lib.repair import fsck as check
-from crawl_lib.storage import LocalStorage, open_storage
+from crawl_lib.storage import LocalStorage, open_storage, s3
+from crawl_lib.storage.access import S3Credentials
+from crawl_lib.storage.s3 import S3Storage
+from crawl_lib.storage.s3_client import S3Client
+from crawl_lib.storage.s3_files import PART_BYTES
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb, TruthOptions
+from tests.cluster import s3a
+from tests.cluster.spark import (
+    DEFAULTS,
+    all_stages,
+    assert_same_bytes,
+    give_defaults,
+    in_scratch,
+    keep_warm,
+    never,
+    random_crawl,
+    with_spark,
+)
 from tests.cluster.test_crawl import MAX_REDIRECTS, WEB, check_truth
 from tests.cluster.versitygw import VersityGw, why_not
 from tests.contracts.contenders import contend
@@ -27,7 +46,7 @@ from tests.contracts.kills import KillsContract
 from tests.contracts.storage import StorageContract
 from tests.e2e.crawl import make_config, run_crawl, write_config
 from tests.e2e.moved import SAME, copy_objects, export_digests, in_bucket, rows_of
-from tests.s3 import credential_variables
+from tests.s3 import BUCKET, CREDENTIALS, credential_variables, documented_rights
 from tests.torture.rounds import begin_again
 
 PAGES = 10_000
@@ -64,6 +83,41 @@ def test_of_two_tasks_one_wins_also_when_the_other_is_stopped_for_longer_than_a_
     won = contend(gateway, [number % STOPS for number in range(asked)], waits=waits)
     print(f"won: {won}")
     assert min(won.values()) > 0
+
+
+def use_all(store: S3Storage) -> None:
+    """Use all that a store can do."""
+    store.write_bytes("x/.h/a", b"1")
+    store.open_write("x/left").write(bytes(PART_BYTES))
+    store.rename("x/.h", "x/t")
+    store.rename("x/t/a", "x/t/b")
+    assert store.read_bytes("x/t/b") == b"1"
+    assert store.sweep() == ["x/left (an unfinished upload)"]
+    store.delete("x")
+
+
+def test_a_user_needs_each_right_that_the_docs_name_and_no_more(gateway, monkeypatch):
+    monkeypatch.setattr(s3, "OLD_UPLOAD", timedelta(days=-1))
+    user, rights = S3Credentials("krake", "other-secret"), documented_rights()
+    gateway.add_user(user)
+    root = S3Client(gateway.config(), CREDENTIALS)
+    for missing in (None, *rights):
+        prefix = f"without-{missing}".replace(":", "-")
+        there = {"bucket": BUCKET, "objects": f"{BUCKET}/{prefix}/*"}
+        statements = [
+            {"Effect": "Allow", "Principal": user.key_id, "Action": right, "Resource": f"arn:aws:s3:::{there[on]}"}
+            for right, on in rights.items()
+            if right != missing
+        ]
+        policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
+        root.ask_once("cannot be given", "", "put_bucket_policy", Policy=policy)
+        store = S3Storage(S3Client(gateway.config(prefix), user))
+        if missing is None:
+            use_all(store)
+        else:
+            with pytest.raises(StorageRightsError, match=r"no permission .*docs/storage\.md names the rights"):
+                use_all(store)
+    root.ask_once("cannot be taken", "", "delete_bucket_policy")
 
 
 @pytest.fixture
@@ -112,6 +166,26 @@ def test_a_crawl_that_is_moved_from_hdfs_goes_on(gateway, hdfs, tmp_path):
         truth = serving.truth(options=TruthOptions(max_redirects=MAX_REDIRECTS))
     check_truth(config, done, truth, tmp_path / "copied")
     assert check(open_stores(config)).clean
+
+
+@pytest.mark.usefixtures("let_in")
+def test_spark_reads_and_writes_s3a_and_leaves_the_same_bytes(gateway, config, maker, tmp_path, monkeypatch):
+    """Nothing is copied to this machine."""
+    give_defaults(monkeypatch, tmp_path, DEFAULTS + s3a.defaults(gateway.address), java="-UsePerfData")
+    random_crawl(maker, 1)
+    far = in_bucket(config, gateway, "for-spark")
+    storage = open_storage(far)
+    copy_objects(LocalStorage.open(maker.root), gateway, "for-spark")
+    monkeypatch.setattr(S3Storage, "download", never)
+    all_stages(storage, far, maker, "duckdb")
+    on_spark = with_spark(far, dfs_url=f"s3a://{BUCKET}/for-spark")
+    with open_engine(on_spark, Room(storage, tmp_path, "hidden", 1 << 30)) as running:
+        keep_warm(running, monkeypatch)
+        all_stages(storage, on_spark, maker, "spark")
+    assert_same_bytes(storage, "duckdb", "spark")
+    assert in_scratch(far) == []
+    names = [one.path for one in storage._client.below("")]
+    assert [name for name in names if "/." in name or "result-" in name] == []
 
 
 ITERATION = """

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from crawl_lib.errors import StorageError
+from crawl_lib.storage.access import S3Credentials
 from crawl_lib.storage.s3_client import RequestRefusedError, S3Client
 from tests.cluster.processes import end_all, spawn, wait_until
 from tests.ports import free_port
@@ -69,7 +70,10 @@ class VersityGw(S3Server):
         root = self.directory / "root"
         root.mkdir(parents=True, exist_ok=True)
         env = {"ROOT_ACCESS_KEY_ID": CREDENTIALS.key_id, "ROOT_SECRET_ACCESS_KEY": CREDENTIALS.secret}
-        command = [str(program()), "--port", f"127.0.0.1:{self.port}", "--quiet", "--keep-alive", "posix", str(root)]
+        users = self.directory / "users"
+        users.mkdir(exist_ok=True)
+        command = [str(program()), "--port", f"127.0.0.1:{self.port}", "--quiet", "--keep-alive"]
+        command += ["--iam-dir", str(users), "posix", str(root)]
         self._process = spawn(command, self.directory / "log", env=env)
         wait_until("versitygw answers", self._has_bucket, START_LIMIT_S)
         return self
@@ -84,6 +88,13 @@ class VersityGw(S3Server):
         if self._process is not None:
             end_all([self._process], signal.SIGTERM, 10)
             self._process = None
+
+    def add_user(self, user: S3Credentials) -> None:
+        """Make a user who has the rights that a policy of the bucket gives."""
+        command = [str(program()), "admin", "--endpoint-url", self.address, "create-user", "--role", "user"]
+        command += ["--access", user.key_id, "--secret", user.secret]
+        admin = {"ADMIN_ACCESS_KEY_ID": CREDENTIALS.key_id, "ADMIN_SECRET_ACCESS_KEY": CREDENTIALS.secret}
+        subprocess.run(command, check=True, env={**os.environ, **admin}, capture_output=True)
 
     def _has_bucket(self) -> bool:
         """Make the bucket; whether it is there."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import logging
 import random
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from threading import Event
 
 import pytest
@@ -22,14 +25,16 @@ from crawl_lib.errors import (
     TargetExistsError,
 )
 from crawl_lib.storage import Entry, open_storage, s3, s3_files, shown_address
-from crawl_lib.storage.access import parse_s3_address
+from crawl_lib.storage.access import S3Credentials, parse_s3_address
+from crawl_lib.storage.s3 import S3Storage
 from crawl_lib.storage.s3_claims import Times
+from crawl_lib.storage.s3_client import S3Client
 from crawl_lib.storage.s3_files import GROWTH_BYTES, PART_BYTES
 from crawl_lib.stores import Secrets
 from tests.contracts.contenders import contend
 from tests.contracts.kills import FILES, KilledError, KillsContract, filled, killing, shown, shown_names
 from tests.contracts.storage import StorageContract
-from tests.s3 import CREDENTIALS, S3Server, s3_server
+from tests.s3 import CREDENTIALS, S3Server, behind, documented_rights, s3_server, without
 
 
 @pytest.fixture(scope="module")
@@ -106,12 +111,8 @@ def test_requests_that_fail_change_nothing(server, kind):
 
 
 def test_a_server_without_conditional_writes_is_refused(server):
-    server.keeps_conditions = False
-    try:
-        with pytest.raises(StorageError, match="ignores the header If-None-Match"):
-            server.store("plain").write_bytes("a", b"1")
-    finally:
-        server.keeps_conditions = True
+    with behind(server, without("If-None-Match")), pytest.raises(StorageError, match="the header If-None-Match"):
+        server.store("plain").write_bytes("a", b"1")
     assert server.store("plain").list("") == []
 
 
@@ -229,6 +230,16 @@ def test_credentials_are_never_shown(server, monkeypatch):
     assert open_storage(server.config()).list("") == []
 
 
+def test_no_line_of_a_log_has_credentials(server, caplog):
+    """Also where a task logs all that libraries say."""
+    caplog.set_level(logging.DEBUG)
+    credentials = S3Credentials("id-of-a-key", "very-secret", "token-of-a-session")
+    store = S3Storage(S3Client(server.config(), credentials))
+    store.write_bytes("a", b"1")
+    assert store.read_bytes("a") == b"1"
+    assert not [word for word in credentials.words().values() if str(word) in caplog.text]
+
+
 def test_a_missing_bucket_is_named(server):
     config = replace(server.config(), dfs_primary="s3://other-bucket/x")
     with pytest.raises(StorageError, match="there is no bucket other-bucket; create it"):
@@ -250,6 +261,34 @@ def test_without_its_package_the_store_says_what_to_install(server, monkeypatch)
     monkeypatch.setitem(sys.modules, "botocore.session", None)
     with pytest.raises(ConfigError, match="needs the extra s3"):
         open_storage(server.config(), credentials=CREDENTIALS)
+
+
+RIGHTS = {
+    "abort_multipart_upload": {"s3:AbortMultipartUpload"},
+    "complete_multipart_upload": {"s3:PutObject"},
+    "create_multipart_upload": {"s3:PutObject"},
+    "delete_object": {"s3:DeleteObject", "s3:GetObject"},
+    "delete_objects": {"s3:DeleteObject"},
+    "get_object": {"s3:GetObject"},
+    "head_object": {"s3:GetObject"},
+    "list_multipart_uploads": {"s3:ListBucketMultipartUploads"},
+    "list_objects_v2": {"s3:ListBucket"},
+    "put_object": {"s3:PutObject", "s3:GetObject"},
+    "upload_part": {"s3:PutObject"},
+    "upload_part_copy": {"s3:PutObject", "s3:GetObject"},
+}
+"""What AWS asks for each request: https://docs.aws.amazon.com/AmazonS3/latest/API/. A condition on an ETag needs
+s3:GetObject."""
+
+
+def test_the_docs_name_the_rights_of_all_requests(server):
+    """The cluster's tests try them on a server."""
+    texts = [path.read_text() for path in Path(s3.__file__).parent.glob("s3*.py")]
+    words = {node.value for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
+    client = server.store()._client._client
+    requests = {word for word in words if isinstance(word, str) and word in client.meta.method_to_api_mapping}
+    assert requests == set(RIGHTS)
+    assert set(documented_rights()) == set.union(*RIGHTS.values())
 
 
 def test_krake_is_imported_without_the_client_of_s3():
