@@ -433,8 +433,12 @@ def test_settings_that_one_machine_has_too_are_the_same() -> None:
     theirs = SERVICES["scheduler"]["environment"] | image_environment()
     both = {name for name in set(ours) & set(theirs) if name.startswith("AIRFLOW__") and "FOLDER" not in name}
     assert len(both) >= 3
-    # Tasks run on the workers, and the database is a server; nothing else differs.
-    different = {"AIRFLOW__CORE__EXECUTOR", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"}
+    # Tasks run on the workers, the database is a server, and the executor does not wait; nothing else differs.
+    different = {
+        "AIRFLOW__CORE__EXECUTOR",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN",
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME",
+    }
     assert {name for name in both if ours[name] != theirs[name]} <= different
     for name in ("DAGS", "PLUGINS"):
         key = f"AIRFLOW__CORE__{name}_FOLDER"

@@ -86,6 +86,9 @@ def crawl(arguments: argparse.Namespace) -> int:
     with stage_stores(arguments) as stores:
         settings = stores.config.crawl
         _require_right(arguments, settings.max_iterations)
+        from crawl_lib.worker import prepare_workers  # noqa: PLC0415 - inject and export do without
+
+        prepare_workers()  # before Arrow is loaded for the tasks, and before the first node's intake
         if arguments.node is None:
             note_change(stores, run_id)
         for iteration in range(1, arguments.iterations + 1):

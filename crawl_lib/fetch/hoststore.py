@@ -159,8 +159,11 @@ def make_hosts_folder(node_dir: Path) -> Path:
     """
     folder = NodeDirectory(node_dir).hosts
     with os_errors(folder, "cannot be made"):
+        older = [name for name in _FILES if (node_dir / name).exists()]
+        if folder.is_dir() and not older:
+            return folder  # of a task that was killed, `finish_open_move` has made the name durable
         folder.mkdir(exist_ok=True)
-        for name in filter(lambda name: (node_dir / name).exists(), _FILES):
+        for name in older:
             (node_dir / name).rename(folder / name)
             reached("hosts.moved")
         fsync_dir(folder)

@@ -23,7 +23,7 @@ from crawl_lib.frontier.outlinks import file_lines, join_line, key_of_line, some
 from crawl_lib.frontier.queue import Queue, State
 from crawl_lib.frontier.record import digest_of
 from crawl_lib.frontier.take import require_no_take, require_settled, write_lines
-from crawl_lib.sealed import own_file
+from crawl_lib.sealed import own_file, sealed_json
 from crawl_lib.urls import Owners, Rejection, canonicalize, host_of, refused_port, scope_bytes
 
 if TYPE_CHECKING:  # fetching processes import this package
@@ -200,11 +200,15 @@ def rehome(queue: Queue, owners: Owners | None) -> int:
     nodes = tuple(sorted(owners.nodes)) if owners else ()
     if record.nodes == nodes or not queue.is_ours(state):
         return 0
+    changed = replace(record, nodes=nodes)
+    if not state.length:
+        write_durable(queue.files.record, sealed_json(changed.to_mapping()))
+        reached("rehome.empty")
+        return 0
     handed = kept = 0
-    if owners and state.length:
+    if owners:
         kept = _divide(queue, state, owners)
         handed = state.length - kept
-    changed = replace(record, nodes=nodes)
     change = Change(
         move_id=move_id("rehome", record.last_move, nodes),
         state=state,

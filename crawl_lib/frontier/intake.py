@@ -40,6 +40,7 @@ from crawl_lib.frontier.outlinks import (
     via_of_line,
 )
 from crawl_lib.frontier.queue import Queue
+from crawl_lib.frontier.record import Record
 from crawl_lib.frontier.take import require_no_take, require_settled
 from crawl_lib.sealed import sealed_json
 from crawl_lib.states import KeyState
@@ -125,7 +126,12 @@ def intake(
     require_settled(queue)
     record = queue.record()
     waiting = {(one.folder, one.node): one for one in sources if (one.folder, one.node) not in record.taken_in}
-    if not (waiting or queue.files.journal.exists() or queue.files.undecided.exists()):
+    goes_on = queue.files.journal.exists() or queue.files.undecided.exists()
+    if not goes_on and all(source.is_empty for source in waiting.values()):
+        if waiting:  # no URL joins, so one file says all, without a journal and a move
+            taken = _with_taken_in(record, list(waiting), waiting, complete_folders)
+            write_durable(queue.files.record, sealed_json(taken.to_mapping()))
+            reached("intake.empty")
         return
     journal = open_journal(queue, list(waiting))
     admission = Admission(queue.directory, rules.budgets, rules.traps)
@@ -305,17 +311,11 @@ class _Intake:
             write_durable(queue.files.new_hosts, self.admission.lines())
             reached("intake.hosts_written")
         state, record = queue.state(), queue.record()
-        taken_in = record.taken_in.with_sources([pair for pair in journal.plan if pair != UNDECIDED], complete_folders)
-        taken_in = taken_in.without_lists(but=complete_folders)  # deleted ones, of which there is no end
-        # Whether all that was taken in was divided among these nodes; of what was undecided that is not known.
-        sources = [self.sources.get(pair) for pair in journal.plan]
-        divided = all(source and tuple(sorted(source.nodes)) in ((), record.nodes) for source in sources)
-        nodes = record.nodes if divided else ()
         waits = bool(journal.undecided_count)
         change = Change(
             move_id=move_id("intake", record.last_move, journal.plan, journal.new_bytes, self.report.to_mapping()),
             state=state,
-            record=self.report.added_to(replace(record, taken_in=taken_in, nodes=nodes)),
+            record=self.report.added_to(_with_taken_in(record, journal.plan, self.sources, complete_folders)),
             ours=queue.is_ours(state, record),
             appended=(NodeDirectory.new, journal.new_count),
             deletes=[
@@ -327,6 +327,21 @@ class _Intake:
             counts_hosts=bool(journal.new_count),
         )
         change_queue(queue, change)
+
+
+def _with_taken_in(
+    record: Record,
+    plan: Sequence[tuple[str, str]],
+    sources: Mapping[tuple[str, str], Source],
+    complete_folders: Collection[str],
+) -> Record:
+    """Return the record of a queue that has taken in all sources of a plan."""
+    taken_in = record.taken_in.with_sources([pair for pair in plan if pair != UNDECIDED], complete_folders)
+    taken_in = taken_in.without_lists(but=complete_folders)  # deleted ones, of which there is no end
+    # Whether all that was taken in was divided among these nodes; of what was undecided that is not known.
+    found = [sources.get(pair) for pair in plan]
+    divided = all(source and tuple(sorted(source.nodes)) in ((), record.nodes) for source in found)
+    return replace(record, taken_in=taken_in, nodes=record.nodes if divided else ())
 
 
 class _PastCheck:

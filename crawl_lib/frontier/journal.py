@@ -164,11 +164,15 @@ class Journal:
                 yield name, "has other bytes than the intake's journal says"
 
     def cut(self, directory: Path) -> None:
-        """Cut off what was written and not decided. Files that are not there are made, for a journal that begins."""
+        """Cut off what was written and not decided. Files that are not there are made, for a journal that begins.
+
+        An empty file has no bytes to sync. Its name becomes durable together with the journal.
+        """
         for name in (NodeDirectory.new, NodeDirectory.new_meta, NodeDirectory.new_undecided):
             with os_errors(directory / name, "cannot be written"), (directory / name).open("ab") as file:
-                file.truncate(getattr(self, _SIZES[name]))
-                fsync_file(file)
+                if file.tell():
+                    file.truncate(getattr(self, _SIZES[name]))
+                    fsync_file(file)
 
     def replan(self, offered: Collection[Pair], waiting: Sequence[Pair]) -> bool:
         """Drop planned sources that are not offered any more (they stay untaken), add those that wait and are new.

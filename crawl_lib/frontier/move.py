@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha1
 from typing import Any
 
-from crawl_lib.durable import delete_durable, fsync_dir, reached, write_durable
+from crawl_lib.durable import fsync_dir, reached, write_durable
 from crawl_lib.frontier.directory import META, NodeDirectory
 from crawl_lib.frontier.hostcounts import HostCounts, read_counts
 from crawl_lib.frontier.queue import Queue, State
@@ -202,11 +202,12 @@ def read_move(queue: Queue) -> Move | None:
 
 def _carry_out(queue: Queue, move: Move) -> None:
     """Do all that a move lists. A crash on the way may undo some of that: the file `move` has the rest done again."""
-    for group in move.groups:
+    for number, group in enumerate(move.groups):
+        if number:
+            # A file system may make renames durable in any order, and this group takes names that the last one freed.
+            fsync_dir(queue.directory)
         for step in group:
             _do(queue, step)
-        # A file system may make renames durable in any order; the next group takes names that this one frees.
-        fsync_dir(queue.directory)
         reached("queue.move.step")
     write_durable(queue.files.state, move.state.encode(), sync_folder=False)
     reached("queue.move.state")
@@ -217,7 +218,7 @@ def _carry_out(queue: Queue, move: Move) -> None:
         reached("queue.move.hosts_deleted")
     write_durable(queue.files.record, sealed_json(move.record))  # and all names that the lines above changed
     reached("queue.move.record")
-    delete_durable(queue.files.move)
+    queue.files.move.unlink(missing_ok=True)  # a loss of power may bring the file back: all that it lists is done then
     reached("queue.move.done")
 
 

@@ -267,10 +267,12 @@ class Source:
     """Where URLs for this node come from: the part of one segment (or of injected seeds).
 
     `open` streams outlink lines (bytes without newline), always the same ones.
-    `nodes`: among which its lines were divided; none: among those by which the queue was filled.
+    `nodes`: among which its lines were divided; none: among those by which the queue was filled. `is_empty`: no line
+    in it is for this node.
     """
 
     folder: str
     node: str
     open: Callable[[], Iterator[bytes]]
     nodes: tuple[str, ...] = ()
+    is_empty: bool = False

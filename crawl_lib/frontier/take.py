@@ -341,7 +341,7 @@ def _words(state: State) -> str:
 def write_lines(queue: Queue, name: str, lines: Iterable[tuple[bytes, bytes]]) -> int:
     """Write a data file and its meta under a name of their own, durably; returns the number of lines.
 
-    Raises StorageError naming the path.
+    Without lines nothing is synced: the move that follows deletes both files. Raises StorageError naming the path.
     """
     count = 0
     path = queue.directory / name
@@ -352,7 +352,9 @@ def write_lines(queue: Queue, name: str, lines: Iterable[tuple[bytes, bytes]]) -
                 data.write(b"%b\n" % url)
                 meta.write(b"%b\n" % line)
                 count += 1
-            fsync_file(data)
-            fsync_file(meta)
-        fsync_dir(queue.directory)
+            if count:
+                fsync_file(data)
+                fsync_file(meta)
+        if count:
+            fsync_dir(queue.directory)
     return count

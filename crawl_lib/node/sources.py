@@ -37,6 +37,7 @@ from crawl_lib.node.task import NodeTask
 from crawl_lib.sealed import MANIFEST_FILE, sealed_json
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Budgets, Owners, Traps
+from crawl_lib.worker import prepare_workers
 
 
 def waiting_sources(
@@ -86,8 +87,8 @@ def _source(
     if not isinstance(parts, dict):
         raise DamagedFileError(f"{path}/{MANIFEST_FILE}: says nothing of outlinks; `krake fsck` says how to repair it")
     part = parts.get(node)
-    if part is None:
-        return Source(*name, lambda: iter(()), nodes)
+    if part is None or not part["count"]:
+        return Source(*name, lambda: iter(()), nodes, is_empty=True)
     offset, length = part["offset"], part["length"]
 
     def lines() -> Iterator[bytes]:
@@ -139,6 +140,8 @@ def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
     with stores.keys(task.node) as keys:
         adopt(queue, keys, owners_of_hosts, max_length_chars=config.urls.max_length_chars)
         note_begun(stores.crawl, task.node)
+        if current is not None and (queue.length() or not all(source.is_empty for source in sources)):
+            prepare_workers()
         intake(
             queue,
             sources,

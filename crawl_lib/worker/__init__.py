@@ -1,12 +1,12 @@
 """The processes that fetch: how they are started and confined, and what one does with a page.
 
-How data flows: `run_workers` shares a take among processes by host. `forkserver` has loaded the modules, and forks the
-processes. A fetching process has no secret in its environment, and can open few files (`sandbox`). The kernel refuses
-system calls that fetching never needs (`calls`). Fetching processes ask the task for turns that nodes share.
-A `worker` fetches its URLs (`crawl_lib.fetch`), appends their records, and has `page` make the rows: content and links
-(`crawl_lib.parse`), then which links are followed (`discovery`), with a memory of earlier links (`rows`). Large pages
-are read by a process of their own (`large`, `aside`), so that the loop goes on. `patterns` ends URLs whose pages are
-nearly all the same.
+How data flows: `prepare_workers` starts `forkserver` during the intake. `forkserver` loads the modules, and forks the
+processes. `run_workers` shares a take among processes by host. A fetching process has no secret in its environment, and
+can open few files (`sandbox`). The kernel refuses system calls that fetching never needs (`calls`). Fetching processes
+ask the task for turns that nodes share. A `worker` fetches its URLs (`crawl_lib.fetch`), appends their records, and has
+`page` make the rows: content and links (`crawl_lib.parse`), then which links are followed (`discovery`), with a memory
+of earlier links (`rows`). Large pages are read by a process of their own (`large`, `aside`), so that the loop goes on.
+`patterns` ends URLs whose pages are nearly all the same.
 
 After a kill the records in the spool count: only URLs without a record are fetched again. A page at which two readers
 died is skipped, since its place is noted before it is read.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from crawl_lib.worker.process import bar_packages, keep_memory
     from crawl_lib.worker.reading import Reader
     from crawl_lib.worker.sandbox import clean_environment, data_bytes, set_limits, shut_in
-    from crawl_lib.worker.workers import WorkerTask, run_workers
+    from crawl_lib.worker.workers import WorkerTask, prepare_workers, run_workers
 else:
     # `process` bars packages before anything else is loaded.
     __getattr__ = loads_later(
@@ -39,6 +39,6 @@ else:
             "process": ("bar_packages", "keep_memory"),
             "reading": ("Reader",),
             "sandbox": ("clean_environment", "data_bytes", "set_limits", "shut_in"),
-            "workers": ("WorkerTask", "run_workers"),
+            "workers": ("WorkerTask", "prepare_workers", "run_workers"),
         },
     )

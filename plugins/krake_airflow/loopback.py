@@ -13,6 +13,7 @@ from typing import Any
 
 import uvicorn
 
+from krake_airflow.database import compare_milliseconds
 from krake_airflow.preload import collect_seldom, preload
 from krake_airflow.settings import host_name
 
@@ -32,6 +33,8 @@ def main() -> None:
     del sys.argv[1]
     uvicorn.run = run_on_loopback
     preload(sys.argv[1])
+    if sys.argv[1] == "scheduler":
+        compare_milliseconds()
     airflow.main()
 
 

@@ -63,7 +63,7 @@ def environment(home: Path, config: Path) -> dict[str, str]:
         "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "AIRFLOW__CORE__EXECUTOR": "krake_airflow.executor.PromptExecutor",
         # Each slot is a process of its own; 32 of them are made otherwise.
         "AIRFLOW__CORE__PARALLELISM": "8",
         # A paused DAG would let a run that someone triggers wait without a word. Without `crawl.schedule` an active
@@ -74,9 +74,8 @@ def environment(home: Path, config: Path) -> dict[str, str]:
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
         # A config that was changed twice in half a minute would leave a schedule behind that was never asked for.
         "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "1",
-        # The scheduler looks this often at what ended, not every second: each level of a run waits for one look. The
-        # price is a twelfth of a core while nothing runs.
-        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
+        # The executor waits in the scheduler's place until a task has ended.
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0",
         # After a kill of everything a task begins again in 20 s, not in 300 s.
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "20",
         # Krake has numpy do no linear algebra, and the threads for it would spin, and a fork would leave them behind.
@@ -171,6 +170,9 @@ def centre_environment(home: Path, config: Path, *, port: int, database: str, lo
         **server_environment(home, port=port, worker_log_port=log_port, trigger_log_port=log_port),
         **RECOVERY,
         "AIRFLOW__CORE__EXECUTOR": "airflow.providers.edge3.executors.EdgeExecutor",
+        # This executor does not wait. The scheduler looks this often at what ended, not every second: each level of a
+        # run waits for one look. The price is a twelfth of a core while nothing runs.
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
         "AIRFLOW__CORE__PARALLELISM": "32",
         "AIRFLOW__EDGE__API_ENABLED": "True",
         "AIRFLOW__EDGE__API_URL": f"http://127.0.0.1:{port}/edge_worker/v1/rpcapi",

@@ -303,3 +303,12 @@ def test_a_folder_of_configs_is_for_airflow_and_a_command_needs_one_of_them(
     for path in (None, tmp_path):
         with pytest.raises(ConfigError, match=r"is a folder; name one config in it \(krake --config FILE"):
             load_config(path)
+
+
+def test_a_section_is_compared_hashed_and_shown_by_its_values() -> None:
+    config = read()
+    one, same, other = config.export, read().export, dataclasses.replace(config.export, keep=7)
+    assert (one == same, hash(one) == hash(same), other == one, one == config.inject) == (True, True, False, False)
+    assert repr(other) == f"ExportConfig({', '.join(f'{name}={value!r}' for name, value in vars(other).items())})"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        other.keep = 8  # type: ignore[misc]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from krake_airflow.database import end_dead_runs
+from krake_airflow.settings import PROJECT
 
 RUNS = {
     "dead": ("running", "TEST"),
@@ -45,3 +49,21 @@ def test_a_database_that_is_not_made_yet_is_left_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "airflow.db").exists()
     (tmp_path / "airflow.db").write_bytes(b"")
     end_dead_runs(tmp_path / "airflow.db")
+
+
+ASKED = """
+from datetime import datetime
+from sqlalchemy import create_engine, func
+from krake_airflow.database import compare_milliseconds
+
+compare_milliseconds()
+with create_engine("sqlite://").connect() as connection:
+    (text,) = connection.exec_driver_sql(f"SELECT {func.now().compile(connection)}").one()
+    datetime.strptime(text, "%Y-%m-%d %H:%M:%S.%f")
+"""
+
+
+def test_a_run_that_was_triggered_need_not_wait_for_the_next_second() -> None:
+    """In a process of its own, since it changes SQLAlchemy."""
+    variables = {**os.environ, "PYTHONPATH": str(PROJECT / "plugins")}
+    subprocess.run([sys.executable, "-c", ASKED], check=True, env=variables)

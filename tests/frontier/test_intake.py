@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,21 @@ def test_each_source_is_taken_in_once(queue: Queue) -> None:
     assert urls_of(queue) == [A]
     assert (queue.directory / "state.krake").read_bytes() == before, "nothing to do writes nothing"
     take_in(queue, keys, source("1", "n1", [A]), source("1", "n2", [B]))
+    assert urls_of(queue) == [A, B]
+
+
+def test_an_intake_of_empty_sources_is_noted_without_a_move(queue: Queue, tmp_path: Path) -> None:
+    """The record is that of an intake which reads the sources."""
+    (tmp_path / "n2").mkdir()
+    other = Queue(tmp_path / "n2")
+    empty = [Source("1", node, lambda: iter(()), ("a", "b"), is_empty=True) for node in "ab"]
+    take_in(queue, Keys(), *empty, complete_folders=["1"])
+    take_in(other, Keys(), *(replace(one, is_empty=False) for one in empty), complete_folders=["1"])
+    found, wanted = queue.record(), other.record()
+    assert found.taken_in.to_mapping() == wanted.taken_in.to_mapping()
+    assert (found.nodes, pending_report(queue)) == (wanted.nodes, pending_report(other))
+    assert (bool(found.last_move), bool(wanted.last_move)) == (False, True)
+    take_in(queue, Keys(), source("2", "a", [A, B]))
     assert urls_of(queue) == [A, B]
 
 

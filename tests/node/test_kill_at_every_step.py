@@ -28,6 +28,7 @@ ELSEWHERE = {
     "admit": "only when a lost node returns: tests/node/test_nodes_return.py",
     "adopt": "only with a queue made by hand: tests/frontier",
     "intake.record_begun": "only where a queue has lost its record: tests/repair/test_lost_queue.py",
+    "intake.empty": "only on a node that finds nothing: tests/node/test_idle_node.py",
     "intake.claim": "only with local routing: tests/frontier",
     "start.agreed": "only where the config changed within a run: tests/rounds/test_agreement.py",
     "commit.late_scope": "only where a node's segment came late: tests/rounds/test_min_nodes.py",
