@@ -27,7 +27,7 @@ from pyarrow.fs import S3FileSystem
 from warcio.archiveiterator import ArchiveIterator
 
 from crawl_lib import stages
-from crawl_lib.commoncrawl import COMMONCRAWL_OUTPUT, index, make_index, make_wet
+from crawl_lib.commoncrawl import COMMONCRAWL_OUTPUT, index, make_index, make_wet, wet
 from crawl_lib.commoncrawl.captures import SegmentCaptures
 from crawl_lib.commoncrawl.columns import CAPTURE_SCHEMA, INDEX_SCHEMA, index_rows
 from crawl_lib.commoncrawl.languages import THREE_LETTERS, three_letters
@@ -257,7 +257,7 @@ def test_each_warc_file_has_a_wet_file_that_warcio_reads_with_right_digests(craw
 
 
 def test_rows_are_in_order_within_and_over_parts(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, rows in (("BATCH_ROWS", 7), ("PART_ROWS", 14)):
+    for name, rows in (("GROUP_ROWS", 7), ("PART_ROWS", 14)):
         monkeypatch.setattr(index, name, rows)
     report = make_index(stores, label="small")
     folder = Path(stores.config.dfs_primary) / report.path
@@ -272,6 +272,18 @@ def test_rows_are_in_order_within_and_over_parts(stores: Stores, monkeypatch: py
         assert {group.column(0).compression for group in groups} == {"GZIP"}
         assert max(group.num_rows for group in groups) <= 7
     assert len(list((folder / "subset=warc").iterdir())) > 1
+
+
+def test_a_row_group_has_no_more_bytes_than_rows_of_captures_may(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "GROUP_BYTES", 4000)
+    report = make_index(stores, label="small")
+    path = Path(stores.config.dfs_primary) / report.path / "subset=warc" / "part-00000.gz.parquet"
+    file = pq.ParquetFile(path)
+    rows = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+    assert max(rows) < sum(rows) / 2
+    assert all(file.read_row_group(number).nbytes < 20_000 for number in range(file.num_row_groups))
 
 
 QUESTIONS = {
@@ -395,6 +407,34 @@ def test_all_visible_text_and_texts_that_were_cut(stores: Stores) -> None:
     assert cut_ones
     assert {len(one.content.decode()) for one in cut_ones} == {60}
     assert all(len(one.content.decode()) < 60 for one in found if one not in cut_ones)
+
+
+def test_texts_beyond_32_bits_go_to_a_further_wet_file(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = make_wet(stores, label="whole")
+    monkeypatch.setattr(wet, "MOST_WET_BYTES", 3000)
+    parts = make_wet(stores, label="parts")
+    assert parts.counts == whole.counts
+    make_index(stores, label="parts")
+    root = Path(stores.config.dfs_primary)
+    paths = list((root / parts.path).rglob("*.wet.gz"))
+    assert [path for path in paths if path.name.endswith(".part-2.warc.wet.gz")]
+    kinds = {path: [record.rec_type for record, *_ in records(path)] for path in paths}
+    assert all(kinds[path] == ["warcinfo", "conversion"] for path in paths if path.stat().st_size > 3000)
+    assert {of_file[0] for of_file in kinds.values()} == {"warcinfo"}
+    rows = [row for row in rows_of_label(stores, "parts") if row["wet_filename"]]
+    assert len(rows) == parts.counts["records"]
+    for row in rows:
+        response, text = (cut(root, row, kind) for kind in ("warc", "wet"))
+        assert text.rec_headers.get_header("WARC-Refers-To") == response.rec_headers.get_header("WARC-Record-ID")
+
+
+def test_places_of_an_older_version_are_read(stores: Stores) -> None:
+    expected = {row["url"]: [row[name] for name in OWN[1:]] for row in rows_of(stores.config, "warc")}
+    report = make_wet(stores, label="old")
+    for path in (Path(stores.config.dfs_primary) / report.path).rglob("places.parquet"):
+        pq.write_table(pq.read_table(path).drop(["wet_part"]), path)
+    make_index(stores, label="old")
+    assert {row["url"]: [row[name] for name in OWN[1:]] for row in rows_of_label(stores, "old")} == expected
 
 
 def test_an_offset_beyond_32_bits_is_an_error_before_any_work(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
