@@ -7,7 +7,6 @@ capture's text. The id of a record is derived from the id of the response, so eq
 import re
 import uuid
 import zlib
-from base64 import b32encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,14 +27,14 @@ from crawl_lib.commoncrawl.sorting import DiskSort
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.export import Wanted, read_members, scratch_folder
-from crawl_lib.segment import SegmentReader, open_parquet, safe_uri, utc_text
+from crawl_lib.segment import SegmentReader, base32, open_parquet, safe_uri, utc_text
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, text_table
 from crawl_lib.version import VERSION
 
 GZIP_LEVEL = 6
-TEXT_ROWS = 32
+TEXT_ROWS = 64
 """Read at a time: a text may have a million characters."""
 MOST_WET_BYTES = (1 << 31) - 1
 """Of a WET file: Common Crawl's index counts offsets with 32 bits."""
@@ -214,7 +213,7 @@ def _id_of(text: str) -> str:
 
 def _record(kind: str, record_id: str, lines: str, content_type: str, block: bytes) -> bytes:
     """Make a WARC record, one gzip member."""
-    digest = b32encode(sha1(block, usedforsecurity=False).digest()).decode()
+    digest = base32(sha1(block, usedforsecurity=False).digest())
     head = (
         f"WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Record-ID: {record_id}\r\n{lines}WARC-Block-Digest: sha1:{digest}\r\n"
         f"Content-Type: {content_type}\r\nContent-Length: {len(block)}\r\n\r\n"
