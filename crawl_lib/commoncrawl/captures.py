@@ -20,6 +20,7 @@ import pyarrow.csv
 
 from crawl_lib.commoncrawl.columns import CAPTURE_SCHEMA, mapped_texts, texts
 from crawl_lib.commoncrawl.languages import three_letters
+from crawl_lib.commoncrawl.sorting import joined
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.segment import INDEX_NAME, SegmentReader, open_parquet, parquet_batches, parquet_errors, surt
@@ -38,6 +39,8 @@ PLACES_SCHEMA = columns("warc_file text!, warc_offset int64!, wet_offset int32!,
 """The places of texts in WET files; in order of WARC file and offset. `wet_part`: see `wet_name`; null in older tables,
 where a WARC file has one WET file."""
 PLACES_ROWS = 1 << 16
+BATCH_BYTES = 4 << 20
+"""Of rows of `pages` that become captures at a time; captures have about twice as many."""
 _OLD_PLACES = pa.schema([field for field in PLACES_SCHEMA if field.name != "wet_part"])
 _WET_PLACE = pa.schema([PLACES_SCHEMA.field(name) for name in ("wet_offset", "wet_length", "wet_part")])
 _COLUMNS = (
@@ -95,7 +98,8 @@ class SegmentCaptures:
         wet = self._wet(files)
         seen = np.zeros(len(lines.keys), bool)
         dropped = pa.array(sorted(reader.dropped), pa.binary(20))
-        for batch in self.stores.until_stopped(reader.pages(_COLUMNS, with_dropped=True)):
+        pages = reader.pages(_COLUMNS, with_dropped=True)
+        for batch in self.stores.until_stopped(joined(pages, BATCH_BYTES)):
             numbers = lines.numbers(places_of(batch["warc_file"], batch["warc_offset"], files))
             seen[numbers[numbers >= 0]] = True
             is_dropped = pc.is_in(batch["key"], value_set=dropped).to_numpy(zero_copy_only=False)

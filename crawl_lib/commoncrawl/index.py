@@ -38,7 +38,7 @@ INDEX_FOLDER, WET_FOLDER = "cc-index", "cc-wet"
 AGAIN = "delete the folder; `krake commoncrawl index` and `krake commoncrawl wet` make what is missing"
 MOST_OFFSET = (1 << 31) - 1
 """Of a record in a WARC file: the index counts with 32 bits, since Athena refuses other types."""
-GROUP_ROWS, GROUP_BYTES = 1 << 14, 16 << 20
+GROUP_ROWS, GROUP_BYTES = 1 << 14, 12 << 20
 """Sorted rows that are widened, and written as a row group, at a time. The bytes are those of sorted rows."""
 PART_ROWS = 1 << 20
 ORDER = ("subset", "url_surtkey", "url", "fetch_time", "warc_filename", "warc_record_offset")

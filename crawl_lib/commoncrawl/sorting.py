@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from crawl_lib.errors import NoRoomError, ScratchError, os_errors
 from crawl_lib.stores import Stores
 
-RUN_BYTES = 32 << 20
+RUN_BYTES = 16 << 20
 PIECE_BYTES = 256 << 10
 """Of a run, read at a time while runs are merged."""
 MOST_RUNS = 64
@@ -43,8 +43,8 @@ def joined(batches: Iterable[pa.RecordBatch], most_bytes: int, most_rows: int = 
     for batch in batches:
         for piece in in_pieces(batch, most_bytes, most_rows):
             if rows and (size_bytes + piece.nbytes > most_bytes or rows + len(piece) > most_rows):
-                yield _whole(held)
-                held, rows, size_bytes = [], 0, 0
+                group, held, rows, size_bytes = _whole(held), [], 0, 0
+                yield group
             held.append(piece)
             rows, size_bytes = rows + len(piece), size_bytes + piece.nbytes
     if rows:
