@@ -40,7 +40,7 @@ PLACES_SCHEMA = columns("warc_file text!, warc_offset int64!, wet_offset int32!,
 where a WARC file has one WET file."""
 PLACES_ROWS = 1 << 16
 BATCH_BYTES = 4 << 20
-"""Of rows of `pages` that become captures at a time; captures have about twice as many."""
+"""The rows of `pages` that become captures at a time; their captures have about twice as many bytes."""
 _OLD_PLACES = pa.schema([field for field in PLACES_SCHEMA if field.name != "wet_part"])
 _WET_PLACE = pa.schema([PLACES_SCHEMA.field(name) for name in ("wet_offset", "wet_length", "wet_part")])
 _COLUMNS = (

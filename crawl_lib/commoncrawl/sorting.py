@@ -20,7 +20,7 @@ from crawl_lib.stores import Stores
 
 RUN_BYTES = 16 << 20
 PIECE_BYTES = 256 << 10
-"""Of a run, read at a time while runs are merged."""
+"""The part of a run that is read at a time while runs are merged."""
 MOST_RUNS = 64
 """Merged at a time; more runs become one run first."""
 _Row = tuple[Any, ...]
@@ -68,7 +68,7 @@ class DiskSort:
     _used_bytes: int = 0
 
     def sorted(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-        """Sort rows; the batches that come out have at most 16 MB, or one row from each run.
+        """Sort rows; a batch of the answer has at most 16 MB, or one row of each run.
 
         Raises NoRoomError beyond `scratch.max_bytes`, ScratchError, StoppedError, and what `tables` raises.
         """

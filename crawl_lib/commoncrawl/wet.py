@@ -37,7 +37,7 @@ GZIP_LEVEL = 6
 TEXT_ROWS = 64
 """Read at a time: a text may have a million characters."""
 MOST_WET_BYTES = (1 << 31) - 1
-"""Of a WET file: Common Crawl's index counts offsets with 32 bits."""
+"""The size of a WET file ends here: Common Crawl's index counts offsets with 32 bits."""
 HEAD_BYTES = 1 << 16
 """Of a response record: within so many its WARC header ends."""
 _RECORD_ID = re.compile(rb"^WARC-Record-ID:[ \t]*(<[^>\r\n]+>)", re.MULTILINE | re.IGNORECASE)

@@ -474,6 +474,21 @@ def test_killed_at_any_step_and_run_again_the_bytes_are_the_same(stores: Stores,
     assert not list(root.glob(".*"))
 
 
+def killed_midway(config: Config) -> None:
+    """End like a killed process once all captures are sorted and the first are to be written."""
+    pytest.MonkeyPatch().setattr(index, "index_rows", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+    make_index(open_stores(config), label="midway")
+
+
+def test_killed_while_it_writes_it_leaves_nothing_behind_once_it_ran_again(stores: Stores) -> None:
+    root = Path(stores.config.dfs_primary)
+    before = set(root.rglob(".*"))
+    assert run_forked(killed_midway, stores.config) == -signal.SIGKILL
+    assert not make_index(stores, label="midway").complete_already
+    assert set(root.rglob(".*")) == before
+    assert not list(Path(stores.config.scratch.directory).glob("work-*"))
+
+
 def test_made_again_nothing_is_made(crawled: Config) -> None:
     report = stages.make_output(open_stores(crawled), output="commoncrawl")
     assert report["complete_already"] == ["wet", "index"]
