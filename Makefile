@@ -146,7 +146,7 @@ $(BENCH_STAMP): requirements.bench.lock | $(STAMP)
 	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BENCH_VENV)/bin/python --require-hashes --only-binary :all: requirements.bench.lock
 	touch $@
 
-# pywb, which replays what a test crawled, and the library whose SURT keys ours must equal: with old dependencies.
+# pywb, which replays what a test crawled, wacz, which packs it, and the library whose SURT keys ours must equal.
 setup-pywb: $(PYWB_STAMP)
 
 $(PYWB_STAMP): requirements.build.lock requirements.pywb.lock | $(STAMP)

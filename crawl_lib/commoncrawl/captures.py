@@ -5,9 +5,11 @@ capture of robots.txt.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,9 +20,10 @@ import pyarrow.csv
 
 from crawl_lib.commoncrawl.columns import CAPTURE_SCHEMA, mapped_texts, texts
 from crawl_lib.commoncrawl.languages import three_letters
+from crawl_lib.commoncrawl.sorting import joined
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.segment import INDEX_NAME, SegmentReader, parquet_batches, parquet_errors, surt
+from crawl_lib.segment import INDEX_NAME, SegmentReader, open_parquet, parquet_batches, parquet_errors, surt
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, text_table
@@ -32,8 +35,14 @@ SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
 WARC_ENDING, WET_ENDING = r"\.warc\.gz$", ".warc.wet.gz"
 """The endings of the names of WARC files, as a pattern, and of WET files."""
 PLACES = "places.parquet"
-PLACES_SCHEMA = columns("warc_file text!, warc_offset int64!, wet_offset int32!, wet_length int32!")
-"""The places of texts in the WET file of a WARC file; in order of file and offset."""
+PLACES_SCHEMA = columns("warc_file text!, warc_offset int64!, wet_offset int32!, wet_length int32!, wet_part int32")
+"""The places of texts in WET files; in order of WARC file and offset. `wet_part`: see `wet_name`; null in older tables,
+where a WARC file has one WET file."""
+PLACES_ROWS = 1 << 16
+BATCH_BYTES = 4 << 20
+"""The rows of `pages` that become captures at a time; their captures have about twice as many bytes."""
+_OLD_PLACES = pa.schema([field for field in PLACES_SCHEMA if field.name != "wet_part"])
+_WET_PLACE = pa.schema([PLACES_SCHEMA.field(name) for name in ("wet_offset", "wet_length", "wet_part")])
 _COLUMNS = (
     *("key", "url", "host", "time", "outcome", "status", "mime_declared", "mime_detected", "charset", "length"),
     *("redirect_url", "truncated", "warc_file", "warc_offset", "warc_length", "refers_to"),
@@ -46,30 +55,30 @@ _OFFSET_BITS = 44
 
 
 @dataclass
-class _Records:
-    """Records of a segment's WARC files, in order of their places, each with a value. `places`: see `_places`."""
+class Lookup:
+    """Values by key, sorted: places of records (`places_of`), or keys of pages (`keys_of`)."""
 
-    places: Ints
+    keys: Ints
     values: "pa.Array[Any]"
 
     @classmethod
-    def sorted(cls, places: Ints, values: "pa.Array[Any]") -> "_Records":
-        """Put records in order."""
-        order = np.argsort(places, kind="stable")
-        return cls(places[order], values.take(order))
+    def of(cls, keys: Ints, values: "pa.Array[Any]") -> "Lookup":
+        """Put values in the order of their keys."""
+        order = np.argsort(keys, kind="stable")
+        return cls(keys[order], values.take(order))
 
-    def numbers(self, places: Ints) -> Ints:
-        """Find records by place; -1 for a place without a record."""
-        if not len(self.places):
-            return np.full(len(places), -1)
-        found = np.minimum(np.searchsorted(self.places, places), len(self.places) - 1)
-        return np.where(self.places[found] == places, found, -1)
+    def numbers(self, keys: Ints) -> Ints:
+        """Find the numbers of values by key; -1 for a key without a value."""
+        if not len(self.keys):
+            return np.full(len(keys), -1)
+        found = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[found] == keys, found, -1)
 
-
-def _taken(values: "pa.Array[Any]", numbers: Ints) -> "pa.Array[Any]":
-    """Take values by number; null where that is -1."""
-    chosen: Any = pa.array(numbers, mask=numbers < 0)
-    return values.take(chosen)
+    def find(self, keys: Ints) -> "pa.Array[Any]":
+        """Find values by key; null for a key without a value."""
+        numbers = self.numbers(keys)
+        chosen: Any = pa.array(numbers, mask=numbers < 0)
+        return self.values.take(chosen)
 
 
 @dataclass(frozen=True)
@@ -85,30 +94,28 @@ class SegmentCaptures:
         reader = SegmentReader(self.stores.storage, self.segment.path)
         files = pa.array(reader.warc_files, pa.string())
         lines = self._lines(reader, files)
-        language_keys, languages = self._languages()
+        languages = self._languages()
         wet = self._wet(files)
-        seen = np.zeros(len(lines.places), bool)
+        seen = np.zeros(len(lines.keys), bool)
         dropped = pa.array(sorted(reader.dropped), pa.binary(20))
-        for batch in self.stores.until_stopped(reader.pages(_COLUMNS, with_dropped=True)):
-            numbers = lines.numbers(_places(batch["warc_file"], batch["warc_offset"], files))
+        pages = reader.pages(_COLUMNS, with_dropped=True)
+        for batch in self.stores.until_stopped(joined(pages, BATCH_BYTES)):
+            numbers = lines.numbers(places_of(batch["warc_file"], batch["warc_offset"], files))
             seen[numbers[numbers >= 0]] = True
             is_dropped = pc.is_in(batch["key"], value_set=dropped).to_numpy(zero_copy_only=False)
             kept = batch.filter(pa.array((numbers >= 0) & ~is_dropped))
-            places = _places(kept["warc_file"], kept["warc_offset"], files)
-            languages_of = languages.take(pc.index_in(kept["key"], value_set=language_keys))
-            yield self._rows(kept, _taken(lines.values, lines.numbers(places)), languages_of, wet, places)
+            places = places_of(kept["warc_file"], kept["warc_offset"], files)
+            yield self._rows(kept, lines.find(places), languages.find(keys_of(kept["key"])), wet, places)
         if not seen.all():
-            yield from self._robots(reader, lines.places[~seen], files)
+            yield from self._robots(reader, lines.keys[~seen], files)
 
     def last_offset(self) -> int:
         """Find the largest offset of a capture in a WARC file. Raises as `batches` does."""
         reader = SegmentReader(self.stores.storage, self.segment.path)
-        places = self._lines(reader, pa.array(reader.warc_files, pa.string())).places
+        places = self._lines(reader, pa.array(reader.warc_files, pa.string())).keys
         return int((places & ((1 << _OFFSET_BITS) - 1)).max(initial=0))
 
-    def _rows(
-        self, kept: pa.RecordBatch, digests: Any, languages: Any, wet: "_Records | None", places: Ints
-    ) -> pa.Table:
+    def _rows(self, kept: pa.RecordBatch, digests: Any, languages: Any, wet: "Lookup | None", places: Ints) -> pa.Table:
         """Make the captures of some rows of `pages`."""
         is_revisit = pc.is_valid(kept["refers_to"])
         is_cut = pc.and_(is_revisit, pc.not_equal(kept["outcome"], pa.scalar(str(Outcome.NOT_MODIFIED))))
@@ -155,7 +162,7 @@ class SegmentCaptures:
         with self.stores.storage.open_read(where) as file, parquet_errors(where):
             yield from self.stores.until_stopped(pyarrow.csv.open_csv(file, _READ, _ONE_COLUMN, _AS_TEXT))
 
-    def _lines(self, reader: SegmentReader, files: "pa.Array[Any]") -> _Records:
+    def _lines(self, reader: SegmentReader, files: "pa.Array[Any]") -> Lookup:
         """Find the records of all captures, with their digests in Base32."""
         places, digests = [np.empty(0, np.int64)], [texts([])]
         for batch in self._cdxj(reader):
@@ -167,36 +174,40 @@ class SegmentCaptures:
                     " run `krake fsck --repair`"
                 )
             offsets = pc.struct_field(parts, "offset").cast(pa.int64())
-            places.append(_places(pc.struct_field(parts, "file"), offsets, files))
+            places.append(places_of(pc.struct_field(parts, "file"), offsets, files))
             digests.append(pc.struct_field(parts, "digest"))
         digest = pa.concat_arrays(digests)
-        return _Records.sorted(np.concatenate(places), pc.if_else(pc.equal(digest, pa.scalar("")), None, digest))
+        return Lookup.of(np.concatenate(places), pc.if_else(pc.equal(digest, pa.scalar("")), None, digest))
 
-    def _languages(self) -> tuple[Any, Any]:
+    def _languages(self) -> Lookup:
         """Read the languages of texts, by the keys of pages."""
-        keys, found = [pa.array([], pa.binary(20))], [texts([])]
+        keys, found = [keys_of(pa.array([], pa.binary(20)))], [texts([])]
         path, storage = text_table(self.stores, self.segment), self.stores.storage
         for batch in self.stores.until_stopped(parquet_batches(storage, path, TEXT_SCHEMA, ["key", "language"], AGAIN)):
-            keys.append(batch["key"])
+            keys.append(keys_of(batch["key"]))
             found.append(mapped_texts(batch["language"], three_letters))
-        return pa.concat_arrays(keys), pa.concat_arrays(found)
+        return Lookup.of(np.concatenate(keys), pa.concat_arrays(found))
 
-    def _wet(self, files: "pa.Array[Any]") -> _Records | None:
+    def _wet(self, files: "pa.Array[Any]") -> Lookup | None:
         """Read where texts lie in WET files; None without these."""
         if not self.wet:
             return None
         path = f"{self.wet}/{self.segment}/{PLACES}"
-        places, rows = [np.empty(0, np.int64)], [PLACES_SCHEMA.empty_table()]
-        for batch in parquet_batches(self.stores.storage, path, PLACES_SCHEMA, PLACES_SCHEMA.names):
-            places.append(_places(batch["warc_file"], batch["warc_offset"], files))
-            rows.append(pa.Table.from_batches([batch]))
+        places, rows = [np.empty(0, np.int64)], [_WET_PLACE.empty_table()]
+        with open_parquet(self.stores.storage, path, _OLD_PLACES) as table:
+            names = [name for name in PLACES_SCHEMA.names if name in table.names]
+            for batch in self.stores.until_stopped(table.batches(PLACES_ROWS, names)):
+                places.append(places_of(batch["warc_file"], batch["warc_offset"], files))
+                parts = batch["wet_part"] if "wet_part" in names else pa.nulls(len(batch), pa.int32())
+                rows.append(pa.table([batch["wet_offset"], batch["wet_length"], parts], schema=_WET_PLACE))
         values = pa.concat_tables(rows).to_struct_array().combine_chunks()
-        return _Records.sorted(np.concatenate(places), values)
+        return Lookup.of(np.concatenate(places), values)
 
-    def _wet_columns(self, files: Any, wet: _Records, places: Ints) -> dict[str, Any]:
-        found = _taken(wet.values, wet.numbers(places))
-        names = pc.replace_substring_regex(files, WARC_ENDING, WET_ENDING)
-        paths = pc.binary_join_element_wise(f"{self.wet}/{self.segment}/", names, "")
+    def _wet_columns(self, files: Any, wet: Lookup, places: Ints) -> dict[str, Any]:
+        found = wet.find(places)
+        parts = pc.struct_field(found, "wet_part").to_pylist()
+        names = (wet_name(str(file), part or 0) for file, part in zip(files.to_pylist(), parts, strict=True))
+        paths = texts(f"{self.wet}/{self.segment}/{name}" for name in names)
         return {
             "wet_filename": pc.if_else(pc.is_valid(found), paths, None),
             "wet_record_offset": pc.struct_field(found, "wet_offset"),
@@ -208,7 +219,7 @@ class SegmentCaptures:
         wanted = pa.array(missing)
         for batch in self._cdxj(reader):
             parts = pc.extract_regex(batch["line"], _LINE)
-            places = _places(pc.struct_field(parts, "file"), pc.struct_field(parts, "offset").cast(pa.int64()), files)
+            places = places_of(pc.struct_field(parts, "file"), pc.struct_field(parts, "offset").cast(pa.int64()), files)
             chosen = batch["line"].filter(pc.is_in(pa.array(places), value_set=wanted))
             if len(chosen):
                 yield self._of_lines([str(line) for line in chosen.to_pylist()])
@@ -234,7 +245,18 @@ class SegmentCaptures:
         return _captures(found)
 
 
-def _places(files: Any, offsets: Any, known: "pa.Array[Any]") -> Ints:
+@lru_cache(1 << 10)
+def wet_name(warc_file: str, part: int) -> str:
+    """Name a WET file of a WARC file: `x.warc.wet.gz`, then `x.part-1.warc.wet.gz` where one file is too small."""
+    return re.sub(WARC_ENDING, f".part-{part}{WET_ENDING}" if part else WET_ENDING, warc_file)
+
+
+def keys_of(keys: Any) -> Ints:
+    """Return keys of pages as numpy sorts them. Two keys are equal if all of their bytes are."""
+    return np.frombuffer(keys.buffers()[1], "S20", len(keys), 20 * keys.offset) if len(keys) else np.empty(0, "S20")
+
+
+def places_of(files: Any, offsets: Any, known: "pa.Array[Any]") -> Ints:
     """Number the places of records: the place of the file among the segment's, then the offset."""
     numbers = pc.fill_null(pc.index_in(files, value_set=known), -1).to_numpy(zero_copy_only=False)
     return np.asarray((numbers.astype(np.int64) << _OFFSET_BITS) + offsets.to_numpy(zero_copy_only=False))

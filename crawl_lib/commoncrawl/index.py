@@ -7,27 +7,30 @@ Both are made of committed segments and of texts; missing texts are made first. 
 the same label has the places of texts in WET files.
 """
 
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from crawl_lib.commoncrawl.captures import CAPTURE_SCHEMA, SUBSETS, SegmentCaptures
 from crawl_lib.commoncrawl.columns import INDEX_SCHEMA, index_rows
 from crawl_lib.commoncrawl.folders import Files, MadeOnce, Said
+from crawl_lib.commoncrawl.sorting import DiskSort, joined
 from crawl_lib.commoncrawl.wet import SegmentTexts
 from crawl_lib.config import COMMONCRAWL_MADE
 from crawl_lib.errors import InputError, PathNotFoundError
-from crawl_lib.export import SegmentInput, choose
+from crawl_lib.export import SegmentInput, choose, scratch_folder
 from crawl_lib.rounds import note_texts
 from crawl_lib.segment import WARC_SUFFIX, SegmentReader
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.text import extract_text, text_table
-from crawl_lib.versions import Work
 
 REVISION = 1
 """Raised with each change of the files' content for equal segments."""
@@ -35,12 +38,10 @@ INDEX_FOLDER, WET_FOLDER = "cc-index", "cc-wet"
 AGAIN = "delete the folder; `krake commoncrawl index` and `krake commoncrawl wet` make what is missing"
 MOST_OFFSET = (1 << 31) - 1
 """Of a record in a WARC file: the index counts with 32 bits, since Athena refuses other types."""
-SORT_BYTES = 256 << 20
-"""The least that DuckDB takes (`engine.duck`)."""
-BATCH_ROWS = 1 << 14
-"""Sorted rows that are widened, and written as a row group, at a time."""
+GROUP_ROWS, GROUP_BYTES = 1 << 14, 12 << 20
+"""Sorted rows that are widened, and written as a row group, at a time. The bytes are those of sorted rows."""
 PART_ROWS = 1 << 20
-_SORTED = pa.schema([field for field in CAPTURE_SCHEMA if field.name != "subset"])
+ORDER = ("subset", "url_surtkey", "url", "fetch_time", "warc_filename", "warc_record_offset")
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,9 @@ def make_index(stores: Stores, *, label: str | None = None, folders: Sequence[st
 
     def fill(files: Files) -> Said:
         _make_texts(stores, segments)
-        with Work.to_read(stores, SORT_BYTES) as work:
-            where = wet.path if wet_digest else ""
-            work.keep("captures", CAPTURE_SCHEMA, _captures(stores, segments, where))
-            return {subset: _write_subset(work, files, subset) for subset in SUBSETS}
+        with scratch_folder(stores.config, f"work-{uuid.uuid4().hex}") as scratch:
+            captures = _captures(stores, segments, wet.path if wet_digest else "")
+            return _write_subsets(stores, files, DiskSort(stores, scratch, ORDER).sorted(captures))
 
     said, is_there = _folder(stores, INDEX_FOLDER, name).make(segments, _options(stores, segments, wet_digest), fill)
     return CommonCrawlReport(f"{INDEX_FOLDER}/{_crawl(stores, name)}", said["counts"], is_there)
@@ -156,16 +156,36 @@ def _captures(stores: Stores, segments: Sequence[SegmentInput], wet: str) -> Ite
     progress = Progress(stores, "commoncrawl.read", 0, "captures")
     for segment in stores.until_stopped(segments):
         for rows in SegmentCaptures(stores, stores.crawl.segment(segment.folder, segment.node), wet).batches():
-            yield rows
+            yield rows.cast(CAPTURE_SCHEMA)
             progress.add(len(rows))
     progress.end()
 
 
-def _write_subset(work: Work, files: Files, subset: str) -> int:
+def _write_subsets(stores: Stores, files: Files, captures: Iterator[pa.RecordBatch]) -> dict[str, int]:
+    """Write the parts of all subsets, at least one of each; return the numbers of rows. `captures`: by subset."""
+    progress = Progress(stores, "commoncrawl.write", 0, "captures")
+    counts = dict.fromkeys(SUBSETS, 0)
+    for subset, batches in groupby(_by_subset(captures), key=lambda pair: pair[0]):
+        groups = joined((batch for _, batch in batches), GROUP_BYTES, GROUP_ROWS)
+        counts[subset] = _write_parts(files, subset, groups, progress)
+    for subset in (name for name, rows in counts.items() if not rows):
+        _write_parts(files, subset, iter(()), progress)
+    progress.end()
+    return counts
+
+
+def _by_subset(captures: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Divide sorted batches where another subset begins."""
+    for batch in captures:
+        for subset in sorted(SUBSETS):
+            some = batch.filter(pc.equal(batch["subset"], pa.scalar(subset)))
+            if len(some):
+                yield subset, some
+
+
+def _write_parts(files: Files, subset: str, groups: Iterator[pa.RecordBatch], progress: Progress) -> int:
     """Write the parts of a subset, at least one; return the number of rows."""
-    work.engine.define("chosen", f"select * from captures where subset = '{subset}'")
-    batches = work.engine.stream("commoncrawl/sorted", BATCH_ROWS, "commoncrawl.sort")
-    first, rows, part = next(batches, None), 0, 0
+    first, rows, part = next(groups, None), 0, 0
     while first is not None or not part:
         with (
             files.open(f"subset={subset}/part-{part:05d}.gz.parquet") as file,
@@ -174,6 +194,7 @@ def _write_subset(work: Work, files: Files, subset: str) -> int:
             while first is not None and rows < (part + 1) * PART_ROWS:
                 writer.write_batch(index_rows(first))
                 rows += len(first)
-                first = next(batches, None)
+                progress.add(len(first))
+                first = next(groups, None)
         part += 1
     return rows

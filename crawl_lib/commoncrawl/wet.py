@@ -7,34 +7,37 @@ capture's text. The id of a record is derived from the id of the response, so eq
 import re
 import uuid
 import zlib
-from base64 import b32encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha1
-from itertools import groupby
+from itertools import chain, groupby
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import deflate
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from crawl_lib.commoncrawl.captures import PLACES, PLACES_SCHEMA, WARC_ENDING, WET_ENDING
+from crawl_lib.commoncrawl.captures import PLACES, PLACES_SCHEMA, Lookup, keys_of, places_of, wet_name
 from crawl_lib.commoncrawl.folders import Files
 from crawl_lib.commoncrawl.languages import three_letters
+from crawl_lib.commoncrawl.sorting import DiskSort
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.export import Wanted, read_members
-from crawl_lib.segment import SegmentReader, open_parquet, safe_uri, utc_text
+from crawl_lib.export import Wanted, read_members, scratch_folder
+from crawl_lib.segment import SegmentReader, base32, open_parquet, safe_uri, utc_text
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, text_table
 from crawl_lib.version import VERSION
 
 GZIP_LEVEL = 6
-TEXT_ROWS = 256
+TEXT_ROWS = 64
 """Read at a time: a text may have a million characters."""
+MOST_WET_BYTES = (1 << 31) - 1
+"""The size of a WET file ends here: Common Crawl's index counts offsets with 32 bits."""
 HEAD_BYTES = 1 << 16
 """Of a response record: within so many its WARC header ends."""
 _RECORD_ID = re.compile(rb"^WARC-Record-ID:[ \t]*(<[^>\r\n]+>)", re.MULTILINE | re.IGNORECASE)
@@ -53,6 +56,16 @@ class _Text(NamedTuple):
     language: str | None
 
 
+class _Place(NamedTuple):
+    """A row of the table of places."""
+
+    warc_file: str
+    warc_offset: int
+    wet_offset: int
+    wet_length: int
+    wet_part: int
+
+
 @dataclass(frozen=True)
 class SegmentTexts:
     """The texts of a segment; the table of texts is complete."""
@@ -63,59 +76,82 @@ class SegmentTexts:
     def write(self, files: Files) -> int:
         """Write the WET files of the segment and the table of places; return the number of texts.
 
-        Raises DamagedFileError, PathNotFoundError, StorageError, StoppedError.
+        Raises DamagedFileError, PathNotFoundError, NoRoomError, ScratchError, StorageError, StoppedError.
         """
         reader = SegmentReader(self.stores.storage, self.segment.path)
         progress = Progress(self.stores, f"wet {self.segment}", 0, "pages")
-        waiting = groupby(self._texts(reader), key=lambda text: text.file)
-        none: tuple[str, Iterator[_Text]] = ("", iter(()))
-        following, records = next(waiting, none), 0
+        records = 0
         with (
+            scratch_folder(self.stores.config, f"work-{uuid.uuid4().hex}") as scratch,
             files.open(f"{self.segment}/{PLACES}") as table,
             pq.ParquetWriter(table, PLACES_SCHEMA, compression="zstd") as writer,
         ):
+            texts = groupby(self._with_ids(self._texts(reader, scratch)), key=lambda pair: pair[0].file)
+            waiting = next(texts, None)
             for warc_file in sorted(reader.warc_files):
-                is_next = following[0] == warc_file
-                places = self._write_file(files, reader, warc_file, following[1] if is_next else (), progress)
-                following = next(waiting, none) if is_next else following
-                writer.write_table(_places_table(places))
-                records += len(places)
-        if following[0]:
-            raise DamagedFileError(f"{self.segment.path}: `pages` names {following[0]}, which the segment lacks")
+                is_next = waiting is not None and waiting[0] == warc_file
+                for places in self._write_files(files, reader, warc_file, waiting[1] if is_next and waiting else ()):
+                    writer.write_table(_places_table(places))
+                    records += len(places)
+                    progress.add(len(places))
+                waiting = next(texts, None) if is_next else waiting
         progress.end()
         return records
 
-    def _write_file(
-        self, files: Files, reader: SegmentReader, warc_file: str, texts: Iterable[_Text], progress: Progress
-    ) -> "list[tuple[str, int, int, int]]":
-        """Write the WET file of a WARC file; return the places of the texts, as in `PLACES_SCHEMA`."""
-        name, places = re.sub(WARC_ENDING, WET_ENDING, warc_file), []
-        with files.open(f"{self.segment}/{name}") as file:
-            at = file.write(self._warcinfo(reader, name))
-            for text, record_id in self._with_ids(texts):
-                length = file.write(self._conversion(text, record_id))
-                places.append((warc_file, text.offset, at, length))
-                at += length
-                progress.add(1)
-        return places
+    def _write_files(
+        self, files: Files, reader: SegmentReader, warc_file: str, texts: Iterable[tuple[_Text, str]]
+    ) -> "Iterator[list[_Place]]":
+        """Write the WET files of a WARC file; yield the places of the texts of each."""
+        records = ((text, self._conversion(text, record_id)) for text, record_id in texts)
+        waiting, part = next(records, None), 0
+        while waiting is not None or not part:
+            name, places = wet_name(warc_file, part), list[_Place]()
+            with files.open(f"{self.segment}/{name}") as file:
+                at = file.write(self._warcinfo(reader, name))
+                while waiting is not None and (at + len(waiting[1]) <= MOST_WET_BYTES or not places):
+                    text, record = waiting
+                    places.append(_Place(warc_file, text.offset, at, file.write(record), part))
+                    at += len(record)
+                    waiting = next(records, None)
+            part += 1
+            yield places
 
-    def _texts(self, reader: SegmentReader) -> Iterator[_Text]:
+    def _texts(self, reader: SegmentReader, scratch: Path) -> Iterator[_Text]:
         """Read the texts in order of file and offset, the order of the table of texts."""
-        pages = pa.Table.from_batches([*reader.pages(_PAGE_COLUMNS)] or [pa.record_batch(_no_pages())])
+        files = pa.array(sorted(reader.warc_files), pa.string())
+        keys, places = [np.empty(0, "S20")], [np.empty(0, np.int64)]
+
+        def read() -> Iterator[pa.Table]:
+            for batch in reader.pages(_PAGE_COLUMNS):
+                keys.append(keys_of(batch["key"]))
+                places.append(places_of(batch["warc_file"], batch["warc_offset"], files))
+                yield pa.Table.from_batches([batch]).drop(["key"]).append_column("place", pa.array(places[-1]))
+
+        batches = DiskSort(self.stores, scratch, ("place",)).sorted(read())
+        first = next(batches, None)
+        pages = enumerate(_rows(chain([first] if first else [], batches), _PAGE_COLUMNS[1:]))
+        order = np.argsort(np.concatenate(places), kind="stable")
+        numbers = Lookup.of(np.concatenate(keys)[order], pa.array(np.arange(len(order))))
+        for number, time, text, language in self._read_texts(numbers):
+            page = next((page for at, page in pages if at == number), None)
+            if page is None:
+                raise DamagedFileError(f"{text_table(self.stores, self.segment)}: is not in order of records{AGAIN}")
+            url, file, offset, length = page
+            if file not in reader.warc_files:
+                raise DamagedFileError(f"{self.segment.path}: `pages` names {file}, which the segment lacks")
+            yield _Text(url, time, file, offset, length, text, language)
+
+    def _read_texts(self, numbers: Lookup) -> Iterator[tuple[int, datetime, str, str | None]]:
+        """Read the texts of pages. `numbers`: of the pages, by key; texts of other pages are left out."""
         column = "shown" if self.stores.config.commoncrawl.wet_text == "all" else "text"
-        names = ["key", "time", column, "language"]
         path = text_table(self.stores, self.segment)
-        keys = pages["key"].combine_chunks()
         with open_parquet(self.stores.storage, path, TEXT_SCHEMA, AGAIN) as table:
-            for batch in self.stores.until_stopped(table.batches(TEXT_ROWS, names)):
-                numbers = pc.index_in(batch["key"], value_set=keys)
-                has_text: Any = pc.fill_null(pc.not_equal(batch[column], pa.scalar("")), pa.scalar(False))
-                is_there = pc.and_(pc.is_valid(numbers), has_text)
-                found, rows = pages.take(numbers.filter(is_there)), batch.filter(is_there)
-                of_page = (found[name].to_pylist() for name in _PAGE_COLUMNS[1:])
-                of_text = (rows[name].to_pylist() for name in ("time", column, "language"))
-                for url, file, offset, length, time, text, language in zip(*of_page, *of_text, strict=True):
-                    yield _Text(str(url), time, str(file), offset, length, str(text), language)
+            for batch in self.stores.until_stopped(table.batches(TEXT_ROWS, ["key", "time", column, "language"])):
+                found = numbers.find(keys_of(batch["key"])).to_pylist()
+                rows = _rows([batch], ("time", column, "language"))
+                for number, (time, text, language) in zip(found, rows, strict=True):
+                    if number is not None and text:
+                        yield number, time, text, language
 
     def _with_ids(self, texts: Iterable[_Text]) -> Iterator[tuple[_Text, str]]:
         """Read the record ids of the texts' responses."""
@@ -177,7 +213,7 @@ def _id_of(text: str) -> str:
 
 def _record(kind: str, record_id: str, lines: str, content_type: str, block: bytes) -> bytes:
     """Make a WARC record, one gzip member."""
-    digest = b32encode(sha1(block, usedforsecurity=False).digest()).decode()
+    digest = base32(sha1(block, usedforsecurity=False).digest())
     head = (
         f"WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Record-ID: {record_id}\r\n{lines}WARC-Block-Digest: sha1:{digest}\r\n"
         f"Content-Type: {content_type}\r\nContent-Length: {len(block)}\r\n\r\n"
@@ -185,12 +221,13 @@ def _record(kind: str, record_id: str, lines: str, content_type: str, block: byt
     return bytes(deflate.gzip_compress(b"".join((head.encode(), block, b"\r\n\r\n")), GZIP_LEVEL))
 
 
-def _no_pages() -> dict[str, Any]:
-    kinds = (pa.binary(20), pa.string(), pa.string(), pa.int64(), pa.int64())
-    return {name: pa.array([], kind) for name, kind in zip(_PAGE_COLUMNS, kinds, strict=True)}
+def _rows(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Read rows of batches, of each some columns."""
+    for batch in batches:
+        yield from zip(*(batch[name].to_pylist() for name in names), strict=True)
 
 
-def _places_table(places: list[tuple[str, int, int, int]]) -> pa.Table:
+def _places_table(places: Sequence[_Place]) -> pa.Table:
     columns = list(zip(*places, strict=True)) or [()] * len(PLACES_SCHEMA.names)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, PLACES_SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=PLACES_SCHEMA)

@@ -183,8 +183,6 @@ def open_duck(room: Room) -> Duck:
         connection.execute(f"set temp_directory = '{quoted(room.scratch / 'duckdb')}'")
         if room.max_bytes is not None:
             connection.execute(f"set max_temp_directory_size = '{room.max_bytes}B'")
-        if room.threads is not None:
-            connection.execute(f"set threads = {room.threads}")
         connection.execute("set TimeZone = 'UTC'")
         connection.execute("set enable_progress_bar = true; set enable_progress_bar_print = false")
     return Duck(connection, room)

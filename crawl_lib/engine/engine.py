@@ -27,8 +27,7 @@ class Room:
     `storage`: paths of tables are paths of it. `scratch`: a folder of this machine's disk that only this stage uses.
     `hidden`: a folder of `storage` for what many machines leave for each other; the caller deletes it.
     `memory_bytes`: what sorting may use before it goes to the disk. `work`: once it is to stop, queries are ended.
-    `max_bytes`: most room in `scratch` that sorting may take, None for all there is. `threads`: None for one a core.
-    Spark knows neither.
+    `max_bytes`: most room in `scratch` that sorting may take, None for all there is; Spark does not know it.
     """
 
     storage: Storage
@@ -37,7 +36,6 @@ class Room:
     memory_bytes: int
     work: Work = field(default_factory=Work)
     max_bytes: int | None = None
-    threads: int | None = None
 
 
 class Engine(ABC):

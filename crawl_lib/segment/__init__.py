@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING
 
 from crawl_lib.lazy import loads_later
 from crawl_lib.segment.cdxj import cdxj_line, surt
-from crawl_lib.segment.encoder import Position, RecordEncoder, WarcInfo, microseconds, safe_uri, split_head, utc_text
+from crawl_lib.segment.encoder import (
+    Position,
+    RecordEncoder,
+    WarcInfo,
+    base32,
+    microseconds,
+    safe_uri,
+    split_head,
+    utc_text,
+)
 from crawl_lib.segment.manifest import (
     INDEX_NAME,
     LINKS_NAME,

@@ -49,24 +49,19 @@ class Work:
 
     @classmethod
     @contextmanager
-    def to_read(cls, stores: Stores, most_bytes: int | None = None) -> "Iterator[Work]":
-        """For an answer. `most_bytes`: of memory for sorting, by one thread, below `scratch.memory_bytes`.
-
-        Raises as `at` does.
-        """
-        with cls.at(stores, stores.crawl.at(f".read-{uuid.uuid4().hex}"), most_bytes) as work:
+    def to_read(cls, stores: Stores) -> "Iterator[Work]":
+        """For an answer. Raises as `at` does."""
+        with cls.at(stores, stores.crawl.at(f".read-{uuid.uuid4().hex}")) as work:
             yield work
 
     @classmethod
     @contextmanager
-    def at(cls, stores: Stores, folder: str, most_bytes: int | None = None) -> "Iterator[Work]":
+    def at(cls, stores: Stores, folder: str) -> "Iterator[Work]":
         """Open the engine; with the block its tables go. Raises ConfigError, StorageError, NoRoomError."""
         limits = stores.config.scratch
         try:
             with scratch_folder(stores.config, f"work-{uuid.uuid4().hex}") as scratch:
-                memory_bytes = min(limits.memory_bytes, most_bytes or limits.memory_bytes)
-                hidden, threads = f"{folder}/engine", None if most_bytes is None else 1
-                room = Room(stores.storage, scratch, hidden, memory_bytes, stores, limits.max_bytes, threads)
+                room = Room(stores.storage, scratch, f"{folder}/engine", limits.memory_bytes, stores, limits.max_bytes)
                 with open_engine(stores.secrets.dfs.applied(stores.config), room) as engine:
                     yield cls(stores, engine, folder, scratch)
         finally:

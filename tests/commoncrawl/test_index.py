@@ -22,12 +22,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from publicsuffixlist import PublicSuffixList
-from pyarrow.dataset import dataset
-from pyarrow.fs import S3FileSystem
 from warcio.archiveiterator import ArchiveIterator
 
 from crawl_lib import stages
-from crawl_lib.commoncrawl import COMMONCRAWL_OUTPUT, index, make_index, make_wet
+from crawl_lib.commoncrawl import COMMONCRAWL_OUTPUT, index, make_index, make_wet, wet
 from crawl_lib.commoncrawl.captures import SegmentCaptures
 from crawl_lib.commoncrawl.columns import CAPTURE_SCHEMA, INDEX_SCHEMA, index_rows
 from crawl_lib.commoncrawl.languages import THREE_LETTERS, three_letters
@@ -41,8 +39,9 @@ from crawl_lib.text import text_table
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import make_config
 from tests.forked import run_forked
-from tests.s3 import BUCKET, CREDENTIALS, s3_server
+from tests.s3 import BUCKET, credential_variables, s3_server
 from tests.stores import stores_on
+from tests.test_readme import ROOT, fences
 
 RUN = "one"
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
@@ -257,7 +256,7 @@ def test_each_warc_file_has_a_wet_file_that_warcio_reads_with_right_digests(craw
 
 
 def test_rows_are_in_order_within_and_over_parts(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, rows in (("BATCH_ROWS", 7), ("PART_ROWS", 14)):
+    for name, rows in (("GROUP_ROWS", 7), ("PART_ROWS", 14)):
         monkeypatch.setattr(index, name, rows)
     report = make_index(stores, label="small")
     folder = Path(stores.config.dfs_primary) / report.path
@@ -272,6 +271,18 @@ def test_rows_are_in_order_within_and_over_parts(stores: Stores, monkeypatch: py
         assert {group.column(0).compression for group in groups} == {"GZIP"}
         assert max(group.num_rows for group in groups) <= 7
     assert len(list((folder / "subset=warc").iterdir())) > 1
+
+
+def test_a_row_group_has_no_more_bytes_than_rows_of_captures_may(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "GROUP_BYTES", 4000)
+    report = make_index(stores, label="small")
+    path = Path(stores.config.dfs_primary) / report.path / "subset=warc" / "part-00000.gz.parquet"
+    file = pq.ParquetFile(path)
+    rows = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+    assert max(rows) < sum(rows) / 2
+    assert all(file.read_row_group(number).nbytes < 20_000 for number in range(file.num_row_groups))
 
 
 QUESTIONS = {
@@ -397,6 +408,34 @@ def test_all_visible_text_and_texts_that_were_cut(stores: Stores) -> None:
     assert all(len(one.content.decode()) < 60 for one in found if one not in cut_ones)
 
 
+def test_texts_beyond_32_bits_go_to_a_further_wet_file(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = make_wet(stores, label="whole")
+    monkeypatch.setattr(wet, "MOST_WET_BYTES", 3000)
+    parts = make_wet(stores, label="parts")
+    assert parts.counts == whole.counts
+    make_index(stores, label="parts")
+    root = Path(stores.config.dfs_primary)
+    paths = list((root / parts.path).rglob("*.wet.gz"))
+    assert [path for path in paths if path.name.endswith(".part-2.warc.wet.gz")]
+    kinds = {path: [record.rec_type for record, *_ in records(path)] for path in paths}
+    assert all(kinds[path] == ["warcinfo", "conversion"] for path in paths if path.stat().st_size > 3000)
+    assert {of_file[0] for of_file in kinds.values()} == {"warcinfo"}
+    rows = [row for row in rows_of_label(stores, "parts") if row["wet_filename"]]
+    assert len(rows) == parts.counts["records"]
+    for row in rows:
+        response, text = (cut(root, row, kind) for kind in ("warc", "wet"))
+        assert text.rec_headers.get_header("WARC-Refers-To") == response.rec_headers.get_header("WARC-Record-ID")
+
+
+def test_places_of_an_older_version_are_read(stores: Stores) -> None:
+    expected = {row["url"]: [row[name] for name in OWN[1:]] for row in rows_of(stores.config, "warc")}
+    report = make_wet(stores, label="old")
+    for path in (Path(stores.config.dfs_primary) / report.path).rglob("places.parquet"):
+        pq.write_table(pq.read_table(path).drop(["wet_part"]), path)
+    make_index(stores, label="old")
+    assert {row["url"]: [row[name] for name in OWN[1:]] for row in rows_of_label(stores, "old")} == expected
+
+
 def test_an_offset_beyond_32_bits_is_an_error_before_any_work(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "MOST_OFFSET", 2000)
     with pytest.raises(InputError, match=r"has records beyond byte 2000 .*--folders"):
@@ -435,6 +474,21 @@ def test_killed_at_any_step_and_run_again_the_bytes_are_the_same(stores: Stores,
     assert not list(root.glob(".*"))
 
 
+def killed_midway(config: Config) -> None:
+    """End like a killed process once all captures are sorted and the first are to be written."""
+    pytest.MonkeyPatch().setattr(index, "index_rows", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+    make_index(open_stores(config), label="midway")
+
+
+def test_killed_while_it_writes_it_leaves_nothing_behind_once_it_ran_again(stores: Stores) -> None:
+    root = Path(stores.config.dfs_primary)
+    before = set(root.rglob(".*"))
+    assert run_forked(killed_midway, stores.config) == -signal.SIGKILL
+    assert not make_index(stores, label="midway").complete_already
+    assert set(root.rglob(".*")) == before
+    assert not list(Path(stores.config.scratch.directory).glob("work-*"))
+
+
 def test_made_again_nothing_is_made(crawled: Config) -> None:
     report = stages.make_output(open_stores(crawled), output="commoncrawl")
     assert report["complete_already"] == ["wet", "index"]
@@ -443,7 +497,9 @@ def test_made_again_nothing_is_made(crawled: Config) -> None:
 
 
 @pytest.mark.slow
-def test_in_an_object_store_the_files_are_the_same(stores: Stores) -> None:
+def test_in_an_object_store_the_files_are_the_same(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     root = Path(stores.config.dfs_primary)
     with s3_server() as server:
         prefix = "copied"
@@ -456,11 +512,11 @@ def test_in_an_object_store_the_files_are_the_same(stores: Stores) -> None:
             assert make(stores_on(remote, stores.config), label="same") == local
             files = [path for path in (root / local.path).rglob("*") if path.is_file() and path.name != "inputs"]
             assert all(remote.read_bytes(str(path.relative_to(root))) == path.read_bytes() for path in files)
-        options = {
-            "endpoint_override": server.address,
-            "access_key": CREDENTIALS.key_id,
-            "secret_key": CREDENTIALS.secret,
-        }
-        where = f"{BUCKET}/{prefix}/cc-index/crawl={stores.config.crawl.name}-same"
-        seen = dataset(where, filesystem=S3FileSystem(region="us-east-1", **options), exclude_invalid_files=True)
-        assert seen.count_rows() == sum(local.counts.values())
+        for name, value in credential_variables().items():
+            monkeypatch.setenv(name, value)
+        [block] = [one for one in fences((ROOT / "docs" / "field-tools.md").read_text(), "python") if "S3File" in one]
+        place = f"{BUCKET}/{prefix}/cc-index"
+        found: dict[str, Any] = {}
+        exec(block.replace("https://s3.example.org", server.address).replace("bucket/crawls/cc-index", place), found)
+        assert found["ccindex"].count_rows() == sum(local.counts.values())
+    assert {f"{subset} " for subset in SUBSETS} <= set(re.findall(r"[a-z]+ ", capsys.readouterr().out))

@@ -1,8 +1,9 @@
-"""pywb replays every page of a crawl, with the index that `krake index cdxj` makes, as it is."""
+"""pywb replays every page of a crawl, with the index that `krake index cdxj` makes, and of a WACZ of the crawl."""
 
 from __future__ import annotations
 
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from crawl_lib.urls import canonicalize
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, make_config, run_crawl
 from tests.e2e.visits import config_for, full_captures, rows_of, running_site, visit
+from tests.test_readme import ROOT, fences
 from tests.web.pywb import PYTHON, Pywb
 
 WEB = SynthWeb(seed=10, sites=1, pages_per_site=10)
@@ -120,6 +122,24 @@ def wayback(crawled: Result, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield running
 
 
+@pytest.fixture(scope="module")
+def from_wacz(crawled: Result, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pywb]:
+    """pywb with what the commands of docs/field-tools.md unpack of the WACZ that they make."""
+    if not PYTHON.exists():
+        pytest.skip("pywb is not there: run `make setup-pywb`")
+    directory = tmp_path_factory.mktemp("wacz")
+    [block] = [one for one in fences((ROOT / "docs" / "field-tools.md").read_text(), "sh") if "wacz create" in one]
+    packing, replaying = block.split("wayback --bind")
+    assert "/krake/" in replaying
+    commands = packing.replace("data/dfs/crawl/", f"{crawled.crawl_dir}/")
+    variables = {"PATH": f"{PYTHON.parent}:/usr/bin:/bin", "HOME": str(directory)}
+    done = subprocess.run(["sh", "-ec", commands], cwd=directory, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    folder = directory / "collections" / "krake"
+    with Pywb(directory, index=folder / "indexes" / "index.cdxj", archive=folder / "archive") as running:
+        yield running
+
+
 def answers(result: Result) -> list[dict[str, Any]]:
     """Rows of pages that answered. pywb shows no redirect to the page itself, by intent: in a browser it has no end."""
     rows = result.rows("pages", ["url", "time", "status", "digest", "redirect_url"])
@@ -139,7 +159,9 @@ def test_the_crawl_has_what_is_to_be_replayed(crawled: Result, odd_urls: list[st
     assert len(crawled.segments()) == 2 * ITERATIONS
 
 
-def test_every_page_is_replayed_as_it_was_captured(crawled: Result, wayback: Pywb) -> None:
+@pytest.mark.parametrize("where", ["wayback", "from_wacz"])
+def test_every_page_is_replayed_as_it_was_captured(crawled: Result, where: str, request: pytest.FixtureRequest) -> None:
+    wayback: Pywb = request.getfixturevalue(where)
     expected, found = {}, {}
     for row in answers(crawled):
         replayed = wayback.replay(row["url"], stamp_of(row))

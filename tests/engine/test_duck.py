@@ -83,12 +83,6 @@ def test_sorting_keeps_to_its_disk(config: Config, endless: Room, tmp_path: Path
     assert [file for file in room.scratch.rglob("*") if file.is_file()] == []
 
 
-def test_threads_are_as_many_as_the_room_says(config: Config, endless: Room, tmp_path: Path) -> None:
-    (tmp_path / "threads.sql").write_text("select current_setting('threads')")
-    with open_engine(config, replace(endless, threads=1)) as engine:
-        assert engine.column("threads") == [1]
-
-
 @pytest.mark.parametrize(("needed", "count"), [(1, 1), (8, 16), (9, 32), (16, 32), (17, 64), (1000, 64)])
 def test_each_key_is_in_one_share_and_a_share_fits_into_half_of_the_memory(
     config: Config, endless: Room, tmp_path: Path, needed: int, count: int

@@ -22,7 +22,7 @@ from warcio.warcwriter import WARCWriter
 from crawl_lib.records import Fetched
 from crawl_lib.segment.encoder import (
     RecordEncoder,
-    _base32,
+    base32,
     escape_field,
     has_certain_end,
     metadata_fields,
@@ -54,8 +54,8 @@ DATE = "2026-11-18T11:06:40.123456Z"
 
 
 @given(st.binary(min_size=20, max_size=20))
-def test_digests_are_written_in_base32(digest: bytes) -> None:
-    assert _base32(digest) == b32encode(digest).decode()
+def test_digests_are_written_inbase32(digest: bytes) -> None:
+    assert base32(digest) == b32encode(digest).decode()
 
 
 def test_golden_bytes_of_a_metadata_record():
