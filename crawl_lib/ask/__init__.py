@@ -6,8 +6,11 @@ reads what came (`page`). `explain` says of a URL what led to it, what rules and
 too, and judges its links (`visit`). `list_segments`, `captures_of` and `dump_rows` give what segments hold,
 `refused_hosts` which hosts were refused for their addresses (`segments`). `inlinks_of` and `dump_links` give what the
 tables of links do, and `links_left_out` what the LinkDb's limits leave out (`links`).
+
+`look_up` asks for all of one URL in a child process (`apart`, `child`), within a limit of time.
 """
 
+from crawl_lib.ask.apart import PARTS, LookUp, look_up
 from crawl_lib.ask.check import check_url
 from crawl_lib.ask.links import dump_links, inlinks_of, links_left_out
 from crawl_lib.ask.page import Answer, find_page, newest_rows, read_answer
