@@ -77,7 +77,8 @@ def columns(
         for place, (name, total) in enumerate(zip(names, sums, strict=True))
     )
     table = _table(title, ["", *names], [[row, *map(shown, values)] for row, values in folded.items()])
-    drawn = f'{stacked_columns(title, folded, links, slots, names)}<ul class="legend">{legend}</ul>{table}'
+    most = f'<p class="faint">The highest bar: {shown(round(max(map(math.fsum, folded.values()), default=0)))}</p>'
+    drawn = f'{stacked_columns(title, folded, links, slots, names)}{most}<ul class="legend">{legend}</ul>{table}'
     return _plot(title, text, drawn if rows else "")
 
 

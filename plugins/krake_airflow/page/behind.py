@@ -50,12 +50,13 @@ class Behind(Generic[T]):
 
     def _work(self) -> None:
         while self._reads:
-            value, error = self._value, None
+            value, error, is_partial = self._value, None, False
             try:
                 value = self._read()
+                is_partial = self._is_partial(value)
             except Exception as raised:  # the thread that asks raises the error
                 error = raised
             with self._turn:
                 self._value, self._error, self._read_at_s = value, error, time.monotonic()
-                self._reads = not error and value is not None and self._is_partial(value)
+                self._reads = is_partial
             self._has_read.set()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -51,7 +52,6 @@ _ITERATIONS = columns(
     ("tasks", "task", 10),
     ("state", "state", 31, "words"),
 )
-_BACK_OFFS = columns(("host", "host", 50), ("until", "until", 30), ("node", "node", 20))
 _KEYS = columns(
     ("server", "name", 20),
     ("keys", "total", 13, "num"),
@@ -114,13 +114,12 @@ def crawl_view(crawl: Crawl, status: Status, links: Links, run_id: str = "") -> 
         "chart": _html(_chart(crawl, entries, links)),
         "iteration_columns": _ITERATIONS,
         "iterations": [_iteration_row(crawl, entry, links) for entry in reversed(entries)],
-        "breakdowns": _breakdowns(status, entries, is_of_run=bool(run_id)),
-        "back_off_columns": _BACK_OFFS,
-        "back_offs": [row for node, queue in queues.items() for row in _back_off_rows(node, queue)],
+        "breakdowns": list(_breakdowns(status, entries, is_of_run=bool(run_id))),
+        "back_offs": dict(row for node, queue in queues.items() for row in _back_offs(node, queue)),
         "key_columns": _KEYS,
         "keys": list(map(_key_row, status["keys"])),
         "segment_columns": _SEGMENTS,
-        "segments": [_segment_row(status, entry) for entry in reversed(entries) if "bytes" in entry],
+        "segments": [_segment_row(status, entry) for entry in reversed(entries) if entry.get("bytes")],
         "export_columns": _EXPORTS,
         "exports": [_export_row(crawl, entry) for entry in reversed(status.get("exports", []))],
     }
@@ -248,24 +247,28 @@ def _iteration_row(crawl: Crawl, entry: Status, links: Links) -> Row:
     }
 
 
-def _breakdowns(status: Status, entries: Sequence[Status], *, is_of_run: bool) -> dict[str, Markup]:
-    """Return tables with bars: how tries ended, and what the newest pages and the queues have."""
-    outcomes: dict[str, int] = {} if is_of_run else dict(status.get("totals", {}).get("outcomes", {}))
-    for entry in entries if is_of_run else ():
-        for name, number in entry.get("counts", {}).get("outcomes", {}).items():
-            outcomes[name] = outcomes.get(name, 0) + number
-    found = {"Outcomes": _meters(outcomes, "outcome", "tries")}
+class Breakdown(NamedTuple):
+    """A table with bars. `of`: what is counted."""
+
+    name: str
+    of: str
+    meters: Markup
+
+
+def _breakdowns(status: Status, entries: Sequence[Status], *, is_of_run: bool) -> Iterator[Breakdown]:
+    """Yield how tries ended, and what the newest pages and the queues have."""
+    counts = [entry["counts"] for entry in entries if "counts" in entry] if is_of_run else [status.get("totals", {})]
+    outcomes = sum((Counter(one.get("outcomes", {})) for one in counts), Counter[str]())
+    yield Breakdown("Outcomes", "Of all tries.", _meters(outcomes, "outcome", "tries"))
     if is_of_run:
-        return found
+        return
     pages = status.get("pages", {})
-    of = f"of the newest {pages.get('rows', 0):,} tries"
+    of = str(pages.get("error") or f"Of the newest {pages.get('rows', 0):,} tries.")
     for name, head in {"status codes": "status code", "MIME types": "type", "hosts": "host"}.items():
-        found[f"{name[0].upper()}{name[1:]}, {of}"] = _meters(pages.get(name, {}), head, "tries")
-    queued: dict[str, int] = {}
-    for queue in status["queues"].values():
-        for host, entry in queue.get("hosts", {}).items():
-            queued[host] = queued.get(host, 0) + entry["urls"]
-    return {**found, "Hosts of what is queued": _meters(queued, "host", "URLs")}
+        yield Breakdown(f"{name[0].upper()}{name[1:]}", of, _meters(pages.get(name, {}), head, "tries"))
+    hosts = [queue.get("hosts", {}) for queue in status["queues"].values()]
+    queued = sum((Counter({host: one["urls"] for host, one in some.items()}) for some in hosts), Counter[str]())
+    yield Breakdown("Queued hosts", "The largest ones.", _meters(queued, "host", "URLs"))
 
 
 def _meters(numbers: Mapping[str, int], head: str, unit: str) -> Markup:
@@ -273,12 +276,13 @@ def _meters(numbers: Mapping[str, int], head: str, unit: str) -> Markup:
     return _html(meters(rows, head=head, unit=unit))
 
 
-def _back_off_rows(node: str, queue: Status) -> Iterator[Row]:
+def _back_offs(node: str, queue: Status) -> Iterator[tuple[str, str]]:
+    """Yield hosts, and until when a node leaves them alone."""
     found = queue.get("back_off", {})
-    for host, until in found.get("until", {}).items():
-        yield {"node": node, "host": str(host), "until": str(until)}
-    if (left := found.get("hosts", 0) - len(found.get("until", {}))) > 0:
-        yield {"node": node, "host": f"and {left:,} others", "until": ""}
+    until = found.get("until", {})
+    yield from ((str(host), f"until {at}, on {node}") for host, at in until.items())
+    if (left := found.get("hosts", 0) - len(until)) > 0:
+        yield f"{left:,} others", f"on {node}"
 
 
 def _key_row(entry: Status) -> Row:
