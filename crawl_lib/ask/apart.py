@@ -7,9 +7,12 @@ and so the child answers with JSON, a line for each part.
 import json
 import os
 import pickle
+import select
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,6 +23,8 @@ PARTS = ("why", "cat", "text", "show")
 """The parts of an answer, in order: `explain`, headers and source, the main text, `find_page`."""
 LINKS_SHARE = 0.6
 """Of the limit of time, after which no more iterations are searched for links."""
+
+_READ_BYTES = 1 << 16
 
 
 class Question(NamedTuple):
@@ -42,6 +47,7 @@ class LookUp:
 def look_up(config: Config, secrets: Secrets, url: str, *, seconds: float) -> LookUp:
     """Look a URL up in a child process, and return what the child has found within a limit of time.
 
+    `seconds`: the limit, once Python has started. The start has the same limit of its own, since a machine may be busy.
     A part is a mapping as the command of its name prints, or has an `error`.
     """
     with subprocess.Popen(
@@ -51,13 +57,29 @@ def look_up(config: Config, secrets: Secrets, url: str, *, seconds: float) -> Lo
         stderr=subprocess.DEVNULL,
         cwd="/",
     ) as process:
-        try:
-            output, _ = process.communicate(pickle.dumps(Question(config, secrets, url, seconds)), timeout=seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            output, _ = process.communicate()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(pickle.dumps(Question(config, secrets, url, seconds)))
+        output = _read(process.stdout.fileno(), seconds)
+        process.kill()
     parts: dict[str, Any] = {}
     for line in output.splitlines(keepends=True):
-        if line.endswith(b"\n"):
+        if line.endswith(b"\n") and line.strip():
             parts |= json.loads(line)
     return LookUp(parts, tuple(name for name in PARTS if name not in parts))
+
+
+def _read(file: int, seconds: float) -> bytes:
+    """Read what a child writes, until the child ends, or says nothing in time. A child first writes an empty line."""
+    data, until_s = bytearray(), time.monotonic() + seconds
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    while poll.poll(max(0, until_s - time.monotonic()) * 1000):
+        piece = os.read(file, _READ_BYTES)
+        if not piece:
+            break
+        if not data:
+            until_s = time.monotonic() + seconds
+        data += piece
+    return bytes(data)

@@ -77,11 +77,13 @@ class Asking:
 
 
 def main() -> int:
-    """Answer the question on standard input."""
-    began_s = time.monotonic()
+    """Answer the question on standard input. An empty line says that all modules are loaded."""
     die_with_parent(int(sys.argv[1]))
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+    began_s = time.monotonic()
     asked: Question = pickle.load(sys.stdin.buffer)  # noqa: S301  # the parent wrote it
-    set_limits(DATA=data_bytes() + MEMORY_BYTES, CPU=math.ceil(asked.seconds) + 1, CORE=0)
+    set_limits(DATA=data_bytes() + MEMORY_BYTES, CPU=math.ceil(time.process_time() + asked.seconds) + 1, CORE=0)
     asking = Asking(asked, began_s + asked.seconds * LINKS_SHARE)
     for name in PARTS:
         try:

@@ -1,6 +1,5 @@
 """Plots as pieces of HTML: heading, sentence, drawing, and a table of the same numbers."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from crawl_lib.plots.drawing import (
@@ -71,13 +70,13 @@ def columns(
     `rows`: as for `stacked`; `links`: where the bar of a name leads; `slots`: bars for which there is room.
     """
     names, folded = _folded(rows)
-    sums = [math.fsum(values[place] for values in folded.values()) for place in range(len(names))]
+    sums = [sum(values[place] for values in folded.values()) for place in range(len(names))]
     legend = "".join(
-        f'<li><i class="s{place}"></i>{safe(name)} {shown(round(total))}</li>'
+        f'<li><i class="s{place}"></i>{safe(name)} {shown(total)}</li>'
         for place, (name, total) in enumerate(zip(names, sums, strict=True))
     )
     table = _table(title, ["", *names], [[row, *map(shown, values)] for row, values in folded.items()])
-    most = f'<p class="faint">The highest bar: {shown(round(max(map(math.fsum, folded.values()), default=0)))}</p>'
+    most = f'<p class="faint">The highest bar: {shown(max(map(sum, folded.values()), default=0))}</p>'
     drawn = f'{stacked_columns(title, folded, links, slots, names)}{most}<ul class="legend">{legend}</ul>{table}'
     return _plot(title, text, drawn if rows else "")
 

@@ -69,7 +69,7 @@ def test_at_the_limit_the_child_is_killed_and_what_it_missed_is_said(made: Crawl
 
 def test_what_was_found_before_the_limit_is_kept(made: Crawled, monkeypatch: pytest.MonkeyPatch) -> None:
     """A child that hangs after its first line, and one that dies within a line."""
-    program = "import sys,time;print('{\"why\":{}}');print('{\"cat\"',end='',flush=True);sys.stdin.read();"
+    program = "import sys,time;print();print('{\"why\":{}}');print('{\"cat\"',end='',flush=True);sys.stdin.read();"
     popen: Any = apart.subprocess.Popen
     for ending in ("time.sleep(600)", "1/0"):
         command = [apart.sys.executable, "-c", program + ending]

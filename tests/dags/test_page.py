@@ -424,7 +424,12 @@ def test_a_server_that_hangs_delays_no_page(
     """The request of a page waited for each time limit of a file store: up to 10 s a name server."""
     going_on = Event()
     monkeypatch.setattr(crawls, "_WAIT_S", 0.01)
-    monkeypatch.setattr(crawls.CrawlReader, "status", lambda *_, **__: {} if going_on.wait() else {})
+
+    def status(*_: Any, **__: Any) -> dict[str, Any]:
+        going_on.wait()
+        return {"queues": {}}
+
+    monkeypatch.setattr(crawls.CrawlReader, "status", status)
     for path in ("/", "/crawl/krake"):
         assert "does not answer" in client.get(path, headers=token(manager)).text, path
     going_on.set()

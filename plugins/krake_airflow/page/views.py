@@ -107,6 +107,7 @@ def crawl_view(crawl: Crawl, status: Status, links: Links, run_id: str = "") -> 
         "state": state,
         "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}",
         "is_new": "error" not in status and not status["iterations"] and "unread" not in status,
+        "waits": str(status.get("waiting", "")),
         "notices": list(_notices(status)),
         "tiles": _tiles(status, entries, is_of_run=bool(run_id)),
         "node_columns": _NODES,
@@ -146,8 +147,6 @@ def _notices(status: Status) -> Iterator[str]:
         yield f"The file store has not answered for {duration(status['age_s'])}. The numbers are as old."
     if "unread" in status:
         yield f"{status['unread']:,} older iterations are being read. Sums are without them until then."
-    if "waiting" in status:
-        yield str(status["waiting"])
 
 
 def _tiles(status: Status, entries: Sequence[Status], *, is_of_run: bool) -> dict[str, str]:
@@ -263,7 +262,7 @@ def _breakdowns(status: Status, entries: Sequence[Status], *, is_of_run: bool) -
     if is_of_run:
         return
     pages = status.get("pages", {})
-    of = str(pages.get("error") or f"Of the newest {pages.get('rows', 0):,} tries.")
+    of = str(pages.get("error") or f"Of the newest {pages.get('rows', 0):,} tries.") if pages else "Being counted."
     for name, head in {"status codes": "status code", "MIME types": "type", "hosts": "host"}.items():
         yield Breakdown(f"{name[0].upper()}{name[1:]}", of, _meters(pages.get(name, {}), head, "tries"))
     hosts = [queue.get("hosts", {}) for queue in status["queues"].values()]
