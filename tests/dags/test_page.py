@@ -249,12 +249,16 @@ def test_before_the_first_run_it_says_what_to_do(
     assert "This crawl has not run yet." in text
 
 
-def test_a_store_that_is_away_is_said(client: TestClient, manager: Choosy, config: Config) -> None:
-    (Path(config.dfs_primary) / config.crawl.directory).rename(Path(config.dfs_primary) / "gone")
-    (Path(config.dfs_primary) / config.crawl.directory).write_text("no folder")
+@pytest.mark.parametrize("gone", ["the crawl", "the whole store"])
+def test_a_store_that_is_away_is_said(client: TestClient, manager: Choosy, config: Config, gone: str) -> None:
+    store = Path(config.dfs_primary)
+    path = store / config.crawl.directory if gone == "the crawl" else store
+    path.rename(path.with_name("gone"))
+    path.write_text("no folder")
     answer = client.get("/crawl/krake", headers=token(manager))
     assert answer.status_code == 200
     assert "The file store does not answer" in answer.text
+    assert "node-0" in answer.text, "Airflow knows its nodes"
 
 
 @pytest.mark.parametrize("order", ["fifo", "crawldb"])

@@ -51,9 +51,7 @@ class Crawl:
         self._entries: list[dict[str, Any]] = []
         self._keys = Behind(lambda: keys_status(config, given), _KEEP_KEYS_S)
         self._pages = Behind(lambda: self._count(reader), _KEEP_PAGES_S)
-        self._status = Behind(
-            lambda: reader.status(last=SHOWN_ITERATIONS, read_s=_WAIT_S), _KEEP_S, lambda status: "unread" in status
-        )
+        self._status = Behind(lambda: self._read(reader), _KEEP_S, lambda status: "unread" in status)
 
     def look(self) -> dict[str, Any]:
         """Return the status, see `crawl_status`, with the curves of nodes; an `error` says what could not be asked.
@@ -71,6 +69,13 @@ class Crawl:
         counted = self._pages.get(0.0) if self._entries else None
         return {**status, "age_s": known.age_s, **({"pages": counted.value} if counted else {})}
 
+    def _read(self, reader: CrawlReader) -> dict[str, Any]:
+        """Read the status; where the store cannot be opened, what Airflow knows."""
+        try:
+            return reader.status(last=SHOWN_ITERATIONS, read_s=_WAIT_S)
+        except KrakeError as error:
+            return self._without_store(str(error))
+
     def _add_curves(self, queues: Mapping[str, dict[str, Any]]) -> None:
         """Add the curves of nodes that the reader found on this machine: Airflow knows their curves too."""
         here = [node for node, queue in queues.items() if not queue.keys() & {"task", "note"}]
@@ -81,7 +86,8 @@ class Crawl:
 
     def _without_store(self, error: str) -> dict[str, Any]:
         """Return what Airflow knows."""
-        return {"error": error, "queues": dict(told_by_nodes(self.config, self.config.servers)), "keys": []}
+        told = told_by_nodes(self.config, self.config.servers)
+        return {"error": error, "queues": {node: told.get(node, {}) for node in self.config.servers}, "keys": []}
 
     def _known_keys(self, config: Config, secrets: Secrets) -> list[dict[str, Any]]:
         known = self._keys.get(0.3)

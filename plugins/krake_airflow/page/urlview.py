@@ -18,7 +18,7 @@ _MISSED = {
     "show": "what an export has of the page",
 }
 _COMMANDS = {"why": "why", "cat": "cat", "text": "cat", "show": "show"}
-_TOLD = ("answer", "url", "notes", "error")
+_TOLD = ("answer", "url", "notes", "error", "unsearched")
 """Facts of `why` that are not in its table: they have a place of their own."""
 
 
@@ -42,8 +42,9 @@ def url_view(crawl: Crawl, url: str, found: LookUp, links: Links) -> dict[str, A
         "notes": [printable(note) for note in why.get("notes", ())],
         "missed": list(_missed(url, found)),
         "replay": _replay(crawl, why, cat),
-        "tables": dict(_tables(found)),
+        "why": dict(_facts({name: fact for name, fact in why.items() if name not in _TOLD})),
         "texts": dict(_texts(found)),
+        **_row(found.parts.get("show", {})),
     }
 
 
@@ -60,14 +61,11 @@ def _replay(crawl: Crawl, why: Mapping[str, Any], cat: Mapping[str, Any]) -> str
     return f"{address.rstrip('/')}/{cat['time']}/{why['url']}" if address and cat.get("time") and "url" in why else ""
 
 
-def _tables(found: LookUp) -> Iterator[tuple[str, dict[str, str]]]:
-    why, show = found.parts.get("why", {}), found.parts.get("show", {})
-    if facts := dict(_facts({name: fact for name, fact in why.items() if name not in _TOLD})):
-        yield "Where it is, and why", facts
-    if show.get("row"):
-        title = f"In the export {show['export']}" if show.get("export") else "The newest capture"
-        lists = {name: "\n".join(one["url"] for one in show.get(name) or ()) for name in ("in_links", "out_links")}
-        yield title, dict(_facts({**show["row"], **lists}))
+def _row(show: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the newest export, or else the newest capture, has of a page."""
+    title = f"In the export {show['export']}" if show.get("export") else "The newest capture"
+    lists = {name: "\n".join(one["url"] for one in show.get(name) or ()) for name in ("in_links", "out_links")}
+    return {"row_title": title, "row": dict(_facts({**show["row"], **lists})) if show.get("row") else {}}
 
 
 def _facts(facts: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:

@@ -199,6 +199,8 @@ def test_what_is_wrong_is_said(ended: Seen) -> None:
     """A config that makes no DAG, and a file store that is gone: the last test, since the crawl ends here."""
     configs = ended.ui.home / "ui" / "configs"
     (configs / "broken.yml").write_text("servers: []\n")
+    dags = "/api/v2/dags?dag_id_pattern=broken_config_error"
+    ended.ui.wait(lambda: bool(ended.ui.ask("GET", dags)["dags"]), "the DAG in place of the broken config's")
     tab = ended.open("/krake/")
     tab.get_by_text("This config makes no DAGs:").wait_for()
     store = Path(ended.config.dfs_primary)
