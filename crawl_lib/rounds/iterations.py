@@ -48,6 +48,8 @@ class Iterations:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._kept: dict[str, _Kept] = {}
+        self.unread = 0
+        """The number of iterations that the last look left out."""
 
     def entries(self, stores: Stores, *, read_s: float = math.inf) -> list[dict[str, Any]]:
         """Return what `krake status --json` lists under `iterations`, without sizes, the oldest first.
@@ -65,6 +67,7 @@ class Iterations:
                 found.append(self._entry(stores, folder))
             elif kept:
                 found.append(kept.entry)
+        self.unread = len(folders) - len(found)
         return found[::-1]
 
     def with_bytes(self, stores: Stores, entry: dict[str, Any]) -> dict[str, Any]:

@@ -134,7 +134,6 @@ def crawl_status(
     """
     iterations = iterations or Iterations()
     entries = iterations.entries(stores, read_s=read_s)
-    unread = 0 if math.isinf(read_s) else len(stores.crawl.folders()) - len(entries)
     nodes = nodes_status(stores, entries)
     if only_nodes:
         return {"nodes": nodes}
@@ -145,7 +144,7 @@ def crawl_status(
         "injected": len(stores.crawl.seeds()),
         "iterations": [*shown[:-WITH_BYTES], *newest],
         "older": len(entries) - len(shown),
-        **({"unread": unread} if unread > 0 else {}),
+        **({"unread": iterations.unread} if iterations.unread else {}),
         "totals": sum_counts([entry["counts"] for entry in entries if "counts" in entry]),
         "nodes": nodes,
         "exports": [_export(stores, name) for name in list_exports(stores)],

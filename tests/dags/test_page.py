@@ -162,10 +162,11 @@ def test_a_task_of_another_dag_of_the_crawl_is_shown_to_its_readers(client: Test
         session.add(run)
         session.flush()
         told = TaskStateStoreModel(dag_run_id=run.id, dag_id="krake_outputs", run_id="r", task_id="text")
-        told.key, told.value = "progress", '{"phase": "made"}'
+        told.key, told.value = "progress", '{"phase": "made", "counts": {"texts": 1234}}'
         session.add(told)
     path = "/tab?dag_id=krake_outputs&run_id=r&task_id=text"
-    assert "made" in Page(client.get(path, headers=token(manager)).text).texts
+    shown = Page(client.get(path, headers=token(manager)).text).texts
+    assert {"made", "texts", "1,234"} <= set(shown)
     assert "made" not in client.get(path.replace("outputs", "process"), headers=token(manager)).text
     manager.refused = {"krake_outputs"}
     assert client.get(path, headers=token(manager)).status_code == 403

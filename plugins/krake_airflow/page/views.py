@@ -14,7 +14,7 @@ from markupsafe import Markup
 from crawl_lib.cli.bar import duration
 from crawl_lib.plots import columns as bar_columns
 from crawl_lib.plots import lines, meters, small
-from crawl_lib.rounds.elsewhere import ENDED, progress_of
+from crawl_lib.rounds.elsewhere import ENDED, mapping_of, progress_of
 from crawl_lib.storage import shown_address
 from krake_airflow.configs import BadConfig
 from krake_airflow.page.crawls import COUNTED_ITERATIONS, SHOWN_ITERATIONS, STALE_S, Crawl
@@ -107,8 +107,8 @@ def crawl_view(crawl: Crawl, status: Status, links: Links, run_id: str = "") -> 
         "state": state,
         "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}",
         "is_new": "error" not in status and not status["iterations"] and "unread" not in status,
-        "waits": str(status.get("waiting", "")),
-        "notices": list(_notices(status)),
+        "known": _known(status),
+        "error": status.get("error", ""),
         "tiles": _tiles(status, entries, is_of_run=bool(run_id)),
         "node_columns": _NODES,
         "nodes": [_node_row(crawl, node, queue, links) for node, queue in queues.items()],
@@ -139,14 +139,14 @@ def _state(status: Status) -> tuple[str, str]:
     return "", f"rests after {count:,} iterations" if count else "has not run yet"
 
 
-def _notices(status: Status) -> Iterator[str]:
-    """Yield what people have to know before they read the numbers."""
-    if "error" in status:
-        yield f"The file store does not answer. What Airflow knows is shown. {status['error']}"
-    if status.get("age_s", 0) > STALE_S:
-        yield f"The file store has not answered for {duration(status['age_s'])}. The numbers are as old."
+def _known(status: Status) -> str:
+    """Say in one line how old or incomplete the numbers are, and what waits."""
+    lines = [str(status.get("waiting", ""))]
     if "unread" in status:
-        yield f"{status['unread']:,} older iterations are being read. Sums are without them until then."
+        lines.insert(0, f"{status['unread']:,} older iterations are being read, and sums are without them until then")
+    if status.get("age_s", 0) > STALE_S:
+        lines.insert(0, f"the file store has not answered for {duration(status['age_s'])}, and the numbers are as old")
+    return "; ".join(filter(None, lines))
 
 
 def _tiles(status: Status, entries: Sequence[Status], *, is_of_run: bool) -> dict[str, str]:
@@ -309,7 +309,7 @@ def _export_row(crawl: Crawl, entry: Status) -> Row:
 
 def task_view(crawl: Crawl, task_id: str, value: Any, links: Links) -> dict[str, Any]:
     """Return the values for the tab of a task: its curve and its result. `value`: of the state store, or None."""
-    known, counts = progress_of(value), value.get("counts", {}) if isinstance(value, Mapping) else {}
+    known, counts = progress_of(value), mapping_of(mapping_of(value).get("counts"))
     doc, phase, points = doc_of(task_id), known["phase"], known["curve"]
     title, rates = "URLs in a second", _rates(points)
     chart = lines(title, "Since the task began.", {title: rates}, unit="seconds") if rates else ""
@@ -327,7 +327,7 @@ def task_view(crawl: Crawl, task_id: str, value: Any, links: Links) -> dict[str,
         "reason": known.get("reason") or known.get("error") or "",
         "tiles": {words: _number(known[name]) for name, words in names.items()}
         | {"MB": _megabytes(known["bytes"]), title: f"{known['pages_per_s']:,.1f}"},
-        "counts": {str(name): _text(fact) for name, fact in counts.items()} if isinstance(counts, Mapping) else {},
+        "counts": {str(name): _text(fact) for name, fact in counts.items()},
         "chart": _html(chart),
     }
 

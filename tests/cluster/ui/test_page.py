@@ -31,7 +31,8 @@ PATIENCE_MS = 180_000
 WATCH_SHIFTS = """() => {
     window.shifts = [];
     const note = list => list.getEntries().forEach(one => one.hadRecentInput || window.shifts.push(
-        one.sources.map(source => source.node && (source.node.outerHTML || source.node.data || '').slice(0, 120))));
+        one.sources.map(({node, previousRect, currentRect}) => [
+            node && (node.outerHTML || node.data || '').slice(0, 120), previousRect, currentRect])));
     new PerformanceObserver(note).observe({type: 'layout-shift'});
 }"""
 
@@ -113,7 +114,7 @@ def test_numbers_move_while_nothing_else_does_and_end_at_what_the_manifests_say(
     tab.evaluate(WATCH_SHIFTS)
     first = tab.locator(".nodes tbody").inner_text()
     tab.wait_for_function("first => document.querySelector('.nodes tbody').innerText != first", arg=first)
-    tab.locator("summary").first.click()  # stays open while numbers change
+    tab.locator(".nodes summary").first.click()  # stays open while numbers change
     tab.screenshot(path=tmp_path / "shots" / "works.png", full_page=True)
     tab.get_by_text("rests after 2 iterations").wait_for()
     urls = status_of(seen.config)["totals"]["urls"]
