@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from crawl_lib.ask.visit import Link, Visit, visit_url
     from crawl_lib.ask.why import explain, says_listing
 else:
-    # A server that asks a child loads no table, and the child loads what it needs alone.
+    # A server with a child loads no table library, and the child loads few.
     __getattr__ = loads_later(
         __name__,
         {

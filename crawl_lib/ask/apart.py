@@ -22,7 +22,7 @@ from crawl_lib.stores import Secrets
 PARTS = ("why", "cat", "text", "show")
 """The parts of an answer, in order: `explain`, headers and source, the main text, `find_page`."""
 LINKS_SHARE = 0.6
-"""Of the limit of time, after which no more iterations are searched for links."""
+"""The part of the limit of time after which the search for links ends."""
 
 _READ_BYTES = 1 << 16
 

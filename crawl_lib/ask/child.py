@@ -1,4 +1,4 @@
-"""The program of a child process that looks one URL up, see `apart`. Its argument is the id of its parent."""
+"""The program of a child process for one look-up, see `apart`. The argument is the id of the parent."""
 
 import json
 import math

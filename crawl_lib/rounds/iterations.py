@@ -54,9 +54,9 @@ class Iterations:
     def entries(self, stores: Stores, *, read_s: float = math.inf) -> list[dict[str, Any]]:
         """Return what `krake status --json` lists under `iterations`, without sizes, the oldest first.
 
-        `read_s`: read no further iteration after so many seconds. Iterations are read from the newest one on, and what
-        is not read yet is left out. An iteration that cannot be read has an `error`. Raises StorageError if the crawl
-        directory cannot be listed.
+        `read_s`: read no further iteration after so many seconds. Iterations are read from the newest to the oldest;
+        `unread` iterations are left out. An iteration that cannot be read has an `error`. Raises StorageError if the
+        crawl directory cannot be listed.
         """
         until_s, found = self._clock() + read_s, list[dict[str, Any]]()
         folders = stores.crawl.folders()

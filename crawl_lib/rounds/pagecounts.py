@@ -13,7 +13,7 @@ from crawl_lib.stores import Stores
 MOST_ROWS = 200_000
 """So many rows of `pages` are counted, those of the newest iterations first: memory and time have a bound."""
 SHOWN = 12
-"""So many values of each column are returned, the most frequent ones."""
+"""The number of values that are returned for a column, the most frequent first."""
 _COLUMNS = {"status": "status codes", "mime_detected": "MIME types", "host": "hosts"}
 
 

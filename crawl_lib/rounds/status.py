@@ -122,7 +122,7 @@ def crawl_status(
       `complete`, which is true after the commit once no segment may come late. The newest `WITH_BYTES` have the
       `bytes` of their segments. Some have `dropped` (pages that somebody dropped, and that are not compacted yet),
       `warning` (few URLs were answered) or `budgets` (see `commit_iteration`). `older`: the number of other folders.
-      `unread`, if any: the number of those that are not read yet, and that no sum has.
+      `unread`, if any: the number of iterations without a read yet. No sum has them.
     * `totals`: the sum of all counts. `urls` counts each URL once, when the URL ends; `fetched` counts all tries.
     * `nodes`: see `nodes_status`.
     * `queues`: for each node on this machine `length`, `open_take` or `open_move`, and `progress`: the newest report
@@ -270,7 +270,7 @@ def _utc(at: float) -> str:
 
 
 def keys_status(config: Config, secrets: Secrets) -> list[dict[str, Any]]:
-    """Count the keys of each server, for which a server reads all of them; a server that is down has an `error`."""
+    """Count the keys of each server, which costs a server a scan. A server without an answer has an `error`."""
     try:
         with open_key_store(config.key_storage, secrets.key_storage_password) as keys:
             return [

@@ -108,7 +108,7 @@ def _translated(error: KrakeError, of_params: tuple[type[KrakeError], ...] = (Pa
 
 
 class KrakeLink(BaseOperatorLink):
-    """The button "Krake" on a task that ran: it leads to the tab of the task."""
+    """The button "Krake" on a task that ran, to the tab of the task."""
 
     name = "Krake"
 

@@ -21,7 +21,7 @@ PATIENCE_S = 120.0
 
 @dataclass(frozen=True)
 class Crawled:
-    """A crawl of one iteration: its page, a missing page, a refused one, and many that wait."""
+    """A crawl of one iteration: a page, a missing page, a refused page, and many waiting URLs."""
 
     config: Config
     web: Serving
@@ -68,7 +68,7 @@ def test_at_the_limit_the_child_is_killed_and_what_it_missed_is_said(made: Crawl
 
 
 def test_what_was_found_before_the_limit_is_kept(made: Crawled, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child that hangs after its first line, and one that dies within a line."""
+    """A child hangs after the first line, and another child dies within a line."""
     program = "import sys,time;print();print('{\"why\":{}}');print('{\"cat\"',end='',flush=True);sys.stdin.read();"
     popen: Any = apart.subprocess.Popen
     for ending in ("time.sleep(600)", "1/0"):

@@ -297,7 +297,7 @@ def with_texts(value: Any, text: str) -> Any:
 
 
 def with_names(status: Any, name: str) -> Any:
-    """Return a status in which a stranger chose each text, and each name of a mapping that strangers choose."""
+    """Return a status whose texts, and names of mappings, a stranger chose."""
     found = with_texts(copy.deepcopy(status), name)
     found["iterations"][0]["counts"]["outcomes"] = found["totals"]["outcomes"] = {name: 3}
     found["queues"] = {name: found["queues"]["node-0"]}

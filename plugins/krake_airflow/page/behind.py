@@ -18,7 +18,7 @@ class Known(NamedTuple, Generic[T]):
 
 
 class Behind(Generic[T]):
-    """A value with the thread that reads it. The thread ends after a look, so that an idle page costs nothing.
+    """A value and the thread of its reads. The thread ends after a read, so that an idle page costs nothing.
 
     `read`: returns the value; `keep_s`: for how long a value counts as new; `is_partial`: whether to read again at
     once.

@@ -26,7 +26,7 @@ from krake_airflow.settings import config_path
 
 SHOWN_ITERATIONS = 40
 COUNTED_ITERATIONS = 10
-"""Of so many iterations, the newest ones, status codes, types and hosts are counted."""
+"""The number of newest iterations whose status codes, types and hosts are counted."""
 STALE_S = 10.0
 """A status that is older is said to be old."""
 _WAIT_S = 1.2
@@ -77,7 +77,7 @@ class Crawl:
             return self._without_store(str(error))
 
     def _add_curves(self, queues: Mapping[str, dict[str, Any]]) -> None:
-        """Add the curves of nodes that the reader found on this machine: Airflow knows their curves too."""
+        """Add the curves of this machine's nodes, from Airflow's database."""
         here = [node for node, queue in queues.items() if not queue.keys() & {"task", "note"}]
         for node, entry in told_by_nodes(self.config, here).items():
             if said := entry.get("progress"):
@@ -103,7 +103,7 @@ class Crawl:
 
 
 class Crawls:
-    """The crawls of the configs that this Airflow has. A crawl is kept as long as its config stays the same."""
+    """The crawls of this Airflow's configs. A crawl is kept while the config stays the same."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Crawl] = {}

@@ -1,4 +1,4 @@
-"""Look-ups of URLs for the page: few at a time, since each has a process of its own."""
+"""Look-ups of URLs for the page: few at a time, since a look-up takes a process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST = 2
 
 
 class LookUps:
-    """The look-ups of this process. Each user has one at a time."""
+    """The look-ups of this process: one at a time for a user."""
 
     def __init__(self) -> None:
         self._users: set[str] = set()

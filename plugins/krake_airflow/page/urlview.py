@@ -19,7 +19,7 @@ _MISSED = {
 }
 _COMMANDS = {"why": "why", "cat": "cat", "text": "cat", "show": "show"}
 _TOLD = ("answer", "url", "notes", "error", "unsearched")
-"""Facts of `why` that are not in its table: they have a place of their own."""
+"""Facts of `why` with places of their own, outside of the table."""
 
 
 class Text(NamedTuple):
@@ -49,7 +49,7 @@ def url_view(crawl: Crawl, url: str, found: LookUp, links: Links) -> dict[str, A
 
 
 def _missed(url: str, found: LookUp) -> Iterator[str]:
-    """Say what the look-up did not get to, and which command does."""
+    """Name the parts that the look-up missed, with a command for each."""
     for name in found.missed:
         command = f"krake {_COMMANDS[name]} {printable(url)}"
         yield f"Not reached within {SECONDS:.0f} s: {_MISSED[name]}. `{command}` takes its time."
@@ -69,7 +69,7 @@ def _row(show: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _facts(facts: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """Yield facts with the names of what they are within; without what is not known."""
+    """Yield known facts; a fact of an inner mapping has the name of the mapping before its own."""
     for name, fact in facts.items():
         title = f"{before}{name.replace('_', ' ')}"
         if isinstance(fact, Mapping):

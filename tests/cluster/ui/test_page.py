@@ -49,7 +49,7 @@ class Seen:
     run: str
 
     def open(self, path: str, scheme: str = "light", width: int = 1280) -> Any:
-        """Open a path in a tab of its own, as a user whose Airflow has this scheme on a system with the other one."""
+        """Open a path in a new tab. Airflow has this scheme, and the system the other scheme."""
         system = "dark" if scheme == "light" else "light"
         context = self.browser.new_context(color_scheme=system, viewport={"width": width, "height": 900})
         context.add_cookies([{"name": "_token", "value": self.ui.token, "url": self.ui.url}])
@@ -73,7 +73,7 @@ class Seen:
 
 
 def lay_hostile(root: Path) -> None:
-    """Write a page for each hostile text, which is its title, its description and the words of a link to the next."""
+    """Write a page for each hostile text: as title, as description and as words of a link to the next page."""
     root.mkdir()
     for number, text in enumerate(HOSTILE):
         said = html.escape(text)
