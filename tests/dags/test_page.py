@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from threading import Event, Semaphore
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -352,7 +353,7 @@ def test_no_name_is_html(
 
     def shown(given: str) -> Page:
         found = with_names(status, given)
-        monkeypatch.setattr(Crawl, "look", lambda self: found)
+        monkeypatch.setattr(Crawl, "look", lambda self, wait_s=None: found)
         told = {"phase": given, "reason": given, "error": given, "counts": {given: {given: given}}, "curve": [[0, 0]]}
         monkeypatch.setattr(page_app, "told_by", lambda *_: told)
         monkeypatch.setattr(lookups, "look_up", lambda *_, **__: looked_up(given))
@@ -455,6 +456,17 @@ def test_links_stay_below_the_path_of_the_api_server(client: TestClient, manager
     assert links
     assert all(link.startswith("/airflow/") for link in links if link)
     assert f"/airflow/dags/{DAG}/runs/r" in links
+
+
+def test_all_crawls_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of ten crawls on a store without an answer took ten waits."""
+    waits = list[float]()
+    crawl = SimpleNamespace(begin=lambda: waits.append(-1.0), look=lambda wait_s: waits.append(wait_s) or {})
+    times = iter((100.0, 100.5, 109.0))
+    monkeypatch.setattr(crawls, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    monkeypatch.setattr(crawls, "_WAIT_S", 2.0)
+    crawls.look_at_all([crawl, crawl])  # type: ignore[list-item]
+    assert waits == [-1.0, -1.0, 1.5, 0]
 
 
 class TestBehind:

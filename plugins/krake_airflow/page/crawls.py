@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection, Mapping, Sequence
 from threading import Lock
 from typing import Any
@@ -31,6 +32,8 @@ STALE_S = 10.0
 """A status that is older is said to be old."""
 _WAIT_S = 1.2
 """How long a file store that does not answer is asked: people wait for the page."""
+_READ_S = 0.5
+"""How long iterations are read before the first answer: the newest ones are shown, and the others follow."""
 _KEEP_S, _KEEP_KEYS_S, _KEEP_PAGES_S = 1.0, 60.0, 60.0
 """For how long a status, counts of keys, and counts of pages are shown. Servers read all keys to count the keys."""
 _NEWEST_TASKS = 2_000
@@ -53,14 +56,20 @@ class Crawl:
         self._pages = Behind(lambda: self._count(reader), _KEEP_PAGES_S)
         self._status = Behind(lambda: self._read(reader), _KEEP_S, lambda status: "unread" in status)
 
-    def look(self) -> dict[str, Any]:
+    def begin(self) -> None:
+        """Have the status read, and wait for nothing."""
+        if not isinstance(self.secrets, ConfigError):
+            self._status.get(0.0)
+
+    def look(self, wait_s: float | None = None) -> dict[str, Any]:
         """Return the status, see `crawl_status`, with the curves of nodes; an `error` says what could not be asked.
 
         `age_s`: seconds since the status was read. `pages`: see `count_pages`, once the pages are counted.
+        `wait_s`: for a new status; None: as long as people wait for a page.
         """
         if isinstance(self.secrets, ConfigError):
             return self._without_store(str(self.secrets))
-        known = self._status.get(_WAIT_S)
+        known = self._status.get(_WAIT_S if wait_s is None else wait_s)
         if known is None:
             return self._without_store("It has not answered yet.")
         status = {**known.value, "queues": {node: {**queue} for node, queue in known.value["queues"].items()}}
@@ -72,7 +81,7 @@ class Crawl:
     def _read(self, reader: CrawlReader) -> dict[str, Any]:
         """Read the status; where the store cannot be opened, what Airflow knows."""
         try:
-            return reader.status(last=SHOWN_ITERATIONS, read_s=_WAIT_S)
+            return reader.status(last=SHOWN_ITERATIONS, read_s=_READ_S)
         except KrakeError as error:
             return self._without_store(str(error))
 
@@ -129,6 +138,14 @@ class Crawls:
             return Crawl(config, secrets_for(config))
         except ConfigError as error:  # the other crawls are shown all the same
             return Crawl(config, error)
+
+
+def look_at_all(crawls: Sequence[Crawl]) -> list[dict[str, Any]]:
+    """Look at crawls at the same time, so that several file stores without an answer cost the wait of one."""
+    for crawl in crawls:
+        crawl.begin()
+    until_s = time.monotonic() + _WAIT_S
+    return [crawl.look(max(0, until_s - time.monotonic())) for crawl in crawls]
 
 
 def told_by_nodes(config: Config, nodes: Sequence[str]) -> Mapping[str, dict[str, Any]]:

@@ -17,7 +17,7 @@ from crawl_lib.plots import lines, meters, small
 from crawl_lib.rounds.elsewhere import ENDED, mapping_of, progress_of
 from crawl_lib.storage import shown_address
 from krake_airflow.configs import BadConfig
-from krake_airflow.page.crawls import COUNTED_ITERATIONS, SHOWN_ITERATIONS, STALE_S, Crawl
+from krake_airflow.page.crawls import COUNTED_ITERATIONS, SHOWN_ITERATIONS, STALE_S, Crawl, look_at_all
 from krake_airflow.page.table import Link, Links, Row, columns
 from krake_airflow.taskdocs import doc_of
 
@@ -71,7 +71,7 @@ _EXPORTS = columns(
 
 def list_view(crawls: Sequence[Crawl], bad: Sequence[BadConfig], links: Links) -> dict[str, Any]:
     """Return the values for the list of crawls."""
-    rows = [_crawl_row(crawl, crawl.look(), links) for crawl in crawls]
+    rows = [_crawl_row(crawl, status, links) for crawl, status in zip(crawls, look_at_all(crawls), strict=True)]
     return {"crawls": rows, "columns": _LIST, "bad": [(one.dag_id, one.lines) for one in bad]}
 
 
