@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from urllib.request import Request, urlopen
 
+import psutil
 import pytest
 
 from crawl_lib.config import Config
@@ -197,6 +199,29 @@ def test_texts_of_strangers_are_text(ended: Seen) -> None:
         assert tab.evaluate("window.krakeRan") is None
     assert [url for url in asked if not url.startswith(f"{ended.ui.url}/")] == []
     tab.context.close()
+
+
+def test_a_page_costs_a_small_multiple_of_what_airflows_own_answers_do(ended: Seen) -> None:
+    """In CPU of the API server, next to `/api/v2/version`, which Airflow's UI asks for too."""
+    children = psutil.Process(ended.ui.process.pid).children(recursive=True)
+    processes = [one for one in children if re.search("api.server", " ".join(one.cmdline()))]
+    assert processes
+    page = "/krake/crawl/krake"
+    asked: dict[str, tuple[str, dict[str, str]]] = {
+        "version": ("/api/v2/version", {}),
+        "page": (page, {}),
+        "refresh": (page, {"part": "1"}),
+    }
+    spent_s = dict.fromkeys(asked, 0.0)
+    for _ in range(20):
+        for name, (path, headers) in asked.items():
+            before_s = sum(sum(one.cpu_times()[:2]) for one in processes)
+            request = Request(f"{ended.ui.url}{path}", headers={"Authorization": f"Bearer {ended.ui.token}", **headers})
+            with urlopen(request, timeout=120) as answer:
+                answer.read()
+            spent_s[name] += sum(sum(one.cpu_times()[:2]) for one in processes) - before_s
+    assert spent_s["page"] < 20 * spent_s["version"], spent_s
+    assert spent_s["refresh"] < 10 * spent_s["version"], spent_s
 
 
 def test_what_is_wrong_is_said(ended: Seen) -> None:
