@@ -176,9 +176,9 @@ def test_links_of_airflow_leave_the_frame(ended: Seen, tmp_path: Path) -> None:
     tab.screenshot(path=tmp_path / "shots" / "frame.png")
     frame.locator("svg.columns a").first.click()
     tab.wait_for_url(f"**/dags/krake_crawl/runs/{quote(ended.run)}*")
-    tab.goto(f"{ended.ui.url}/dags/krake_crawl/runs/{quote(ended.run)}/tasks/iteration_1.crawl.node-0")
-    button = tab.locator("a[rel='noopener noreferrer'][href$='/plugin/krake-task']")  # the tab has another `rel`
-    tab.goto(f"{ended.ui.url}{button.get_attribute('href')}")
+    task = f"{quote(ended.run)}/taskInstances/iteration_1.crawl.node-0"
+    button = ended.ui.ask("GET", f"/api/v2/dags/krake_crawl/dagRuns/{task}/links")["extra_links"]["Krake"]
+    tab.goto(f"{ended.ui.url}{button}")
     tab.frame_locator("iframe").get_by_text("URLs taken").wait_for()
     tab.context.close()
 
