@@ -6,27 +6,85 @@ reads what came (`page`). `explain` says of a URL what led to it, what rules and
 too, and judges its links (`visit`). `list_segments`, `captures_of` and `dump_rows` give what segments hold,
 `refused_hosts` which hosts were refused for their addresses (`segments`). `inlinks_of` and `dump_links` give what the
 tables of links do, and `links_left_out` what the LinkDb's limits leave out (`links`).
+
+`look_up` asks for all of one URL in a child process (`apart`, `child`), within a limit of time.
 """
 
-from crawl_lib.ask.check import check_url
-from crawl_lib.ask.links import dump_links, inlinks_of, links_left_out
-from crawl_lib.ask.page import Answer, find_page, newest_rows, read_answer
-from crawl_lib.ask.segments import (
-    captures_of,
-    dump_rows,
-    list_segments,
-    refused_hosts,
-    require_segments,
-    segment_files,
-)
-from crawl_lib.ask.table import (
-    best_rows,
-    crawldb_stats,
-    dump_crawldb,
-    dump_hosts,
-    explain_listing,
-    look_up_listing,
-    row_of_url,
-)
-from crawl_lib.ask.visit import Link, Visit, visit_url
-from crawl_lib.ask.why import explain, says_listing
+from typing import TYPE_CHECKING
+
+from crawl_lib.lazy import loads_later
+
+if TYPE_CHECKING:
+    from crawl_lib.ask.apart import PARTS, LookUp, look_up
+    from crawl_lib.ask.check import check_url
+    from crawl_lib.ask.links import dump_links, inlinks_of, links_left_out
+    from crawl_lib.ask.page import Answer, find_page, newest_rows, read_answer
+    from crawl_lib.ask.segments import (
+        captures_of,
+        dump_rows,
+        list_segments,
+        refused_hosts,
+        require_segments,
+        segment_files,
+    )
+    from crawl_lib.ask.table import (
+        best_rows,
+        crawldb_stats,
+        dump_crawldb,
+        dump_hosts,
+        explain_listing,
+        look_up_listing,
+        row_of_url,
+    )
+    from crawl_lib.ask.visit import Link, Visit, visit_url
+    from crawl_lib.ask.why import explain, says_listing
+else:
+    # A server with a child loads no table library, and the child loads few.
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "apart": (
+                "PARTS",
+                "LookUp",
+                "look_up",
+            ),
+            "check": ("check_url",),
+            "links": (
+                "dump_links",
+                "inlinks_of",
+                "links_left_out",
+            ),
+            "page": (
+                "Answer",
+                "find_page",
+                "newest_rows",
+                "read_answer",
+            ),
+            "segments": (
+                "captures_of",
+                "dump_rows",
+                "list_segments",
+                "refused_hosts",
+                "require_segments",
+                "segment_files",
+            ),
+            "table": (
+                "best_rows",
+                "crawldb_stats",
+                "dump_crawldb",
+                "dump_hosts",
+                "explain_listing",
+                "look_up_listing",
+                "row_of_url",
+            ),
+            "visit": (
+                "Link",
+                "Visit",
+                "visit_url",
+            ),
+            "why": (
+                "explain",
+                "says_listing",
+            ),
+        },
+    )

@@ -8,7 +8,7 @@ from crawl_lib.captures import KnownCaptures, StaleError
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import InputError, PathNotFoundError
 from crawl_lib.export import is_node_id, newest_export, page_key, plain_row, show_page
-from crawl_lib.parse import Content, decode_content, parse_head
+from crawl_lib.parse import HTML_TYPES, Content, decode_content, detect_mime, html_to_utf8, parse_head, to_utf8
 from crawl_lib.segment import SegmentReader, split_head
 from crawl_lib.stores import Stores
 
@@ -20,6 +20,13 @@ class Answer(NamedTuple):
 
     head: bytes
     content: Content
+
+    def source(self) -> str:
+        """Return the body as text, by the charset that the answer or the page names."""
+        mime, charset = parse_head(self.head).content_type
+        is_html = detect_mime(mime, self.content.data) in HTML_TYPES
+        data = html_to_utf8(self.content.data, charset) if is_html else to_utf8(self.content.data, charset)[0]
+        return data.decode("utf-8", "replace")
 
 
 def find_page(stores: Stores, page: str, *, export: str | None = None) -> dict[str, Any]:

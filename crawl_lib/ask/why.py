@@ -5,6 +5,7 @@ have yet to take in, the key store, and, where none of these has it, the links t
 from here is a note.
 """
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -53,7 +54,7 @@ _CAPTURE = (
 _LINK_COLUMNS = ("source", "target", "followed", "rule", "element")
 
 
-def explain(stores: Stores, text: str, *, all_links: bool = False) -> Facts:
+def explain(stores: Stores, text: str, *, all_links: bool = False, links_until_s: float = math.inf) -> Facts:
     """What `krake why` prints, as JSON takes it; `answer` is the one sentence of it.
 
     `url`, `key`, `host`; `owner`: the node of its host, None with local routing; `state`: of its key, "unknown" for
@@ -67,6 +68,7 @@ def explain(stores: Stores, text: str, *, all_links: bool = False) -> Facts:
 
     With a table of captures a URL is looked up at once, and so are links: of the newest `LINK_ITERATIONS` iterations
     alone; `unsearched` is the number of other iterations, which a note names too. `all_links`: of all iterations.
+    `links_until_s`: end the search for links at this moment of the monotonic clock.
 
     Raises InputError for what is no URL that Krake crawls, DamagedFileError or StorageError naming a segment.
     """
@@ -81,7 +83,7 @@ def explain(stores: Stores, text: str, *, all_links: bool = False) -> Facts:
     found["capture"] = None if row is None else plain_row({name: row[name] for name in _CAPTURE})
     searched = None if all_links or KnownCaptures.of(stores) is None else LINK_ITERATIONS
     is_known = row or waits or found["state"] != "unknown"
-    found["link"], found["unsearched"] = (None, 0) if is_known else _link(stores, key, searched)
+    found["link"], found["unsearched"] = (None, 0) if is_known else _link(stores, key, searched, links_until_s)
     if left := found["unsearched"]:
         command = f"`krake why --all-links {url}`"
         notes.append(f"links on pages of {left:,} older iterations were not searched: {command} does")
@@ -250,25 +252,34 @@ def _seeds_with(stores: Stores, url: str) -> str | None:
     return None
 
 
-def _link(stores: Stores, key: bytes, most: int | None) -> tuple[Facts | None, int]:
+def _link(stores: Stores, key: bytes, most: int | None, until_s: float) -> tuple[Facts | None, int]:
     """Find a link to a page, in the newest segment that has one; one that was followed, if there is.
 
-    `most`: search so many iterations, the newest ones; None: all. Returns None for the link if no page has one, and
-    how many iterations were not searched then.
+    `most`: search so many iterations, the newest ones; None: all. `until_s`: begin no iteration after this moment of
+    the monotonic clock. Returns None for the link if no page has one, and how many iterations were not searched then.
     """
-    wanted = pa.scalar(key, pa.binary(KEY_BYTES))
     folders = stores.crawl.folders()[::-1]
-    segments = (stores.crawl.segment(one, node) for one in folders[:most] for node in _nodes_of(stores, one))
-    for segment in stores.until_stopped(segments):
-        stores.report(reading=segment.path)
-        for batch in SegmentReader(stores.storage, segment.path).links(_LINK_COLUMNS):
-            rows: list[Facts] = batch.filter(pc.equal(batch.column("target"), wanted)).to_pylist()
-            if rows:
-                row = max(rows, key=lambda one: bool(one["followed"]))
-                page = newest_rows(stores, [row["source"]]).get(row["source"], {})
-                facts = {name: row[name] for name in ("followed", "rule", "element")}
-                return {"page": page.get("url", row["source"].hex()), "depth": page.get("depth", 0) + 1, **facts}, 0
+    for place, folder in enumerate(stores.until_stopped(folders[:most])):
+        if time.monotonic() >= until_s:
+            return None, len(folders) - place
+        for node in _nodes_of(stores, folder):
+            if found := _link_in(stores, stores.crawl.segment(folder, node).path, key):
+                return found, 0
     return None, len(folders) - len(folders[:most])
+
+
+def _link_in(stores: Stores, segment: str, key: bytes) -> Facts | None:
+    """Find a link to a page in one segment. `segment`: its path."""
+    wanted = pa.scalar(key, pa.binary(KEY_BYTES))
+    stores.report(reading=segment)
+    for batch in stores.until_stopped(SegmentReader(stores.storage, segment).links(_LINK_COLUMNS)):
+        rows: list[Facts] = batch.filter(pc.equal(batch.column("target"), wanted)).to_pylist()
+        if rows:
+            row = max(rows, key=lambda one: bool(one["followed"]))
+            page = newest_rows(stores, [row["source"]]).get(row["source"], {})
+            facts = {name: row[name] for name in ("followed", "rule", "element")}
+            return {"page": page.get("url", row["source"].hex()), "depth": page.get("depth", 0) + 1, **facts}
+    return None
 
 
 def _nodes_of(stores: Stores, folder: str) -> list[str]:

@@ -9,7 +9,6 @@ from typing import Any
 from crawl_lib.ask import check_url, explain, find_page, read_answer
 from crawl_lib.cli.common import config_file, print_counts, print_result, say, tool_stores
 from crawl_lib.fetch import how_to_allow, inner_networks
-from crawl_lib.parse import HTML_TYPES, detect_mime, html_to_utf8, parse_head, to_utf8
 from crawl_lib.states import Outcome
 
 
@@ -36,17 +35,14 @@ def cat(arguments: argparse.Namespace) -> int:
     """What a page answered. On a terminal nothing that it would obey; elsewhere the body's bytes as they are."""
     with tool_stores(arguments) as stores:
         found = find_page(stores, arguments.page, export=arguments.export)
-        head, content = read_answer(stores, found)
+        answer = read_answer(stores, found)
+    head, content = answer
     if content.error:
         say(f"krake: {found['url']}: {content.error}", file=sys.stderr)
     if not sys.stdout.isatty():
         sys.stdout.buffer.write(content.data if arguments.body else head + content.data)
         return 0
-    mime, charset = parse_head(head).content_type
-    is_html = detect_mime(mime, content.data) in HTML_TYPES
-    data = html_to_utf8(content.data, charset) if is_html else to_utf8(content.data, charset)[0]
-    text = data.decode("utf-8", "replace")
-    for line in ("" if arguments.body else head.decode("latin-1")).splitlines() + text.splitlines():
+    for line in ("" if arguments.body else head.decode("latin-1")).splitlines() + answer.source().splitlines():
         say(line.expandtabs())
     return 0
 

@@ -368,10 +368,11 @@ class ScoresConfig:
 
 @section
 class OutputsConfig:
-    """Which outputs Airflow makes besides the export, and when."""
+    """Which outputs Airflow makes besides the export, and when. `replay_url`: of a server that shows archived pages."""
 
     tasks: tuple[str, ...] = option((), unique=True, choices=OUTPUT_TASKS)
     when: str = option("run", choices=("run", "segments"))
+    replay_url: str | None = option(None, pattern=r"https?://[^\s/@?#]+(/[^\s?#]*)?")
 
 
 @section

@@ -8,4 +8,4 @@ All names are text to these functions: whatever a stranger chose is escaped, and
 """
 
 from crawl_lib.plots.drawing import MOST_SERIES
-from crawl_lib.plots.plots import DARK, LIGHT, STYLE, bars, lines, small, stacked
+from crawl_lib.plots.plots import DARK, LIGHT, STYLE, bars, columns, lines, meters, small, stacked

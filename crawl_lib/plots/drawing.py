@@ -14,6 +14,7 @@ _LABELS, _BARS = 215, 345
 _LINES, _MARGIN = 180, 8
 """In pixels: a drawing's width, a row's height, the widths of labels and bars; the height and margin of lines."""
 _SMALL_WIDTH, _SMALL_HEIGHT = 120, 24
+_COLUMN, _COLUMN_HEIGHT = 10, 100
 _LABEL_CHARS = 30
 Point = tuple[float, float]
 
@@ -46,6 +47,41 @@ def stacked_rows(title: str, names: Sequence[str], rows: Mapping[str, Sequence[f
             left += width
         parts.append(_text(round(left) + 8, at + 16, shown(math.fsum(map(_drawn, values)))))
     return _svg(title, _WIDTH, _ROW * (len(names) + len(rows)), parts)
+
+
+def stacked_columns(
+    title: str, rows: Mapping[str, Sequence[float]], links: Mapping[str, str], slots: int, names: Sequence[str]
+) -> str:
+    """Draw one upright bar for each row, divided by the values of series, without any text.
+
+    `links`: where the bar of a row leads; `slots`: as many bars fit, so that the first bars stay in place when others
+    come; `names`: of the series.
+    """
+    most = max((math.fsum(map(_drawn, values)) for values in rows.values()), default=0.0) or 1.0
+    parts = list[str]()
+    for number, (name, values) in enumerate(rows.items()):
+        pieces, top = list[str](), float(_COLUMN_HEIGHT)
+        for place, value in enumerate(values):
+            height = _COLUMN_HEIGHT * _drawn(value) / most
+            top -= height
+            if height:
+                size = f'width="{_COLUMN - 2}" height="{height:.1f}"'
+                pieces.append(f'<rect class="s{place}" x="{number * _COLUMN + 1}" y="{top:.1f}" {size}/>')
+        said = ", ".join(f"{shown(value)} {series}" for series, value in zip(names, values, strict=True) if value)
+        label = safe(f"{name}: {said or 'none'}")
+        area = f'<rect class="area" x="{number * _COLUMN}" y="0" width="{_COLUMN}" height="{_COLUMN_HEIGHT}"/>'
+        bar = f"<title>{label}</title>{area}{''.join(pieces)}"
+        target = f'<a href="{safe(links[name])}" target="_top" aria-label="{label}">{bar}</a>' if name in links else ""
+        parts.append(target or f"<g>{bar}</g>")
+    box = f'viewBox="0 0 {max(slots, len(rows)) * _COLUMN} {_COLUMN_HEIGHT}" preserveAspectRatio="none"'
+    return f'<svg class="columns" {box} role="group" aria-label="{safe(title)}">{"".join(parts)}</svg>'
+
+
+def meter(value: float, most: float) -> str:
+    """Draw how much of the largest value a value is, as a bar in a row of a table that has the number."""
+    width = _share(100 * _drawn(value), _drawn(most))
+    box = 'viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true"'
+    return f'<svg class="meter" {box}><rect class="s0" width="{width:.1f}" height="8"/></svg>'
 
 
 def line_paths(title: str, series: Mapping[str, Sequence[Point]], unit: str) -> str:

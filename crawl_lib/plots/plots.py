@@ -8,9 +8,11 @@ from crawl_lib.plots.drawing import (
     Point,
     bar_rows,
     line_paths,
+    meter,
     safe,
     shown,
     small_path,
+    stacked_columns,
     stacked_rows,
 )
 
@@ -28,7 +30,15 @@ STYLE = "\n".join(
     [
         "svg.plot { width: 100%; height: auto; } svg.small { width: 7.5rem; height: 1.5rem; }",
         "svg text { font-size: 13px; fill: var(--text); } svg path { fill: none; stroke-width: 2; }",
-        *(f"rect.s{n} {{ fill: var(--s{n}); }} path.s{n} {{ stroke: var(--s{n}); }}" for n in range(MOST_SERIES)),
+        "svg.columns { display: block; width: 100%; height: 9rem; } svg.meter { width: 100%; height: .5rem; }",
+        "rect.area { fill: transparent; } a:focus > rect.area, a:hover > rect.area { fill: var(--faint); }",
+        "ul.legend { display: flex; flex-wrap: wrap; gap: 0 1.2rem; padding: 0; list-style: none; }",
+        "ul.legend i { display: inline-block; width: .7rem; height: .7rem; margin-right: .4rem; }",
+        *(
+            f"rect.s{n} {{ fill: var(--s{n}); }} path.s{n} {{ stroke: var(--s{n}); }}"
+            f" i.s{n} {{ background: var(--s{n}); }}"
+            for n in range(MOST_SERIES)
+        ),
         "details.numbers { margin: 0 0 1rem; } details.numbers summary { color: var(--faint); cursor: pointer; }",
         "details.numbers td { text-align: right; padding: 0 0 0 1rem; } details.numbers th { text-align: left; }",
     ]
@@ -47,22 +57,39 @@ def stacked(title: str, text: str, rows: Mapping[str, Mapping[str, float]]) -> s
 
     The largest series come first. The series beyond `MOST_SERIES` colours are summed up as `others`.
     """
-    totals: dict[str, float] = {}
-    for values in rows.values():
-        for name, value in values.items():
-            totals[name] = totals.get(name, 0) + value
-    names = sorted(totals, key=lambda name: (-totals[name], name))
-    if len(names) > MOST_SERIES:
-        names, rest = names[: MOST_SERIES - 1], names[MOST_SERIES - 1 :]
-        folded = {
-            row: [*(values.get(name, 0) for name in names), sum(values.get(name, 0) for name in rest)]
-            for row, values in rows.items()
-        }
-        names.append(OTHERS)
-    else:
-        folded = {row: [values.get(name, 0) for name in names] for row, values in rows.items()}
+    names, folded = _folded(rows)
     table = _table(title, ["", *names], [[row, *map(shown, values)] for row, values in folded.items()])
     return _plot(title, text, f"{stacked_rows(title, names, folded)}{table}" if rows else "")
+
+
+def columns(
+    title: str, text: str, rows: Mapping[str, Mapping[str, float]], *, links: Mapping[str, str], slots: int
+) -> str:
+    """Plot the parts of a sum for each name as upright bars of a fixed height, with a legend of all sums.
+
+    `rows`: as for `stacked`; `links`: where the bar of a name leads; `slots`: bars for which there is room.
+    """
+    names, folded = _folded(rows)
+    sums = [sum(values[place] for values in folded.values()) for place in range(len(names))]
+    legend = "".join(
+        f'<li><i class="s{place}"></i>{safe(name)} {shown(total)}</li>'
+        for place, (name, total) in enumerate(zip(names, sums, strict=True))
+    )
+    table = _table(title, ["", *names], [[row, *map(shown, values)] for row, values in folded.items()])
+    most = f'<p class="faint">The highest bar: {shown(max(map(sum, folded.values()), default=0))}</p>'
+    drawn = f'{stacked_columns(title, folded, links, slots, names)}{most}<ul class="legend">{legend}</ul>{table}'
+    return _plot(title, text, drawn if rows else "")
+
+
+def meters(rows: Mapping[str, float], *, head: str, unit: str) -> str:
+    """Make a table of numbers with a bar in each row. `head`, `unit`: of the columns of names and of numbers."""
+    most = max(rows.values(), default=0)
+    cells = "".join(
+        f'<tr><th scope="row">{safe(name)}</th><td>{meter(value, most)}</td><td class="num">{shown(value)}</td></tr>'
+        for name, value in rows.items()
+    )
+    heads = f'<th scope="col">{safe(head)}</th><td></td><th scope="col" class="num">{safe(unit)}</th>'
+    return f'<table class="meters"><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table>' if rows else ""
 
 
 def lines(title: str, text: str, series: Mapping[str, Sequence[Point]], *, unit: str = "") -> str:
@@ -84,6 +111,25 @@ def small(title: str, values: Sequence[float], *, names: Sequence[str] = ()) -> 
     named = names or [str(place) for place in range(1, len(values) + 1)]
     rows = [[name, shown(value)] for name, value in zip(named, values, strict=True)]
     return f"{small_path(title, values)}{_table(title, ['', title], rows)}" if values else ""
+
+
+def _folded(rows: Mapping[str, Mapping[str, float]]) -> tuple[list[str], dict[str, list[float]]]:
+    """Return the names of series, the largest first, and their values in each row; small series are summed up."""
+    totals: dict[str, float] = {}
+    for values in rows.values():
+        for name, value in values.items():
+            totals[name] = totals.get(name, 0) + value
+    names = sorted(totals, key=lambda name: (-totals[name], name))
+    if len(names) > MOST_SERIES:
+        names, rest = names[: MOST_SERIES - 1], names[MOST_SERIES - 1 :]
+        folded: dict[str, list[float]] = {
+            row: [*(values.get(name, 0) for name in names), sum(values.get(name, 0) for name in rest)]
+            for row, values in rows.items()
+        }
+        names.append(OTHERS)
+    else:
+        folded = {row: [values.get(name, 0) for name in names] for row, values in rows.items()}
+    return names, folded
 
 
 def _plot(title: str, text: str, content: str) -> str:

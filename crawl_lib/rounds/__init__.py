@@ -4,7 +4,7 @@ How data flows: the first node that comes to an iteration makes its folder (`sta
 a changed list is allowed yet), the scope, how many URLs each node may take (`shares`), and what all machines must have
 alike (`agreement`). A place of another crawl is refused (`crawlname`). The nodes crawl. `commit` reads the manifests of
 their segments and writes the sums, `index.json`. `status` shows all of it. `waiting`
-finds what is not due yet, for messages.
+finds what is not due yet, for messages; `pagecounts` counts status codes, types and hosts of the newest pages.
 
 Both may be run again at any time, also two at once: a file is written once, and the second attempt uses it.
 """
@@ -45,13 +45,13 @@ from crawl_lib.rounds.waiting import at_once, clock_text, waits_until, what_wait
 
 if TYPE_CHECKING:
     from crawl_lib.rounds.iterations import Iterations, Span
-    from crawl_lib.rounds.status import CrawlReader, crawl_status, open_to_look, status_of
+    from crawl_lib.rounds.status import CrawlReader, crawl_status, keys_status, open_to_look, status_of
 else:
     # Arrow begins threads, and takes a third of a second; no task asks for the status.
     __getattr__ = loads_later(
         __name__,
         {
             "iterations": ("Iterations", "Span"),
-            "status": ("CrawlReader", "crawl_status", "open_to_look", "status_of"),
+            "status": ("CrawlReader", "crawl_status", "keys_status", "open_to_look", "status_of"),
         },
     )

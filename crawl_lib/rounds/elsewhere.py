@@ -171,12 +171,12 @@ def _asked(airflow: Airflow, config: Config, task: NodeTask) -> dict[str, Any]:
         answer = airflow.get(f"{_runs_path(config)}/{place}/state-store/progress")
     except StorageError as error:
         return {"error": str(error)}
-    return entry_of(task, _mapping(answer).get("value"))
+    return entry_of(task, mapping_of(answer).get("value"))
 
 
 def entry_of(task: NodeTask, value: Any) -> dict[str, Any]:
     """Return the entry of a node, see `queues_elsewhere`. `value`: what the store has under `progress`, or None."""
-    is_of_try = _mapping(value).get("try") == task.try_number
+    is_of_try = mapping_of(value).get("try") == task.try_number
     said = progress_of(value if is_of_try else None)
     entry: dict[str, Any] = {"length": said["queue"], "progress": said}
     run_id = printable(task.run_id)
@@ -191,7 +191,7 @@ def entry_of(task: NodeTask, value: Any) -> dict[str, Any]:
     return entry
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def mapping_of(value: Any) -> dict[str, Any]:
     """Return a JSON object, which may be in a text; empty if the value is no object."""
     if isinstance(value, str):
         try:
@@ -203,7 +203,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 def progress_of(value: Any) -> dict[str, Any]:
     """Return the known fields of a value of the store, each of its type, whatever the store has."""
-    value = _mapping(value)
+    value = mapping_of(value)
     curve = value.get("curve")
     points = [point for point in curve if isinstance(point, list)] if isinstance(curve, list) else []
     return {

@@ -4,6 +4,7 @@ An iteration that is complete does not change unless somebody repairs the iterat
 complete iteration is read once and kept, and asked for signs of a change at most once in `ASK_AGAIN_S` seconds.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -47,15 +48,27 @@ class Iterations:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._kept: dict[str, _Kept] = {}
+        self.unread = 0
+        """The number of iterations that the last look left out."""
 
-    def entries(self, stores: Stores) -> list[dict[str, Any]]:
+    def entries(self, stores: Stores, *, read_s: float = math.inf) -> list[dict[str, Any]]:
         """Return what `krake status --json` lists under `iterations`, without sizes, the oldest first.
 
-        An iteration that cannot be read has an `error`. Raises StorageError if the crawl directory cannot be listed.
+        `read_s`: read no further iteration after so many seconds. Iterations are read from the newest to the oldest;
+        `unread` iterations are left out. An iteration that cannot be read has an `error`. Raises StorageError if the
+        crawl directory cannot be listed.
         """
+        until_s, found = self._clock() + read_s, list[dict[str, Any]]()
         folders = stores.crawl.folders()
         self._kept = {folder: self._kept[folder] for folder in folders if folder in self._kept}
-        return [self._entry(stores, folder) for folder in stores.until_stopped(folders)]
+        for folder in stores.until_stopped(reversed(folders)):
+            kept = self._kept.get(folder)
+            if not found or self._clock() < until_s:
+                found.append(self._entry(stores, folder))
+            elif kept:
+                found.append(kept.entry)
+        self.unread = len(folders) - len(found)
+        return found[::-1]
 
     def with_bytes(self, stores: Stores, entry: dict[str, Any]) -> dict[str, Any]:
         """Return an entry with the `bytes` of its segments, for which each segment is listed."""

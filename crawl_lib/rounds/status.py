@@ -1,6 +1,7 @@
 """The state of a crawl: iterations, outcomes, nodes, queues, keys, outputs. Reads only: no lock, nothing is made."""
 
 import json
+import math
 import os
 import time
 from collections import Counter
@@ -20,6 +21,7 @@ from crawl_lib.fetch import hosts_in_back_off
 from crawl_lib.frontier import NodeDirectory, Queue, host_of_line, open_take, parse_state, read_move
 from crawl_lib.keys import open_key_store
 from crawl_lib.rounds.iterations import Iterations
+from crawl_lib.rounds.pagecounts import count_pages
 from crawl_lib.rounds.waiting import what_waits
 from crawl_lib.storage import shown_address
 from crawl_lib.stores import Secrets, Stores, node_dir, open_stores
@@ -34,6 +36,8 @@ HOST_LINES = 100_000
 """So many URLs of a queue are looked at for the hosts that have most of them."""
 AskElsewhere = Callable[[Config, Sequence[str]], Mapping[str, dict[str, Any]]]
 """Finds entries of `queues` for nodes that are not on this machine; none for a node of which nothing is known."""
+AskKeys = Callable[[Config, Secrets], list[dict[str, Any]]]
+"""Returns an entry for each key server, as `keys_status` does."""
 _AT_REST = ("done", "failed", "paused")
 
 
@@ -50,24 +54,38 @@ class CrawlReader:
         *,
         wait_s: float = STATUS_WAIT_S,
         elsewhere: AskElsewhere | None = None,
+        ask_keys: AskKeys | None = None,
     ) -> None:
-        """`wait_s`: how long a DFS that does not answer is asked again; `elsewhere`: see `crawl_status`."""
+        """`wait_s`: how long a DFS that does not answer is asked again; `elsewhere`, `ask_keys`: see `crawl_status`."""
         self._config, self._secrets = config, secrets or Secrets.from_environment()
         self._wait_s, self._elsewhere = wait_s, elsewhere or _ask_environment
+        self._ask_keys = ask_keys or keys_status
         self._iterations, self._turn = Iterations(), Lock()
 
-    def status(self, *, last: int | None = None) -> dict[str, Any]:
+    def status(self, *, last: int | None = None, read_s: float = math.inf) -> dict[str, Any]:
         """Return `crawl_status`, or what is known without the file store where that does not answer.
 
-        The latter is `crawl`, `error`, `queues` and `keys`. So the reason why a node pauses or failed is there also
-        while the node waits for the store.
+        `read_s`: for how many seconds iterations are read. The look then has `unread`, the number of others, and a
+        later look reads them. What is known without the store is `crawl`, `error`, `queues` and `keys`. So the reason
+        why a node pauses or failed is there also while the node waits for the store.
         """
         with self._turn:
             try:
                 stores = open_to_look(self._config, self._secrets, self._wait_s)
-                return crawl_status(stores, last=last, iterations=self._iterations, elsewhere=self._elsewhere)
+                return crawl_status(
+                    stores,
+                    last=last,
+                    read_s=read_s,
+                    iterations=self._iterations,
+                    elsewhere=self._elsewhere,
+                    ask_keys=self._ask_keys,
+                )
             except StorageError as error:
-                return {**_local(self._config, self._secrets, self._elsewhere), "error": str(error)}
+                return {**_local(self._config, self._secrets, self._elsewhere, self._ask_keys), "error": str(error)}
+
+    def pages(self, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return `count_pages` of iterations of the status. Raises StorageError or DamagedFileError."""
+        return count_pages(open_to_look(self._config, self._secrets, self._wait_s), entries)
 
 
 def status_of(config: Config, secrets: Secrets | None = None, *, last: int | None = None) -> dict[str, Any]:
@@ -88,19 +106,23 @@ def crawl_status(
     last: int | None = None,
     iterations: Iterations | None = None,
     elsewhere: AskElsewhere | None = None,
+    ask_keys: AskKeys | None = None,
+    read_s: float = math.inf,
 ) -> dict[str, Any]:
     """Return the status of a crawl as a mapping for JSON.
 
     `last`: list so many iterations, the newest ones; None: all. `only_nodes`: return `nodes` alone. `iterations`: a
     reader that keeps what is complete from look to look. `elsewhere`: finds the entries of nodes that are not on this
-    machine; None: asks the Airflow that the environment names. An unreadable part has an `error` in its place. Raises
-    StorageError if the crawl directory cannot be listed.
+    machine; None: asks the Airflow that the environment names. `ask_keys`: returns `keys`; None: asks the servers now.
+    `read_s`: see `CrawlReader.status`. An unreadable part has an `error` in its place. Raises StorageError if the crawl
+    directory cannot be listed.
 
     * `crawl`: the address of the crawl directory. `injected`: the number of its folders of seeds.
     * `iterations`: for each folder `run_id`, `iteration`, `segments`, `missing` nodes, `counts`, `committed`, and
       `complete`, which is true after the commit once no segment may come late. The newest `WITH_BYTES` have the
       `bytes` of their segments. Some have `dropped` (pages that somebody dropped, and that are not compacted yet),
       `warning` (few URLs were answered) or `budgets` (see `commit_iteration`). `older`: the number of other folders.
+      `unread`, if any: the number of iterations without a read yet. No sum has them.
     * `totals`: the sum of all counts. `urls` counts each URL once, when the URL ends; `fetched` counts all tries.
     * `nodes`: see `nodes_status`.
     * `queues`: for each node on this machine `length`, `open_take` or `open_move`, and `progress`: the newest report
@@ -111,31 +133,32 @@ def crawl_status(
     * `waiting`, if anything waits on this machine: a line on URLs and hosts. `keys`: of each server. `exports`.
     """
     iterations = iterations or Iterations()
-    entries = iterations.entries(stores)
+    entries = iterations.entries(stores, read_s=read_s)
     nodes = nodes_status(stores, entries)
     if only_nodes:
         return {"nodes": nodes}
     shown = entries[-last:] if last else entries
     newest = (iterations.with_bytes(stores, entry) for entry in shown[-WITH_BYTES:])
     return {
-        **_local(stores.config, stores.secrets, elsewhere or _ask_environment),
+        **_local(stores.config, stores.secrets, elsewhere or _ask_environment, ask_keys or keys_status),
         "injected": len(stores.crawl.seeds()),
         "iterations": [*shown[:-WITH_BYTES], *newest],
         "older": len(entries) - len(shown),
+        **({"unread": iterations.unread} if iterations.unread else {}),
         "totals": sum_counts([entry["counts"] for entry in entries if "counts" in entry]),
         "nodes": nodes,
         "exports": [_export(stores, name) for name in list_exports(stores)],
     }
 
 
-def _local(config: Config, secrets: Secrets, elsewhere: AskElsewhere) -> dict[str, Any]:
+def _local(config: Config, secrets: Secrets, elsewhere: AskElsewhere, ask_keys: AskKeys) -> dict[str, Any]:
     """What is known without the file store."""
     waits = str(what_waits(config))
     return {
         **({"waiting": waits} if waits else {}),
         "crawl": f"{shown_address(config)}/{config.crawl.directory.strip('/')}",
         "queues": _queues(config, elsewhere),
-        "keys": _keys(config, secrets),
+        "keys": ask_keys(config, secrets),
     }
 
 
@@ -246,7 +269,8 @@ def _utc(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _keys(config: Config, secrets: Secrets) -> list[dict[str, Any]]:
+def keys_status(config: Config, secrets: Secrets) -> list[dict[str, Any]]:
+    """Count the keys of each server, which costs a server a scan. A server without an answer has an `error`."""
     try:
         with open_key_store(config.key_storage, secrets.key_storage_password) as keys:
             return [

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         TEXT_SCHEMA,
         TextReport,
         extract_text,
+        read_text,
         text_table,
     )
 else:
@@ -39,6 +40,7 @@ else:
                 "TEXT_SCHEMA",
                 "TextReport",
                 "extract_text",
+                "read_text",
                 "text_table",
             ),
         },

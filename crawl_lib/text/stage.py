@@ -1,7 +1,7 @@
 """The table of a segment's texts: made once, found by its name, and what killed attempts or older versions left."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from crawl_lib.config import Config
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError, os_errors
@@ -101,15 +102,7 @@ def extract_text(stores: Stores, segments: Iterable[SegmentRef]) -> TextReport:
 
     Raises StorageError, DamagedFileError or PathNotFoundError naming what of a segment cannot be read, StoppedError.
     """
-    report, config = TextReport(), stores.config
-    limits = Limits(
-        config.text.memory_bytes,
-        config.text.cpu_s,
-        config.fetch.max_decompressed_bytes,
-        config.text.max_chars,
-        config.commoncrawl.wet_text,
-        config.fetch.user_agent,
-    )
+    report, config, limits = TextReport(), stores.config, _limits(stores.config)
     with ExitStack() as stack:
         children: list[Child] = []
         for segment in stores.until_stopped(segments):
@@ -124,6 +117,35 @@ def extract_text(stores: Stores, segments: Iterable[SegmentRef]) -> TextReport:
                 _make(stores, segment, table, children, report)
             _delete_others(stores, table)
     return report
+
+
+def read_text(stores: Stores, row: Mapping[str, Any]) -> PageText:
+    """Read what one page says, in a child process as `extract_text` does.
+
+    `row`: the page's row of `pages` with its `segment_path`, and not of a revisit. Raises StorageError or
+    DamagedFileError naming the record, StoppedError.
+    """
+    kind = KINDS.get(row["mime_detected"])
+    if kind is None or row["outcome"] != Outcome.OK:
+        return PageText(error="no text of this type is read")
+    wanted = Wanted(0, f"{row['segment_path']}/{row['warc_file']}", row["warc_offset"], row["warc_length"])
+    [member] = read_members(stores.storage, [wanted])
+    with Child(_limits(stores.config), stores) as child:
+        child.ask(kind.encode() + member.data)
+        found = child.answer()
+    return PageText(error=KILLED) if found is None else PageText._make(found)
+
+
+def _limits(config: Config) -> Limits:
+    """Return the limits of a child process that reads pages."""
+    return Limits(
+        config.text.memory_bytes,
+        config.text.cpu_s,
+        config.fetch.max_decompressed_bytes,
+        config.text.max_chars,
+        config.commoncrawl.wet_text,
+        config.fetch.user_agent,
+    )
 
 
 def _make(stores: Stores, segment: SegmentRef, table: str, children: list[Child], report: TextReport) -> None:

@@ -15,8 +15,10 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import quote, urlsplit
 
-from airflow.sdk import Asset, BaseOperator, Context
+from airflow.sdk import Asset, BaseOperator, BaseOperatorLink, Context
+from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
 from crawl_lib import stages
@@ -38,7 +40,7 @@ from crawl_lib.stores import Secrets, Stores, open_stores
 from krake_airflow.configs import config_named
 from krake_airflow.connections import secrets_for
 from krake_airflow.metrics import tell_failure, tell_result
-from krake_airflow.settings import NODE_VARIABLE
+from krake_airflow.settings import NODE_VARIABLE, TASK_TAB
 from krake_airflow.taskdocs import TASK_DOCS
 from krake_airflow.watching import (
     NEW_RUN,
@@ -105,6 +107,18 @@ def _translated(error: KrakeError, of_params: tuple[type[KrakeError], ...] = (Pa
     return AirflowException(text)
 
 
+class KrakeLink(BaseOperatorLink):
+    """The button "Krake" on a task that ran, to the tab of the task."""
+
+    name = "Krake"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
+        """Return the path of the tab, below the address of the API server."""
+        base = urlsplit(conf.get("api", "base_url", fallback="/")).path.rstrip("/")
+        dag, run, task = (quote(part, safe="") for part in (ti_key.dag_id, ti_key.run_id, ti_key.task_id))
+        return f"{base}/dags/{dag}/runs/{run}/tasks/{task}/plugin/{TASK_TAB}"
+
+
 class KrakeOperator(BaseOperator):
     """One stage as a task. A subclass says which in `stage`; everything that all of them share is here.
 
@@ -120,6 +134,7 @@ class KrakeOperator(BaseOperator):
     of_params: ClassVar[tuple[type[KrakeError], ...]] = (ParamsError,)
     """Errors that the run's parameters are the cause of."""
     shallow_copy_attrs: Sequence[str] = ("_stop", "_last_resort")  # all copies share them
+    operator_extra_links = (KrakeLink(),)
     ui_color = "#e8f1f8"
 
     def __init__(self, *, crawl: str = "krake", **kwargs: Any) -> None:

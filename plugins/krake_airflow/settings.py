@@ -19,6 +19,8 @@ PROJECT = Path(__file__).resolve().parents[2]
 HOME_VARIABLE = "KRAKE_AIRFLOW_HOME"
 NODE_VARIABLE = "KRAKE_NODE"
 """On many machines, the node whose tasks a worker runs; what came by a wrong queue is refused."""
+TASK_TAB = "krake-task"
+"""The last part of the path of the tab "Krake" of a task, in Airflow's UI."""
 USER = "admin"
 DATABASE_FILE = "airflow.db"
 """Airflow's database of one machine, in its home."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
+from threading import Event, Semaphore
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -22,12 +25,14 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from sqlalchemy import insert
 
+from crawl_lib.ask import LookUp
 from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError
 from crawl_lib.rounds import commit_iteration, elsewhere, start_iteration
 from crawl_lib.rounds.elsewhere import NodeTask, entry_of
 from crawl_lib.stores import open_stores
 from tests.dags.crawls import small_config
+from tests.dags.hostile_texts import HOSTILE
 from tests.rounds.test_start import lay_segment
 
 with warnings.catch_warnings():  # Starlette would rather have another library, which Airflow has not
@@ -37,14 +42,16 @@ with warnings.catch_warnings():  # Starlette would rather have another library, 
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
     from fastapi.testclient import TestClient
     from krake_airflow.configs import crawl_dag_id
-    from krake_airflow.page import KrakePage, crawls
+    from krake_airflow.page import KrakePage, crawls, lookups
     from krake_airflow.page import app as page_app
-    from krake_airflow.page.app import HEADERS, SCRIPT, make_app
+    from krake_airflow.page.app import make_app
+    from krake_airflow.page.behind import Behind
     from krake_airflow.page.crawls import Crawl, Crawls, told_by_nodes
-    from krake_airflow.page.views import STYLE
+    from krake_airflow.page.style import HEADERS, SCRIPT, STYLE
 
 DAG = "krake_crawl"
-CRAWL_ROUTES = ("/crawl/krake", f"/tab?dag_id={DAG}", f"/tab?dag_id={DAG}&run_id=r&task_id=iteration_1.crawl.node-0")
+TASK = f"/tab?dag_id={DAG}&run_id=r&task_id=iteration_1.crawl.node-0"
+CRAWL_ROUTES = ("/crawl/krake", "/crawl/krake/url?url=http://x/", f"/tab?dag_id={DAG}", TASK)
 
 
 class Choosy(SimpleAuthManager):
@@ -108,16 +115,16 @@ def client(manager: Choosy, config: Config) -> Iterator[TestClient]:
         yield found
 
 
-def token(manager: Choosy, role: str = "viewer") -> dict[str, str]:
-    user = SimpleAuthManagerUser(username="reader", role=role)
-    return {"Authorization": f"Bearer {manager.generate_jwt(user, expiration_time_in_seconds=600)}"}
+def token(manager: Choosy, role: str = "viewer", *, user: str = "reader") -> dict[str, str]:
+    known = SimpleAuthManagerUser(username=user, role=role)
+    return {"Authorization": f"Bearer {manager.generate_jwt(known, expiration_time_in_seconds=600)}"}
 
 
 def paths(client: TestClient) -> list[str]:
     """Return a path of each route, from the route table."""
     app: Any = client.app
     found = [route.path.replace("{name}", "krake") for route in app.routes]
-    assert set(found) == {"/", "/crawl/krake", "/tab"}
+    assert set(found) == {"/", "/crawl/krake", "/crawl/krake/url", "/tab"}
     return [*found, *CRAWL_ROUTES]
 
 
@@ -156,10 +163,11 @@ def test_a_task_of_another_dag_of_the_crawl_is_shown_to_its_readers(client: Test
         session.add(run)
         session.flush()
         told = TaskStateStoreModel(dag_run_id=run.id, dag_id="krake_outputs", run_id="r", task_id="text")
-        told.key, told.value = "progress", '{"phase": "made"}'
+        told.key, told.value = "progress", '{"phase": "made", "counts": {"texts": 1234}}'
         session.add(told)
     path = "/tab?dag_id=krake_outputs&run_id=r&task_id=text"
-    assert "made" in Page(client.get(path, headers=token(manager)).text).texts
+    shown = Page(client.get(path, headers=token(manager)).text).texts
+    assert {"made", "texts", "1,234"} <= set(shown)
     assert "made" not in client.get(path.replace("outputs", "process"), headers=token(manager)).text
     manager.refused = {"krake_outputs"}
     assert client.get(path, headers=token(manager)).status_code == 403
@@ -228,7 +236,7 @@ def test_the_pages_show_the_crawl(client: TestClient, manager: Choosy) -> None:
     assert crawl.raw["script"] == [SCRIPT]
     other_run = Page(client.get(f"/tab?dag_id={DAG}&run_id=else", headers=token(manager)).text)
     assert f"/dags/{DAG}/runs/r" not in other_run.links
-    task = Page(client.get(CRAWL_ROUTES[2], headers=token(manager)).text)
+    task = Page(client.get(TASK, headers=token(manager)).text)
     assert "This task has told nothing yet." in task.texts
     assert any("Takes URLs of the node's queue" in text for text in task.texts)
 
@@ -243,12 +251,16 @@ def test_before_the_first_run_it_says_what_to_do(
     assert "This crawl has not run yet." in text
 
 
-def test_a_store_that_is_away_is_said(client: TestClient, manager: Choosy, config: Config) -> None:
-    (Path(config.dfs_primary) / config.crawl.directory).rename(Path(config.dfs_primary) / "gone")
-    (Path(config.dfs_primary) / config.crawl.directory).write_text("no folder")
+@pytest.mark.parametrize("gone", ["the crawl", "the whole store"])
+def test_a_store_that_is_away_is_said(client: TestClient, manager: Choosy, config: Config, gone: str) -> None:
+    store = Path(config.dfs_primary)
+    path = store / config.crawl.directory if gone == "the crawl" else store
+    path.rename(path.with_name("gone"))
+    path.write_text("no folder")
     answer = client.get("/crawl/krake", headers=token(manager))
     assert answer.status_code == 200
     assert "The file store does not answer" in answer.text
+    assert "node-0" in answer.text, "Airflow knows its nodes"
 
 
 @pytest.mark.parametrize("order", ["fifo", "crawldb"])
@@ -276,18 +288,6 @@ def test_a_connection_that_cannot_be_used_leaves_the_other_crawls(
     assert "rests after 1 iterations" in client.get("/crawl/krake", headers=token(manager)).text
 
 
-HOSTILE = [
-    '"><script>alert(1)</script>',
-    "'><img src=x onerror=alert(1)>",
-    "</style><script>alert(1)</script>",
-    "</main></body><script>alert(1)</script>",
-    "{{ 7 * 7 }}{% raw %}",
-    "javascript:alert(1)",
-    "&lt;script&gt;alert(1)&lt;/script&gt;",
-    "\u2028\u202e\x00<svg onload=alert(1)>",
-]
-
-
 def with_texts(value: Any, text: str) -> Any:
     """Return a status in which each text, and each name of a mapping that a stranger chooses, is another one."""
     if isinstance(value, dict):
@@ -297,35 +297,221 @@ def with_texts(value: Any, text: str) -> Any:
     return text if isinstance(value, str) else value
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_no_name_is_html(client: TestClient, manager: Choosy, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """Titles, hosts, errors, labels, run ids: with any of them the page has the structure of a harmless one."""
+def with_names(status: Any, name: str) -> Any:
+    """Return a status whose texts, and names of mappings, a stranger chose."""
+    found = with_texts(copy.deepcopy(status), name)
+    found["iterations"][0]["counts"]["outcomes"] = found["totals"]["outcomes"] = {name: 3}
+    found["queues"] = {name: found["queues"]["node-0"]}
+    found["queues"][name] |= {"hosts": {name: {"urls": 3}}, "back_off": {"hosts": 3, "until": {name: name}}}
+    found["pages"] = {"rows": 3, "status codes": {name: 3}, "MIME types": {name: 3}, "hosts": {name: 3}}
+    return found
+
+
+def looked_up(name: str) -> LookUp:
+    """Return the answer of a child about a page of which a stranger chose everything."""
+    why = {"url": f"http://host/{name}", "answer": name, "notes": [name], "scope": {"rule": name}, name: name}
+    row = {"title": name, "description": name, name: {name: name}}
+    return LookUp(
+        {
+            "why": why,
+            "cat": {"head": name, "source": name, "left_out": 1, "time": "2026", "error": name},
+            "text": {"text": name, "left_out": 0, "language": name, "error": name},
+            "show": {"export": name, "row": row, "in_links": [{"url": name}], "out_links": [{"url": name}]},
+        },
+        ("show",),
+    )
+
+
+@pytest.fixture
+def status(client: TestClient, config: Config) -> dict[str, Any]:
+    """A status that fills each part of the page."""
     crawl = Crawls().named("krake")
     assert crawl is not None
-    status = crawl.look()
-    said = {"phase": "fetch", "taken": 9, "fetched": 3, "queue": 5, "reason": "r", "try": 1, "time": 9e9, "curve": []}
-    status["queues"]["node-0"] = entry_of(NodeTask("node-0", 1, "t", "run", "running", 1), said)
-    status["queues"]["node-0"]["hosts"] = {"host": {"urls": 3, "back_off": "2026"}}
-    status["waiting"] = "waits"
-    status["exports"] = [{"name": "export", "pages": 3, "bytes": {"content": 9}, "complete": True}]
-    status["iterations"][0] |= {"warning": "few", "budgets": "limits", "late": ["node-1"]}
+    found = crawl.look()
+    curve = [[0, 0], [5, 3], [10, 9]]
+    said = {"phase": "fetch", "taken": 9, "fetched": 3, "queue": 5, "reason": "r", "try": 1, "time": 9e9}
+    found["queues"]["node-0"] = entry_of(NodeTask("node-0", 1, "t", "run", "running", 1), {**said, "curve": curve})
+    found["waiting"] = "waits"
+    found["exports"] = [{"name": "export", "pages": 3, "bytes": {"content": 9}, "complete": True}]
+    found["iterations"][0] |= {"warning": "few", "budgets": "limits", "late": ["node-1"], "bytes": 7}
+    return found
+
+
+def test_no_name_is_html(
+    client: TestClient, manager: Choosy, monkeypatch: pytest.MonkeyPatch, status: dict[str, Any]
+) -> None:
+    """Titles, URLs, hosts, errors, labels, header lines: with any of them the page is built as with harmless ones.
+
+    The browser then has nothing to run: tests/cluster/ui/test_page.py shows that of a real crawl.
+    """
+    replay = "https://replay.example/krake"
+    shown_crawl, asked = Crawls().named("krake"), CRAWL_ROUTES[1]
+    assert shown_crawl is not None
+    outputs = replace(shown_crawl.config.outputs, replay_url=replay)
+    monkeypatch.setattr(shown_crawl, "config", replace(shown_crawl.config, outputs=outputs))
+    monkeypatch.setattr(Crawls, "all", lambda self: ([shown_crawl], []))
 
     def shown(given: str) -> Page:
-        found = with_texts(copy.deepcopy(status), given)
-        found["iterations"][0]["counts"]["outcomes"] = {given: 3}
-        found["queues"] = {given: found["queues"]["node-0"]}
-        found["queues"][given]["hosts"] = {given: {"urls": 3, "back_off": given}}
-        monkeypatch.setattr(Crawl, "look", lambda self: found)
-        monkeypatch.setattr(page_app, "told_by", lambda *_: {"phase": given, "reason": given, "error": given})
-        pages = [client.get(path, headers=token(manager)) for path in ("/", "/crawl/krake", CRAWL_ROUTES[2])]
-        assert [page.status_code for page in pages] == [200, 200, 200]
+        found = with_names(status, given)
+        monkeypatch.setattr(Crawl, "look", lambda self, wait_s=None: found)
+        told = {"phase": given, "reason": given, "error": given, "counts": {given: {given: given}}, "curve": [[0, 0]]}
+        monkeypatch.setattr(page_app, "told_by", lambda *_: told)
+        monkeypatch.setattr(lookups, "look_up", lambda *_, **__: looked_up(given))
+        pages = [client.get(path, headers=token(manager)) for path in ("/", "/crawl/krake", TASK, asked)]
+        assert [page.status_code for page in pages] == [200] * 4
         return Page("".join(page.text for page in pages))
 
-    harmless, hostile = shown("harmless"), shown(text)
-    assert hostile.tags == harmless.tags
-    assert hostile.raw["script"] == [SCRIPT] * 3
-    assert hostile.raw["style"] == [STYLE] * 3
-    assert all(link.startswith(("/dags/", "crawl/")) or not link for link in hostile.links)
+    harmless = shown("harmless")
+    assert f"{replay}/2026/http://host/harmless" in harmless.links
+    for text in HOSTILE:
+        hostile = shown(text)
+        assert hostile.tags == harmless.tags, text
+        assert hostile.raw["script"] == [SCRIPT] * 4
+        assert hostile.raw["style"] == [STYLE] * 4
+        assert all(link.startswith(("/", f"{replay}/")) or not link for link in hostile.links)
+
+
+def test_a_look_up_for_another_site_is_refused(
+    client: TestClient, manager: Choosy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look-up costs a process, and a browser sends the cookie for other sites too."""
+    monkeypatch.setattr(lookups, "look_up", lambda *_, **__: looked_up("x"))
+    codes = {}
+    for site in ("cross-site", "same-site", "same-origin", "none", ""):
+        headers = token(manager) | ({"sec-fetch-site": site} if site else {})
+        codes[site] = client.get(CRAWL_ROUTES[1], headers=headers).status_code
+    assert codes == {"cross-site": 403, "same-site": 403, "same-origin": 200, "none": 200, "": 200}
+
+
+def test_a_user_looks_one_url_up_at_a_time_and_a_process_two(
+    client: TestClient, manager: Choosy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going_on, codes = Event(), list[tuple[str, int]]()
+    begun = Semaphore(0)
+
+    def look_up(*_: Any, **__: Any) -> LookUp:
+        begun.release()
+        going_on.wait()
+        return looked_up("x")
+
+    def ask(user: str) -> None:
+        answer = client.get(CRAWL_ROUTES[1], headers=token(manager, user=user))
+        codes.append((user, answer.status_code))
+        assert answer.status_code == 200 or int(answer.headers["retry-after"]) > 0
+
+    monkeypatch.setattr(lookups, "look_up", look_up)
+    with ThreadPoolExecutor(2) as pool:
+        slow = [pool.submit(ask, user) for user in ("a", "b")]
+        for _ in slow:
+            begun.acquire()
+        ask("a")
+        ask("c")
+        going_on.set()
+        for one in slow:
+            one.result()
+    ask("c")
+    assert codes[:2] == [("a", 429), ("c", 429)]
+    assert sorted(codes[2:4]) == [("a", 200), ("b", 200)]
+    assert codes[4:] == [("c", 200)]
+
+
+def test_what_a_look_up_did_not_get_to_is_said(
+    client: TestClient, manager: Choosy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookups, "look_up", lambda *_, **__: LookUp({}, ("why", "cat", "text", "show")))
+    text = client.get(CRAWL_ROUTES[1], headers=token(manager)).text
+    assert "Not reached within 5 s: where the URL is. `krake why http://x/` takes its time." in text
+    assert text.count("Not reached") == 4
+
+
+def test_a_server_that_hangs_delays_no_page(
+    client: TestClient, manager: Choosy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request of a page waited for each time limit of a file store: up to 10 s a name server."""
+    going_on = Event()
+    monkeypatch.setattr(crawls, "_WAIT_S", 0.01)
+
+    def status(*_: Any, **__: Any) -> dict[str, Any]:
+        going_on.wait()
+        return {"queues": {}}
+
+    monkeypatch.setattr(crawls.CrawlReader, "status", status)
+    for path in ("/", "/crawl/krake"):
+        assert "does not answer" in client.get(path, headers=token(manager)).text, path
+    going_on.set()
+
+
+def test_a_refresh_brings_what_changes_alone(client: TestClient, manager: Choosy) -> None:
+    whole = client.get("/crawl/krake", headers=token(manager)).text
+    part = client.get("/crawl/krake", headers={**token(manager), "part": "1"}).text
+    assert not {tag for tag, _ in Page(part).tags} & {"html", "form", "script", "style", "main"}
+    assert [tag for tag in Page(whole).tags if tag in Page(part).tags].count(("dl", ("class",))) == 1
+    assert len(part) < len(whole) / 2
+
+
+def test_links_stay_below_the_path_of_the_api_server(client: TestClient, manager: Choosy) -> None:
+    """Airflow may be at `https://example.org/airflow`: `/dags/...` left it."""
+    with TestClient(make_app(), root_path="/airflow/krake") as below:
+        links = Page(below.get("/crawl/krake", headers=token(manager)).text).links
+    assert links
+    assert all(link.startswith("/airflow/") for link in links if link)
+    assert f"/airflow/dags/{DAG}/runs/r" in links
+
+
+def test_all_crawls_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of ten crawls on a store without an answer took ten waits."""
+    waits = list[float]()
+    crawl = SimpleNamespace(begin=lambda: waits.append(-1.0), look=lambda wait_s: waits.append(wait_s) or {})
+    times = iter((100.0, 100.5, 109.0))
+    monkeypatch.setattr(crawls, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    monkeypatch.setattr(crawls, "_WAIT_S", 2.0)
+    crawls.look_at_all([crawl, crawl])  # type: ignore[list-item]
+    assert waits == [-1.0, -1.0, 1.5, 0]
+
+
+class TestBehind:
+    """A value that a thread reads."""
+
+    def test_a_reader_that_blocks_leaves_the_last_value(self) -> None:
+        turns = [Event(), Event()]
+        values = iter((1, 2))
+
+        def read() -> int:
+            value = next(values)
+            turns[value - 1].wait()
+            return value
+
+        found = Behind(read, keep_s=-1.0)
+        assert found.get(0.0) is None
+        turns[0].set()
+        first = found.get(60.0)
+        assert first is not None
+        assert first.value == 1
+        again = found.get(0.0)
+        assert again is not None
+        assert again.value == 1
+        turns[1].set()
+        later = found.get(60.0)
+        assert later is not None
+        assert later.value == 2
+
+    def test_a_partial_value_is_read_again_by_the_same_thread(self) -> None:
+        values, whole = iter((1, 2, 3)), Event()
+
+        def read() -> int:
+            value = next(values)
+            if value == 3:
+                whole.set()
+            return value
+
+        found = Behind(read, keep_s=600.0, is_partial=lambda value: value < 3)
+        assert found.get(60.0)
+        assert whole.wait(60.0)
+
+    def test_an_error_of_the_thread_is_raised(self) -> None:
+        found: Behind[float] = Behind(lambda: 1 / 0, keep_s=600.0)
+        with pytest.raises(ZeroDivisionError):
+            found.get(60.0)
 
 
 def test_the_script_and_the_plug_in_are_small(manager: Choosy) -> None:

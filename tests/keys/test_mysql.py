@@ -338,6 +338,7 @@ def test_a_user_without_the_right_says_what_an_administrator_runs(mariadb, serve
     mariadb.run(f"GRANT SELECT ON {server._database}.* TO reader@'127.0.0.1'")
     reader = mariadb.key_server(server._database, user="reader", password="r")
     assert reader.known(KEYS) == set()
+    assert (reader.states(KEYS), reader.counts()) == ({}, {}), "enough for who looks alone (docs/page.md)"
     for request in (
         lambda: reader.insert(KEYS, KeyState.QUEUED),
         lambda: reader.turns([SlotWish(bytes(20), 1000)]),

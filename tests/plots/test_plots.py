@@ -9,10 +9,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from crawl_lib.plots import DARK, LIGHT, MOST_SERIES, STYLE, bars, lines, small, stacked
+from crawl_lib.plots import DARK, LIGHT, MOST_SERIES, STYLE, bars, columns, lines, meters, small, stacked
 
 VOID = {"rect", "path"}
 ALLOWED = {"h2", "p", "svg", "rect", "path", "text", "details", "summary", "table", "thead", "tbody", "tr", "th", "td"}
+ALLOWED |= {"a", "g", "i", "li", "title", "ul"}
 HOSTILE = [
     '"><script>alert(1)</script>',
     "' onload='alert(1)",
@@ -67,6 +68,8 @@ PLOTS: dict[str, Callable[[str], str]] = {
     "stacked": lambda name: stacked(name, name, {name: {name: 3}}),
     "lines": lambda name: lines(name, name, {name: [(0, 3)]}, unit=name),
     "small": lambda name: small(name, [3], names=[name]),
+    "columns": lambda name: columns(name, name, {name: {name: 3}}, links={name: f"/{name}"}, slots=5),
+    "meters": lambda name: meters({name: 3}, head=name, unit=name),
 }
 
 
@@ -76,6 +79,7 @@ def test_names_are_text_and_nothing_else(kind: str) -> None:
     assert set(harmless.tags) <= ALLOWED
     assert harmless.attributes <= {
         *("class", "viewbox", "role", "aria-label", "x", "y", "width", "height", "d", "text-anchor", "scope"),
+        *("href", "target", "preserveaspectratio", "aria-hidden"),
     }
     for name in HOSTILE:
         page = Page(PLOTS[kind](name))
@@ -100,6 +104,24 @@ def test_stacked_bars_fold_the_smallest_series() -> None:
     assert page.drawn[MOST_SERIES : MOST_SERIES + 2] == ["0", "78.0"]
 
 
+def test_columns_stay_in_place_when_others_come() -> None:
+    rows = {"a": {"ok": 3, "gone": 1}, "b": {"ok": 8}}
+    one, two = (columns("T", "", dict(list(rows.items())[:count]), links={"a": "/x"}, slots=5) for count in (1, 2))
+    assert Page(two).rows == [["", "ok", "gone"], ["a", "3", "1"], ["b", "8", "0"]]
+    places = [re.findall(r'<rect class="s0" x="(\d+)"', text) for text in (one, two)]
+    assert places == [["1"], ["1", "11"]]
+    assert 'viewBox="0 0 50 100"' in one
+    assert 'viewBox="0 0 50 100"' in two
+    assert two.count("<a ") == 1
+    assert "The highest bar: 8" in two
+
+
+def test_meters_are_as_long_as_their_share() -> None:
+    text = meters({"many": 8, "few": 2, "none": 0}, head="host", unit="URLs")
+    assert re.findall(r'width="([\d.]+)"', text) == ["100.0", "25.0", "0.0"]
+    assert [row[-1] for row in Page(text).rows] == ["URLs", "8", "2", "0"]
+
+
 def test_lines_have_a_row_for_each_place() -> None:
     page = Page(lines("Title", "Text.", {"a": [(0, 1), (2, 3)], "b": [(2, 6)]}, unit="s"))
     assert page.rows == [["s", "a", "b"], ["0", "1", ""], ["2", "3", "6"]]
@@ -115,6 +137,8 @@ def test_no_number_breaks_a_drawing(bad: float) -> None:
         stacked("T", "", {"a": {"x": bad, "y": 1}}),
         lines("T", "", {"a": [(bad, bad), (1, 1)]}),
         small("T", [bad, 1]),
+        columns("T", "", {"a": {"x": bad, "y": 1}}, links={}, slots=2),
+        meters({"a": bad, "b": 1}, head="a", unit="b"),
     ):
         page = Page(text)
         assert not re.search(r"nan|inf|-\d", " ".join(page.paths))
@@ -125,6 +149,8 @@ def test_nothing_to_plot_says_so() -> None:
     for text in (bars("T", "x", {}), stacked("T", "x", {}), lines("T", "x", {}), lines("T", "x", {"a": []})):
         assert text.endswith("<p>none</p>")
     assert small("T", []) == ""
+    assert meters({}, head="a", unit="b") == ""
+    assert columns("T", "x", {}, links={}, slots=2).endswith("<p>none</p>")
 
 
 def test_a_small_chart_of_sixty_points_is_small() -> None:

@@ -79,6 +79,27 @@ def test_a_complete_iteration_is_read_once(looks: Looks) -> None:
     assert (looks.storage.read, looks.storage.asked) == ([], 0)
 
 
+def test_the_newest_iterations_are_read_first_within_a_time(looks: Looks) -> None:
+    """The first look at 1,000 iterations on HDFS made 5,000 requests before anything was shown."""
+
+    def look() -> list[str]:
+        return [entry["folder"] for entry in looks.reader.entries(looks.stores, read_s=0.0)]
+
+    assert look() == looks.folders[2:]
+    looks.now_s = 1.0
+    looks.reader.entries(looks.stores, read_s=0.5)
+    assert [entry["folder"] for entry in looks.reader.entries(looks.stores)] == looks.folders
+    assert look() == looks.folders, "what is known is shown"
+
+
+def test_the_status_says_what_is_not_read_yet(looks: Looks) -> None:
+    reader = CrawlReader(looks.stores.config)
+    first = reader.status(read_s=0.0)
+    assert (len(first["iterations"]), first["unread"]) == (1, 2)
+    assert first["totals"]["urls"] == first["iterations"][0]["counts"]["urls"]
+    assert "unread" not in reader.status(read_s=60.0)
+
+
 def test_it_is_asked_for_a_change_once_a_minute(looks: Looks) -> None:
     first = looks.look()
     for minute in range(1, 4):

@@ -15,6 +15,8 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
+from krake_airflow.settings import TASK_TAB
+
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -48,7 +50,7 @@ _VIEWS: list[Any] = [
         "destination": "dag_run",
         "url_route": "krake-run",
     },
-    {"name": "Krake", "href": _OF_TASK, "destination": "task_instance", "url_route": "krake-task"},
+    {"name": "Krake", "href": _OF_TASK, "destination": "task_instance", "url_route": TASK_TAB},
 ]
 
 

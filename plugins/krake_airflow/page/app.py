@@ -6,10 +6,8 @@ route of a crawl asks for the right to read the DAG of this crawl, and no route 
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Awaitable, Callable, MutableMapping
-from pathlib import Path
+from http import HTTPStatus
 from typing import Annotated, Any
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -18,30 +16,24 @@ from airflow.api_fastapi.core_api.security import (
     requires_access_dag,
     requires_authenticated,
 )
-from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
+from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Query, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from starlette.exceptions import HTTPException as StarletteHTTPException
 
+from crawl_lib.errors import BusyError, ConfigError
 from krake_airflow.configs import CRAWL
 from krake_airflow.page.crawls import Crawl, Crawls, told_by
-from krake_airflow.page.views import STYLE, crawl_view, list_view, task_view
+from krake_airflow.page.lookups import LookUps
+from krake_airflow.page.style import HEADERS, SCRIPT, STYLE, TEMPLATES
+from krake_airflow.page.table import Links
+from krake_airflow.page.urlview import url_view
+from krake_airflow.page.views import crawl_view, list_view, task_view
 
-_TEMPLATES = Path(__file__).parent / "templates"
-SCRIPT = (_TEMPLATES / "refresh.js").read_text(encoding="utf-8").strip()
-_SCRIPT_HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-HEADERS = {
-    "content-security-policy": (
-        f"default-src 'none'; script-src 'sha256-{_SCRIPT_HASH}'; style-src 'unsafe-inline'; connect-src 'self';"
-        " form-action 'self'; frame-ancestors 'self'; base-uri 'none'"
-    ),
-    "x-content-type-options": "nosniff",
-    "cache-control": "no-store",
-    "referrer-policy": "same-origin",
-}
-"""Of every answer, errors too."""
 _ENVIRONMENT = Environment(
-    loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
 )
 _Message = MutableMapping[str, Any]
 _Send = Callable[[_Message], Awaitable[None]]
@@ -67,7 +59,9 @@ def make_app(crawls: Crawls | None = None) -> FastAPI:
         openapi_url=None,
         dependencies=[Depends(requires_authenticated())],
     )
-    app.state.crawls = crawls or Crawls()
+    app.state.crawls, app.state.lookups = crawls or Crawls(), LookUps()
+    app.add_exception_handler(StarletteHTTPException, _failed)
+    app.add_exception_handler(RequestValidationError, _failed)
     app.include_router(router)
     return app
 
@@ -102,8 +96,15 @@ def crawl_of_dag(dag_id: str, request: Request, user: GetUserDep) -> Crawl:
     return crawl
 
 
+def require_own_site(sec_fetch_site: Annotated[str, Header()] = "none") -> None:
+    """Raise HTTPException 403 where another site has a browser ask: each look-up costs a process."""
+    if sec_fetch_site not in {"same-origin", "none"}:
+        raise HTTPException(403, "Another site asked for this look-up. Ask on the page of the crawl.")
+
+
 ReadableCrawl = Annotated[Crawl, Depends(readable_crawl)]
 CrawlOfDag = Annotated[Crawl, Depends(crawl_of_dag)]
+AskedUrl = Annotated[str, Query(min_length=1, max_length=10_000)]
 
 
 @router.get("/", response_class=HTMLResponse)
@@ -114,23 +115,60 @@ def all_crawls(request: Request, user: GetUserDep) -> HTMLResponse:
     allowed = get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
     shown = [crawl for crawl in found if crawl.dag_id in allowed]
     wrong = [one for one in bad if one.dag_id in allowed]
-    return _page("list.html", **list_view(shown, wrong))
+    return _page(request, "list.html", **list_view(shown, wrong, _links(request)))
 
 
 @router.get("/crawl/{name}", response_class=HTMLResponse)
-def one_crawl(crawl: ReadableCrawl) -> HTMLResponse:
+def one_crawl(request: Request, crawl: ReadableCrawl) -> HTMLResponse:
     """Show a crawl."""
-    return _page("crawl.html", **crawl_view(crawl, crawl.look()))
+    return _page(request, "crawl.html", **crawl_view(crawl, crawl.look(), _links(request)))
 
 
 @router.get("/tab", response_class=HTMLResponse)
-def tab(crawl: CrawlOfDag, dag_id: str, run_id: str = "", task_id: str = "") -> HTMLResponse:
+def tab(request: Request, crawl: CrawlOfDag, dag_id: str, run_id: str = "", task_id: str = "") -> HTMLResponse:
     """Show the crawl of a DAG; of a run its iterations alone; of a task its curve and its counts."""
+    links = _links(request)
     if task_id:
-        return _page("task.html", **task_view(crawl, task_id, told_by(dag_id, run_id, task_id)))
-    return _page("crawl.html", **crawl_view(crawl, crawl.look(), run_id=run_id))
+        return _page(request, "task.html", **task_view(crawl, task_id, told_by(dag_id, run_id, task_id), links))
+    return _page(request, "crawl.html", **crawl_view(crawl, crawl.look(), links, run_id=run_id))
 
 
-def _page(template: str, **view: Any) -> HTMLResponse:
-    text = _ENVIRONMENT.get_template(template).render(style=Markup(STYLE), script=Markup(SCRIPT), **view)  # noqa: S704
+@router.get("/crawl/{name}/url", response_class=HTMLResponse, dependencies=[Depends(require_own_site)])
+def one_url(request: Request, crawl: ReadableCrawl, user: GetUserDep, url: AskedUrl) -> HTMLResponse:
+    """Say what `krake why`, `cat` and `show` say of a URL.
+
+    Raises HTTPException: 429 where this user looks up another URL, or others use all look-ups.
+    """
+    lookups: LookUps = request.app.state.lookups
+    if isinstance(crawl.secrets, ConfigError):
+        raise HTTPException(503, str(crawl.secrets))
+    try:
+        found = lookups.of(user.get_id(), crawl.config, crawl.secrets, url.strip())
+    except BusyError as error:
+        raise HTTPException(429, str(error), {"retry-after": str(error.retry_after_s)}) from error
+    return _page(request, "url.html", refreshes=False, **url_view(crawl, url.strip(), found, _links(request)))
+
+
+async def _failed(request: Request, error: Exception) -> HTMLResponse:
+    """Show an error as a page. The page does not repeat what was asked."""
+    status, text, headers = 400, "The address is not complete.", None
+    if isinstance(error, StarletteHTTPException):
+        status, text, headers = error.status_code, str(error.detail), error.headers
+    title = f"{status} {HTTPStatus(status).phrase}"
+    page = _page(request, "error.html", refreshes=False, title=title, text=text)
+    page.status_code = status
+    page.headers.update(headers or {})
+    return page
+
+
+def _links(request: Request) -> Links:
+    return Links(request.scope.get("root_path", "").rstrip("/"))
+
+
+def _page(request: Request, template: str, *, refreshes: bool = True, **view: Any) -> HTMLResponse:
+    """Fill a template; a request of the script gets what changes alone."""
+    look = {"style": Markup(STYLE), "script": Markup(SCRIPT)}  # noqa: S704  # files of ours
+    part = refreshes and "part" in request.headers
+    home = _links(request).home
+    text = _ENVIRONMENT.get_template(template).render(**look, refreshes=refreshes, part=part, home=home, **view)
     return HTMLResponse(text)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
@@ -16,55 +16,103 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError, KrakeError
-from crawl_lib.rounds import CrawlReader
+from crawl_lib.rounds import CrawlReader, keys_status
 from crawl_lib.rounds.elsewhere import NODE_OPERATORS, TASK_STATES, NodeTask, entry_of
+from crawl_lib.stores import Secrets
 from krake_airflow.configs import BadConfig, crawl_dag_id, read_configs
 from krake_airflow.connections import secrets_for
+from krake_airflow.page.behind import Behind
 from krake_airflow.progress import STATE_KEY
 from krake_airflow.settings import config_path
 
 SHOWN_ITERATIONS = 40
-_WAIT_S = 1.5
+COUNTED_ITERATIONS = 10
+"""The number of newest iterations whose status codes, types and hosts are counted."""
+STALE_S = 10.0
+"""A status that is older is said to be old."""
+_WAIT_S = 1.2
 """How long a file store that does not answer is asked: people wait for the page."""
+_READ_S = 0.5
+"""How long iterations are read before the first answer: the newest ones are shown, and the others follow."""
+_KEEP_S, _KEEP_KEYS_S, _KEEP_PAGES_S = 1.0, 60.0, 60.0
+"""For how long a status, counts of keys, and counts of pages are shown. Servers read all keys to count the keys."""
 _NEWEST_TASKS = 2_000
 """The newest task of each node is looked for among so many tasks, the last ones to begin."""
 
 
-@dataclass(frozen=True)
 class Crawl:
     """A crawl of this Airflow. `dag_id`: of the DAG that crawls, whose readers may see the crawl.
 
-    `reader`: of its status, or why there is none.
+    `secrets`: of its servers, or why there are none.
     """
 
-    name: str
-    dag_id: str
-    config: Config
-    reader: CrawlReader | ConfigError
+    def __init__(self, config: Config, secrets: Secrets | ConfigError) -> None:
+        self.name, self.dag_id = config.crawl.name, crawl_dag_id(config)
+        self.config, self.secrets = config, secrets
+        given = Secrets() if isinstance(secrets, ConfigError) else secrets
+        reader = CrawlReader(config, given, wait_s=_WAIT_S, elsewhere=told_by_nodes, ask_keys=self._known_keys)
+        self._entries: list[dict[str, Any]] = []
+        self._keys = Behind(lambda: keys_status(config, given), _KEEP_KEYS_S)
+        self._pages = Behind(lambda: self._count(reader), _KEEP_PAGES_S)
+        self._status = Behind(lambda: self._read(reader), _KEEP_S, lambda status: "unread" in status)
 
-    def look(self) -> dict[str, Any]:
-        """Return the status, see `crawl_status`, with the curves of nodes; an `error` says what could not be asked."""
-        if isinstance(self.reader, ConfigError):
-            return self._without_store(self.reader)
+    def begin(self) -> None:
+        """Have the status read, and wait for nothing."""
+        if not isinstance(self.secrets, ConfigError):
+            self._status.get(0.0)
+
+    def look(self, wait_s: float | None = None) -> dict[str, Any]:
+        """Return the status, see `crawl_status`, with the curves of nodes; an `error` says what could not be asked.
+
+        `age_s`: seconds since the status was read. `pages`: see `count_pages`, once the pages are counted.
+        `wait_s`: for a new status; None: as long as people wait for a page.
+        """
+        if isinstance(self.secrets, ConfigError):
+            return self._without_store(str(self.secrets))
+        known = self._status.get(_WAIT_S if wait_s is None else wait_s)
+        if known is None:
+            return self._without_store("It has not answered yet.")
+        status = {**known.value, "queues": {node: {**queue} for node, queue in known.value["queues"].items()}}
+        self._add_curves(status["queues"])
+        self._entries = status.get("iterations", [])[-COUNTED_ITERATIONS:]
+        counted = self._pages.get(0.0) if self._entries else None
+        return {**status, "age_s": known.age_s, **({"pages": counted.value} if counted else {})}
+
+    def _read(self, reader: CrawlReader) -> dict[str, Any]:
+        """Read the status; where the store cannot be opened, what Airflow knows."""
         try:
-            status = self.reader.status(last=SHOWN_ITERATIONS)
+            return reader.status(last=SHOWN_ITERATIONS, read_s=_READ_S)
         except KrakeError as error:
-            return self._without_store(error)
-        here = [node for node, queue in status["queues"].items() if not queue.keys() & {"task", "note"}]
-        for node, entry in told_by_nodes(self.config, here).items():  # the reader has asked for the others
-            if said := entry.get("progress"):
-                queue = status["queues"][node]
-                queue["curve"] = said["curve"]
-                queue.setdefault("progress", said)  # a node of this machine that rests
-        return status
+            return self._without_store(str(error))
 
-    def _without_store(self, error: KrakeError) -> dict[str, Any]:
+    def _add_curves(self, queues: Mapping[str, dict[str, Any]]) -> None:
+        """Add the curves of this machine's nodes, from Airflow's database."""
+        here = [node for node, queue in queues.items() if not queue.keys() & {"task", "note"}]
+        for node, entry in told_by_nodes(self.config, here).items():
+            if said := entry.get("progress"):
+                queues[node]["curve"] = said["curve"]
+                queues[node].setdefault("progress", said)  # a node of this machine that rests
+
+    def _without_store(self, error: str) -> dict[str, Any]:
         """Return what Airflow knows."""
-        return {"error": str(error), "queues": dict(told_by_nodes(self.config, self.config.servers)), "keys": []}
+        told = told_by_nodes(self.config, self.config.servers)
+        return {"error": error, "queues": {node: told.get(node, {}) for node in self.config.servers}, "keys": []}
+
+    def _known_keys(self, config: Config, secrets: Secrets) -> list[dict[str, Any]]:
+        known = self._keys.get(0.3)
+        servers = ", ".join(config.key_storage.servers)
+        return known.value if known else [{"server": servers, "error": "has not answered yet"}]
+
+    def _count(self, reader: CrawlReader) -> dict[str, Any]:
+        """Count the newest pages; an `error` says why there are no counts."""
+        try:
+            return reader.pages(self._entries)
+        except KrakeError as error:
+            return {"error": str(error)}
 
 
 class Crawls:
-    """The crawls of the configs that this Airflow has. A reader is kept as long as its config stays the same."""
+    """The crawls of this Airflow's configs. A crawl is kept while the config stays the same."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Crawl] = {}
@@ -84,14 +132,20 @@ class Crawls:
 
     @staticmethod
     def _of(config: Config, kept: Crawl | None) -> Crawl:
-        if kept and kept.config == config and isinstance(kept.reader, CrawlReader):
+        if kept and kept.config == config and isinstance(kept.secrets, Secrets):
             return kept
-        reader: CrawlReader | ConfigError
         try:
-            reader = CrawlReader(config, secrets_for(config), wait_s=_WAIT_S, elsewhere=told_by_nodes)
+            return Crawl(config, secrets_for(config))
         except ConfigError as error:  # the other crawls are shown all the same
-            reader = error
-        return Crawl(config.crawl.name, crawl_dag_id(config), config, reader)
+            return Crawl(config, error)
+
+
+def look_at_all(crawls: Sequence[Crawl]) -> list[dict[str, Any]]:
+    """Look at crawls at the same time, so that several file stores without an answer cost the wait of one."""
+    for crawl in crawls:
+        crawl.begin()
+    until_s = time.monotonic() + _WAIT_S
+    return [crawl.look(max(0, until_s - time.monotonic())) for crawl in crawls]
 
 
 def told_by_nodes(config: Config, nodes: Sequence[str]) -> Mapping[str, dict[str, Any]]:

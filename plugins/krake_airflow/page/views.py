@@ -1,180 +1,350 @@
-"""Rows of text, and plots, for the templates, from the status of a crawl."""
+"""The values for the templates of the list, of a crawl and of a task, from the status of a crawl."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any
-from urllib.parse import quote
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
 from crawl_lib.cli.bar import duration
-from crawl_lib.plots import DARK, LIGHT, bars, small, stacked
-from crawl_lib.plots import STYLE as PLOT_STYLE
-from crawl_lib.rounds.elsewhere import progress_of
+from crawl_lib.plots import columns as bar_columns
+from crawl_lib.plots import lines, meters, small
+from crawl_lib.rounds.elsewhere import ENDED, mapping_of, progress_of
 from crawl_lib.storage import shown_address
 from krake_airflow.configs import BadConfig
-from krake_airflow.page.crawls import Crawl
+from krake_airflow.page.crawls import COUNTED_ITERATIONS, SHOWN_ITERATIONS, STALE_S, Crawl, look_at_all
+from krake_airflow.page.table import Link, Links, Row, columns
 from krake_airflow.taskdocs import doc_of
 
-_LIGHT = f"--text: #1d2733; --back: #fff; --faint: #5a6570; --line: #d8dee4; --link: #1f5f8f; {LIGHT}"
-_DARK = f"--text: #e3e8ed; --back: #161b21; --faint: #a4afba; --line: #39424c; --link: #7cbbe6; {DARK}"
-STYLE = f"""
-:root {{ color-scheme: light; {_LIGHT} }}
-:root[data-theme=dark] {{ color-scheme: dark; {_DARK} }}
-body {{ margin: 1rem; font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--back); }}
-h1 {{ font-size: 1.4rem; }} h2 {{ font-size: 1.1rem; margin: 1.5rem 0 .2rem; }} a {{ color: var(--link); }}
-.faint {{ color: var(--faint); }} .wide {{ overflow-x: auto; }}
-.wide > table {{ border-collapse: collapse; }}
-.wide > table > * > tr > * {{ text-align: left; padding: .2rem .8rem .2rem 0; border-bottom: 1px solid var(--line);
-  vertical-align: top; }}
-.plots {{ max-width: 46rem; }}
-{PLOT_STYLE}
-"""
+_MB = 1e6
+Status = Mapping[str, Any]
+_LIST = columns(
+    ("crawl", "name", 15),
+    ("state", "state", 19),
+    ("URLs", "urls", 9, "num"),
+    ("URLs/s", "rate", 7, "num"),
+    ("MB", "megabytes", 9, "num"),
+    ("URLs by iteration", "chart", 15),
+    ("waits, or went wrong", "remark", 26, "words"),
+)
+_NODES = columns(
+    ("node", "node", 14),
+    ("phase", "phase", 9),
+    ("URLs/s", "rate", 7, "num"),
+    ("its course", "chart", 15),
+    ("fetched", "fetched", 9, "num"),
+    ("of", "taken", 8, "num"),
+    ("queue", "queue", 9, "num"),
+    ("time left", "eta", 9, "num"),
+    ("remark", "remark", 20, "words"),
+)
+_ITERATIONS = columns(
+    ("folder", "folder", 11),
+    ("run", "run", 24),
+    ("iteration", "number", 8, "num"),
+    ("URLs", "urls", 8, "num"),
+    ("tries", "tries", 8, "num"),
+    ("tasks", "task", 10),
+    ("state", "state", 31, "words"),
+)
+_KEYS = columns(
+    ("server", "name", 20),
+    ("keys", "total", 13, "num"),
+    ("queued", "queued", 13, "num"),
+    ("crawled", "crawled", 13, "num"),
+    ("gone", "gone", 13, "num"),
+    ("state", "state", 28, "words"),
+)
+_SEGMENTS = columns(
+    ("iteration", "folder", 15), ("path", "path", 55, "path"), ("nodes", "nodes", 18, "words"),
+    ("MB", "megabytes", 12, "num"),
+)  # fmt: skip
+_EXPORTS = columns(
+    ("export", "name", 20), ("path", "path", 50, "path"), ("pages", "pages", 15, "num"), ("MB", "megabytes", 15, "num")
+)
 
 
-def list_view(crawls: Sequence[Crawl], bad: Sequence[BadConfig]) -> dict[str, Any]:
+def list_view(crawls: Sequence[Crawl], bad: Sequence[BadConfig], links: Links) -> dict[str, Any]:
     """Return the values for the list of crawls."""
-    return {"crawls": list(map(_crawl_row, crawls)), "bad": [(one.dag_id, one.lines) for one in bad]}
+    rows = [_crawl_row(crawl, status, links) for crawl, status in zip(crawls, look_at_all(crawls), strict=True)]
+    return {"crawls": rows, "columns": _LIST, "bad": [(one.dag_id, one.lines) for one in bad]}
 
 
-def _crawl_row(crawl: Crawl) -> dict[str, Any]:
-    status = crawl.look()
-    entries = status.get("iterations", [])
-    urls = [entry["counts"]["urls"] for entry in entries if "counts" in entry]
-    progress = [queue["progress"] for queue in status["queues"].values() if "open_take" in queue]
+def _crawl_row(crawl: Crawl, status: Status, links: Links) -> Row:
+    counted = [entry for entry in status.get("iterations", []) if "counts" in entry]
+    values = [entry["counts"]["urls"] for entry in counted]
+    chart = small(f"URLs of {crawl.name} by iteration", values, names=[str(entry["folder"]) for entry in counted])
+    wrong = [str(entry["error"]) for entry in status.get("iterations", []) if "error" in entry][-1:]
+    remarks = [status.get("error", ""), *map(_remark, status["queues"].values()), *wrong, status.get("waiting", "")]
     return {
-        "name": crawl.name,
-        "link": f"crawl/{quote(crawl.name, safe='')}",
-        "state": _state(status),
-        "urls": f"{status.get('totals', {}).get('urls', 0):,}",
-        "rate": f"{sum(one.get('pages_per_s') or 0 for one in progress):,.1f}" if progress else "",
-        "waits": status.get("waiting", ""),
-        "error": status.get("error", ""),
-        "chart": _html(small(f"URLs of {crawl.name} by iteration", urls, names=_folders(entries))),
+        "name": Link(crawl.name, links.crawl(crawl.name)),
+        "state": _state(status)[1],
+        "urls": _number(status.get("totals", {}).get("urls")),
+        "rate": _rate(status),
+        "megabytes": _megabytes(sum(entry.get("bytes", 0) for entry in counted)),
+        "chart": _html(chart),
+        "remark": next(filter(None, remarks), ""),
     }
 
 
-def _folders(entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [str(entry["folder"]) for entry in entries if "counts" in entry]
-
-
-def _state(status: Mapping[str, Any]) -> str:
-    """Say in a few words whether a crawl works, rests or waits."""
-    if "error" in status:
-        return "the file store does not answer"
-    if any("open_take" in queue for queue in status["queues"].values()):
-        return "crawls"
-    count = len(status["iterations"]) + status["older"]
-    return f"rests after {count:,} iterations" if count else "has not run yet"
-
-
-def crawl_view(crawl: Crawl, status: Mapping[str, Any], run_id: str = "") -> dict[str, Any]:
+def crawl_view(crawl: Crawl, status: Status, links: Links, run_id: str = "") -> dict[str, Any]:
     """Return the values for the page of a crawl; `run_id`: show the iterations of this run alone."""
     entries = [entry for entry in status.get("iterations", []) if run_id in {"", entry.get("run_id")}]
-    counted = {entry["folder"]: entry["counts"]["outcomes"] for entry in entries if "counts" in entry}
-    outcomes = dict(status.get("totals", {}).get("outcomes", {}))
+    mood, state = _state(status)
+    queues = status["queues"]
     return {
         "title": crawl.name,
         "run_id": run_id,
-        "trigger": f"/dags/{quote(crawl.dag_id, safe='')}",
-        "state": _state(status),
-        "is_new": "error" not in status and not status["iterations"],
+        "whole": links.crawl(crawl.name),
+        "ask": links.ask(crawl.name),
+        "dag": links.dag(crawl.dag_id),
+        "mood": mood,
+        "state": state,
+        "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}",
+        "is_new": "error" not in status and not status["iterations"] and "unread" not in status,
+        "known": _known(status),
         "error": status.get("error", ""),
-        "waits": status.get("waiting", ""),
-        "nodes": [_node_row(node, queue) for node, queue in status["queues"].items()],
-        "iterations": [_iteration_row(crawl, entry) for entry in reversed(entries)],
-        "plots": [
-            _html(stacked("Tries by outcome, by iteration", "The newest iterations.", counted)),
-            *([_html(bars("Tries by outcome", "Of all iterations.", outcomes, unit="tries"))] if not run_id else []),
-        ],
-        "hosts": [row for node, queue in status["queues"].items() for row in _host_rows(node, queue)],
-        "keys": [_key_row(entry) for entry in status["keys"]],
-        "exports": [_export_row(crawl, entry) for entry in status.get("exports", [])],
+        "tiles": _tiles(status, entries, is_of_run=bool(run_id)),
+        "node_columns": _NODES,
+        "nodes": [_node_row(crawl, node, queue, links) for node, queue in queues.items()],
+        "chart": _html(_chart(crawl, entries, links)),
+        "iteration_columns": _ITERATIONS,
+        "iterations": [_iteration_row(crawl, entry, links) for entry in reversed(entries)],
+        "breakdowns": list(_breakdowns(status, entries, is_of_run=bool(run_id))),
+        "back_offs": dict(row for node, queue in queues.items() for row in _back_offs(node, queue)),
+        "key_columns": _KEYS,
+        "keys": list(map(_key_row, status["keys"])),
+        "segment_columns": _SEGMENTS,
+        "segments": [_segment_row(status, entry) for entry in reversed(entries) if entry.get("bytes")],
+        "export_columns": _EXPORTS,
+        "exports": [_export_row(crawl, entry) for entry in reversed(status.get("exports", []))],
     }
 
 
-def _node_row(node: str, queue: Mapping[str, Any]) -> dict[str, Any]:
-    said = queue.get("progress", {})
-    eta = duration(said["eta_s"]) if "eta_s" in said else ""
+def _state(status: Status) -> tuple[str, str]:
+    """Say whether a crawl works, rests or waits: a class of the style sheet, and a few words."""
+    if "error" in status:
+        return "fails", "the file store does not answer"
+    working = [queue for queue in status["queues"].values() if "open_take" in queue]
+    if any(queue["progress"].get("phase") == "paused" for queue in working):
+        return "waits", "pauses"
+    if working:
+        return "works", f"crawls on {len(working):,} of {len(status['queues']):,} nodes"
+    count = len(status["iterations"]) + status["older"]
+    return "", f"rests after {count:,} iterations" if count else "has not run yet"
+
+
+def _known(status: Status) -> str:
+    """Say in one line how old or incomplete the numbers are, and what waits."""
+    lines = [str(status.get("waiting", ""))]
+    if "unread" in status:
+        lines.insert(0, f"{status['unread']:,} older iterations are being read, and sums are without them until then")
+    if status.get("age_s", 0) > STALE_S:
+        lines.insert(0, f"the file store has not answered for {duration(status['age_s'])}, and the numbers are as old")
+    return "; ".join(filter(None, lines))
+
+
+def _tiles(status: Status, entries: Sequence[Status], *, is_of_run: bool) -> dict[str, str]:
+    totals = status.get("totals", {})
+    counts = [entry["counts"] for entry in entries if "counts" in entry]
+    names = {"urls": "URLs", "fetched": "tries", "links": "links"}
+    sums = {
+        title: _number(sum(one.get(name, 0) for one in counts) if is_of_run else totals.get(name))
+        for name, title in names.items()
+    }
+    newest = sum(entry.get("bytes", 0) for entry in entries)
+    etas = [queue["progress"]["eta_s"] for queue in status["queues"].values() if "eta_s" in queue.get("progress", {})]
+    return {
+        **sums,
+        f"MB of the newest {COUNTED_ITERATIONS} iterations": _megabytes(newest),
+        "URLs in a second": _rate(status) or "0",
+        "in queues": _number(sum(queue.get("length", 0) for queue in status["queues"].values())),
+        "time left of this iteration": duration(max(etas)) if etas else "-",
+    }
+
+
+def _rate(status: Status) -> str:
+    """Return how many URLs all nodes fetch in a second; "" where none works."""
+    rates = [queue["progress"].get("pages_per_s") or 0 for queue in status["queues"].values() if "open_take" in queue]
+    return f"{sum(rates):,.1f}" if rates else ""
+
+
+def _node_row(crawl: Crawl, node: str, queue: Status, links: Links) -> Row:
+    said, take = queue.get("progress", {}), queue.get("open_take")
+    phase: str | Link = str(said.get("phase", ""))
+    if take:
+        task = f"iteration_{take['iteration']}.crawl.{node}"
+        phase = Link(str(said.get("phase") or "begins"), links.task(crawl.dag_id, take["run_id"], task), "_top")
     return {
         "node": node,
-        "phase": said.get("phase", ""),
-        "fetched": f"{said['fetched']:,} of {said.get('taken', 0):,}" if "fetched" in said else "",
-        "rate": f"{said.get('pages_per_s') or 0:,.1f}" if "open_take" in queue else "",
-        "queue": f"{queue['length']:,}" if "length" in queue else "",
-        "eta": eta,
-        "said": _said(queue),
-        "chart": _curve(f"pages in a second of {node}", queue.get("curve") or said.get("curve") or []),
+        "phase": phase,
+        "fetched": _number(said.get("fetched")),
+        "taken": _number(take["count"] if take else said.get("taken")),
+        "rate": f"{said.get('pages_per_s') or 0:,.1f}" if take else "",
+        "queue": _number(queue.get("length")),
+        "eta": duration(said["eta_s"]) if "eta_s" in said else "",
+        "remark": _remark(queue) or _ago(said),
+        "chart": _html(_small_curve(node, queue.get("curve") or said.get("curve") or [])),
     }
 
 
-def _said(queue: Mapping[str, Any]) -> str:
+def _remark(queue: Status) -> str:
     """Say why a node pauses or failed, and since when it says nothing."""
     said = queue.get("progress", {})
     if "silent_since" in queue:
         return f"no report since {queue['silent_since'] or 'the try began'}; Airflow says: {queue['task']['state']}"
-    if words := queue.get("error") or said.get("reason") or said.get("error") or queue.get("note"):
-        return str(words)
+    return str(queue.get("error") or said.get("reason") or said.get("error") or queue.get("note") or "")
+
+
+def _ago(said: Status) -> str:
     return f"said {duration(max(0, time.time() - said['time']))} ago" if said.get("time") else ""
 
 
-def _curve(title: str, points: Sequence[Sequence[float]]) -> Markup:
-    """Draw how fast a task was between each two moments."""
+def _rates(points: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
+    """Return how fast a task was between each two moments: seconds since its begin, and URLs in a second."""
     whole = [point for point in points if len(point) > 1]
-    steps = [(before, after) for before, after in pairwise(whole) if after[0] > before[0]]
-    rates = [max(0, after[1] - before[1]) / (after[0] - before[0]) for before, after in steps]
-    return _html(small(title, rates, names=[f"to {after[0]:,.0f} s" for _, after in steps]))
+    return [
+        (after[0], max(0, after[1] - before[1]) / (after[0] - before[0]))
+        for before, after in pairwise(whole)
+        if after[0] > before[0]
+    ]
 
 
-def _iteration_row(crawl: Crawl, entry: Mapping[str, Any]) -> dict[str, str]:
-    counts = entry.get("counts", {})
-    run_id = str(entry.get("run_id", ""))
+def _small_curve(node: str, points: Sequence[Sequence[float]]) -> str:
+    rates = _rates(points)
+    names = [f"to {at:,.0f} s" for at, _ in rates]
+    return small(f"URLs in a second of {node}", [rate for _, rate in rates], names=names)
+
+
+def _chart(crawl: Crawl, entries: Sequence[Status], links: Links) -> str:
+    """Draw the iterations as bars that lead to their runs."""
+    rows = {entry["folder"]: entry["counts"]["outcomes"] for entry in entries if "counts" in entry}
+    runs = {entry["folder"]: links.run(crawl.dag_id, entry["run_id"]) for entry in entries if entry.get("run_id")}
+    text = f"Tries by outcome, the newest {SHOWN_ITERATIONS} iterations. A bar leads to its run."
+    return bar_columns("Iterations", text, rows, links=runs, slots=SHOWN_ITERATIONS)
+
+
+def _iteration_row(crawl: Crawl, entry: Status, links: Links) -> Row:
+    counts, run_id = entry.get("counts", {}), str(entry.get("run_id", ""))
     late = ", ".join([*entry.get("late", ()), *entry.get("missing", ())])
     state = entry.get("error") or ("complete" if entry["complete"] else "not complete")
+    words = [f"{state}, without {late}" if late else state, entry.get("warning"), entry.get("budgets")]
+    task = f"iteration_{entry.get('iteration')}.commit"
     return {
         "folder": str(entry["folder"]),
-        "run_id": run_id,
-        "link": f"/dags/{quote(crawl.dag_id, safe='')}/runs/{quote(run_id, safe='')}" if run_id else "",
+        "run": Link(run_id, links.run(crawl.dag_id, run_id), "_top") if run_id else "",
         "number": str(entry.get("iteration", "")),
-        "urls": f"{counts.get('urls', 0):,}",
-        "tries": f"{counts.get('fetched', 0):,}",
-        "state": f"{state}, without {late}" if late else str(state),
-        "words": "; ".join(str(entry[name]) for name in ("warning", "budgets") if name in entry),
+        "urls": _number(counts.get("urls")),
+        "tries": _number(counts.get("fetched")),
+        "task": Link("commit", links.task(crawl.dag_id, run_id, task), "_top") if run_id else "",
+        "state": "; ".join(map(str, filter(None, words))),
     }
 
 
-def _host_rows(node: str, queue: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    for host, entry in queue.get("hosts", {}).items():
-        yield {"node": node, "host": host, "urls": f"{entry['urls']:,}", "until": entry.get("back_off", "")}
+class Breakdown(NamedTuple):
+    """A table with bars. `of`: what is counted."""
+
+    name: str
+    of: str
+    meters: Markup
 
 
-def _key_row(entry: Mapping[str, Any]) -> dict[str, str]:
-    count = f"{entry['total']:,}" if "total" in entry else "not reachable"
-    return {"name": str(entry.get("name", "all")), "keys": count, "error": str(entry.get("error", ""))}
+def _breakdowns(status: Status, entries: Sequence[Status], *, is_of_run: bool) -> Iterator[Breakdown]:
+    """Yield how tries ended, and what the newest pages and the queues have."""
+    counts = [entry["counts"] for entry in entries if "counts" in entry] if is_of_run else [status.get("totals", {})]
+    outcomes = sum((Counter(one.get("outcomes", {})) for one in counts), Counter[str]())
+    yield Breakdown("Outcomes", "Of all tries.", _meters(outcomes, "outcome", "tries"))
+    if is_of_run:
+        return
+    pages = status.get("pages", {})
+    of = str(pages.get("error") or f"Of the newest {pages.get('rows', 0):,} tries.") if pages else "Being counted."
+    for name, head in {"status codes": "status code", "MIME types": "type", "hosts": "host"}.items():
+        yield Breakdown(f"{name[0].upper()}{name[1:]}", of, _meters(pages.get(name, {}), head, "tries"))
+    hosts = [queue.get("hosts", {}) for queue in status["queues"].values()]
+    queued = sum((Counter({host: one["urls"] for host, one in some.items()}) for some in hosts), Counter[str]())
+    yield Breakdown("Queued hosts", "The largest ones.", _meters(queued, "host", "URLs"))
 
 
-def _export_row(crawl: Crawl, entry: Mapping[str, Any]) -> dict[str, str]:
-    path = f"{shown_address(crawl.config)}/{crawl.config.export.directory}/{entry['name']}"
-    size = sum(entry["bytes"].values())
-    return {"path": path, "pages": f"{entry['pages'] or 0:,}", "megabytes": f"{size / 1e6:,.1f}"}
+def _meters(numbers: Mapping[str, int], head: str, unit: str) -> Markup:
+    rows = dict(sorted(numbers.items(), key=lambda one: (-one[1], one[0])))
+    return _html(meters(rows, head=head, unit=unit))
 
 
-def task_view(crawl: Crawl, task_id: str, value: Any) -> dict[str, Any]:
-    """Return the values for the tab of a task: its curve and its newest facts. `value`: of the state store, or None."""
-    known = progress_of(value)
-    doc = doc_of(task_id)
-    facts = {name: str(fact) for name, fact in known.items() if name != "curve" and fact not in ("", 0)}
+def _back_offs(node: str, queue: Status) -> Iterator[tuple[str, str]]:
+    """Yield hosts, and until when a node leaves them alone."""
+    found = queue.get("back_off", {})
+    until = found.get("until", {})
+    yield from ((str(host), f"until {at}, on {node}") for host, at in until.items())
+    if (left := found.get("hosts", 0) - len(until)) > 0:
+        yield f"{left:,} others", f"on {node}"
+
+
+def _key_row(entry: Status) -> Row:
+    counts = {name: _number(entry.get(name)) for name in ("total", "queued", "crawled", "gone")}
+    return {"name": str(entry.get("name", "all")), "state": str(entry.get("error", "answers")), **counts}
+
+
+def _segment_row(status: Status, entry: Status) -> Row:
+    return {
+        "folder": str(entry["folder"]),
+        "path": f"{status['crawl']}/{entry['folder']}",
+        "nodes": ", ".join(entry.get("segments", ())),
+        "megabytes": _megabytes(entry["bytes"]),
+    }
+
+
+def _export_row(crawl: Crawl, entry: Status) -> Row:
+    return {
+        "name": str(entry["name"]),
+        "path": f"{shown_address(crawl.config)}/{crawl.config.export.directory}/{entry['name']}",
+        "pages": _number(entry["pages"]),
+        "megabytes": _megabytes(sum(entry["bytes"].values())),
+    }
+
+
+def task_view(crawl: Crawl, task_id: str, value: Any, links: Links) -> dict[str, Any]:
+    """Return the values for the tab of a task: its curve and its result. `value`: of the state store, or None."""
+    known, counts = progress_of(value), mapping_of(mapping_of(value).get("counts"))
+    doc, phase, points = doc_of(task_id), known["phase"], known["curve"]
+    title, rates = "URLs in a second", _rates(points)
+    chart = lines(title, "Since the task began.", {title: rates}, unit="seconds") if rates else ""
+    names = {"taken": "URLs taken", "fetched": "tries", "errors": "errors", "queue": "in the queue"}
     return {
         "title": task_id,
-        "crawl": f"crawl/{quote(crawl.name, safe='')}",
+        "crawl": crawl.name,
+        "whole": links.crawl(crawl.name),
         "does": doc.does if doc else "",
         "failed": doc.failed if doc else "",
-        "facts": facts if value is not None else {},
-        "chart": _curve(f"pages in a second of {task_id}", known["curve"]),
+        "told": value is not None,
+        "mood": {"done": "works", "failed": "fails", "paused": "waits"}.get(phase, "" if phase in ENDED else "works"),
+        "phase": phase or "begins",
+        "at": _ago(known),
+        "reason": known.get("reason") or known.get("error") or "",
+        "tiles": {words: _number(known[name]) for name, words in names.items()}
+        | {"MB": _megabytes(known["bytes"]), title: f"{known['pages_per_s']:,.1f}"},
+        "counts": {str(name): _text(fact) for name, fact in counts.items()},
+        "chart": _html(chart),
     }
+
+
+def _text(fact: Any) -> str:
+    """Write a fact of a result in words."""
+    if isinstance(fact, Mapping):
+        return ", ".join(f"{name} {_text(inner)}" for name, inner in fact.items()) or "none"
+    return f"{fact:,}" if isinstance(fact, int) and not isinstance(fact, bool) else str(fact)
+
+
+def _number(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else ""
+
+
+def _megabytes(size_bytes: float) -> str:
+    return f"{size_bytes / _MB:,.1f}"
 
 
 def _html(plot: str) -> Markup:

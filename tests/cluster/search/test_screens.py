@@ -1,6 +1,5 @@
 """The screens of the search page in a real browser: without JavaScript, by keyboard, light and dark, narrow and wide.
 
-axe-core looks for what people with a screen reader or poor sight cannot use; npm compares axe-core with a pinned hash.
 The screenshots in docs/images are some of those that a test leaves in `shots/` of its temporary folder.
 """
 
@@ -8,14 +7,13 @@ from __future__ import annotations
 
 import html
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cluster.search.axe import axe_source, violations
 from tests.cluster.search.browser import chromium, needs_chromium
 from tests.export.crawls import Capture
 from tests.index.made import HEAD, Made
@@ -24,7 +22,6 @@ from tests.text.pdfs import pdf
 
 pytestmark = [pytest.mark.timeout(900), needs_chromium]
 DOCS = Path("/usr/share/doc/python3.11/html")
-NPM = Path(__file__).parent / "npm"
 DAY_S = 86_400
 LAYOUTS = [(scheme, width) for scheme in ("light", "dark") for width in (320, 1200)]
 
@@ -66,13 +63,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def axe() -> str:
-    """The source of axe-core."""
-    if shutil.which("npm") is None:
-        pytest.skip("npm, which brings axe-core")
-    command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(NPM)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return (NPM / "node_modules/axe-core/axe.min.js").read_text()
+    return axe_source()
 
 
 def screens(served: Served, tab: Any) -> Iterator[str]:
@@ -128,10 +119,7 @@ def test_axe_finds_no_violation(served: Served, browser: Any, axe: str, scheme: 
     tab = context.new_page()
     found: dict[str, list[str]] = {}
     for name in screens(served, tab):
-        tab.evaluate(axe)
-        result = tab.evaluate("axe.run(document, {iframes: false, resultTypes: ['violations']})")
-        for one in result["violations"]:
-            found[f"{name}: {one['id']}"] = [node["html"][:200] for node in one["nodes"]]
+        found |= {f"{name}: {rule}": elements for rule, elements in violations(tab, axe).items()}
     context.close()
     assert found == {}
 

@@ -1,8 +1,5 @@
-(()=>{const root=document.documentElement,theme=localStorage.theme||"";root.dataset.theme=theme=="dark"||theme!="light"&&matchMedia("(prefers-color-scheme:dark)").matches?"dark":"light";
-const update=(a,b)=>{if(a.nodeName!=b.nodeName||a.childNodes.length!=b.childNodes.length){a.replaceWith(b.cloneNode(true));return}
-if(a.nodeType==3){if(a.data!=b.data)a.data=b.data;return}
-for(const x of b.attributes||[])if(a.getAttribute(x.name)!=x.value)a.setAttribute(x.name,x.value);
-[...a.childNodes].forEach((n,i)=>update(n,b.childNodes[i]))};
-const later=()=>setTimeout(async()=>{if(!document.hidden)try{const r=await fetch(location.href,{signal:AbortSignal.timeout(6e4)});if(r.ok){
-const b=new DOMParser().parseFromString(await r.text(),"text/html").getElementById("live");if(b)update(document.getElementById("live"),b)}}catch{}later()},2000);
-later()})()
+(()=>{const d=document,light=()=>{const t=localStorage.theme;d.documentElement.dataset.theme=/light|dark/.test(t)?t:matchMedia("(prefers-color-scheme:dark)").matches?"dark":"light"};light();onstorage=light;
+onclick=e=>{const a=e.target.closest("[target]"),of=n=>a.getAttribute(n);if(a&&parent!=self){e.preventDefault();Object.assign(parent.document.createElement("a"),{href:of("href"),target:of("target")}).click()}};
+const same=(a,b)=>{for(const x of b.attributes||[])if(a.getAttribute(x.name)!=x.value)a.setAttribute(x.name,x.value);
+const c=a.childNodes,e=b.childNodes;while(c[e.length])a.lastChild.remove();
+e.forEach((m,i)=>{const n=c[i],o=m.cloneNode(1);n?n.nodeName!=m.nodeName||n.data!=m.data?n.replaceWith(o):same(n,m):a.append(o)})},next=()=>setTimeout(async()=>{if(!d.hidden)try{const r=await fetch("",{headers:{part:1}});r.ok&&same(live,new DOMParser().parseFromString(await r.text(),"text/html").body)}catch{}next()},2e3);self.live&&next()})()

@@ -1,0 +1,85 @@
+"""A look-up of one URL in a child process, for a server: the child is killed at a limit of time.
+
+The question goes to the child as a pickle. Only the server writes this pickle. The child reads what strangers wrote,
+and so the child answers with JSON, a line for each part.
+"""
+
+import json
+import os
+import pickle
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from crawl_lib.config import Config
+from crawl_lib.stores import Secrets
+
+PARTS = ("why", "cat", "text", "show")
+"""The parts of an answer, in order: `explain`, headers and source, the main text, `find_page`."""
+LINKS_SHARE = 0.6
+"""The part of the limit of time after which the search for links ends."""
+
+_READ_BYTES = 1 << 16
+
+
+class Question(NamedTuple):
+    """What a child is asked. `seconds`: until the child is killed."""
+
+    config: Config
+    secrets: Secrets
+    url: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class LookUp:
+    """The answer of a child. `parts`: by name; `missed`: names of `PARTS` that the child did not get to."""
+
+    parts: Mapping[str, Any]
+    missed: tuple[str, ...]
+
+
+def look_up(config: Config, secrets: Secrets, url: str, *, seconds: float) -> LookUp:
+    """Look a URL up in a child process, and return what the child has found within a limit of time.
+
+    `seconds`: the limit, once Python has started. The start has the same limit of its own, since a machine may be busy.
+    A part is a mapping as the command of its name prints, or has an `error`.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "crawl_lib.ask.child", str(os.getpid())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(pickle.dumps(Question(config, secrets, url, seconds)))
+        output = _read(process.stdout.fileno(), seconds)
+        process.kill()
+    parts: dict[str, Any] = {}
+    for line in output.splitlines(keepends=True):
+        if line.endswith(b"\n") and line.strip():
+            parts |= json.loads(line)
+    return LookUp(parts, tuple(name for name in PARTS if name not in parts))
+
+
+def _read(file: int, seconds: float) -> bytes:
+    """Read what a child writes, until the child ends, or says nothing in time. A child first writes an empty line."""
+    data, until_s = bytearray(), time.monotonic() + seconds
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    while poll.poll(max(0, until_s - time.monotonic()) * 1000):
+        piece = os.read(file, _READ_BYTES)
+        if not piece:
+            break
+        if not data:
+            until_s = time.monotonic() + seconds
+        data += piece
+    return bytes(data)
