@@ -39,6 +39,7 @@ LONGEST_FIRST = (
     "test_edge.py",
     "ui/test_running_airflow.py",
     "test_s3.py",
+    "ui/test_page.py",
     "search/test_hostile_pages.py",
     "test_spark_tables.py",
     "ui/test_several_crawls.py",
