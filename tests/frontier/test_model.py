@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from hypothesis import settings
+from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -61,7 +61,8 @@ class QueueMachine(RuleBasedStateMachine):
         take_in(self.queue, self.keys, *sources, routing="local" if local else "host", chunk_lines=4)
         self.model += [url for urls in batches for url in urls]
 
-    @precondition(lambda self: self._opened() is None)
+    # A task takes in before it takes, and an intake adopts what people wrote.
+    @precondition(lambda self: self._opened() is None and self.queue.is_ours())
     @rule(size=st.integers(0, 12), share=st.integers(1, 12), look_ahead=st.integers(12, 20))
     def take(self, size: int, share: int, look_ahead: int) -> None:
         self.takes += 1
@@ -110,25 +111,31 @@ class QueueMachine(RuleBasedStateMachine):
     def repair(self) -> None:
         repair_queue(self.queue)
 
-    @precondition(lambda self: self._opened() is None and bool(self.model))
+    @precondition(lambda self: self._opened() is None and bool(self.model) and self.queue.is_ours())
     @rule(data=st.data())
     def replace_by_hand(self, data: st.DataObject) -> None:
-        """The old meta stays there. It counts for a file with the same bytes as the old one, and for no other."""
+        """The old meta stays there. It counts for a file with the same bytes as the old one, and for no other.
+
+        Where `state` and the size of a file are as before, nobody can tell that the file is another one.
+        """
         cut = data.draw(st.integers(0, len(self.model)))
-        old = {path: path.read_bytes() for path in self.queue.directory.iterdir() if path.name.isdecimal()}
-        for path in old:
-            path.unlink()
-        self.model[:0] = self._fresh(1)
+        model = [*self._fresh(1), *self.model]
         # With `state.krake` one that does not begin with 0 is damage.
         gone = [] if self.queue.files.record.exists() else ["http://gone.test/"]
-        first = [*gone, *self.model[: cut + 1]]
-        hand_made(self.queue.directory, first, self.model[cut + 1 :], processed=len(gone))
-        equal = {
-            url
-            for path, content in old.items()
-            if path.exists() and path.read_bytes() == content
-            for url in content.decode().split()
-        }
+        made = hand_made(
+            self.root / "made", [*gone, *model[: cut + 1]], model[cut + 1 :], processed=len(gone)
+        ).directory
+        old = {path.name: path.read_bytes() for path in self.queue.directory.iterdir() if path.name.isdecimal()}
+        new = {path.name: path.read_bytes() for path in made.iterdir()}
+        changed = {name for name, content in old.items() if new.get(name, content) != content}
+        if (self.queue.directory / "state").read_bytes() == new["state"]:
+            assume(all(len(old[name]) != len(new[name]) for name in changed))
+        for name in old:
+            (self.queue.directory / name).unlink()
+        shutil.copytree(made, self.queue.directory, dirs_exist_ok=True)
+        shutil.rmtree(made)
+        self.model = model
+        equal = {url for name in old.keys() & new.keys() - changed for url in old[name].decode().split()}
         self.tries = Counter({url: tries for url, tries in self.tries.items() if url in equal})
         self.dues = {url: due for url, due in self.dues.items() if url in equal}
 
