@@ -21,7 +21,6 @@ from crawl_lib.fetch import hosts_in_back_off
 from crawl_lib.frontier import NodeDirectory, Queue, host_of_line, open_take, parse_state, read_move
 from crawl_lib.keys import open_key_store
 from crawl_lib.rounds.iterations import Iterations
-from crawl_lib.rounds.pagecounts import count_pages
 from crawl_lib.rounds.waiting import what_waits
 from crawl_lib.storage import shown_address
 from crawl_lib.stores import Secrets, Stores, node_dir, open_stores
@@ -85,6 +84,8 @@ class CrawlReader:
 
     def pages(self, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return `count_pages` of iterations of the status. Raises StorageError or DamagedFileError."""
+        from crawl_lib.rounds.pagecounts import count_pages  # noqa: PLC0415 - no task needs its pyarrow.compute
+
         return count_pages(open_to_look(self._config, self._secrets, self._wait_s), entries)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -238,10 +239,10 @@ def test_why_searches_the_links_of_the_newest_iterations(
     for folder in range(100, 105):
         links = [wanted] if folder == 101 else []
         crawl.segment(str(folder), "node-a", [Capture(f"http://h/{folder}", time=folder, links=links)])
-    before = why._link(stores, key(wanted), None)
+    before = why._link(stores, key(wanted), None, inf)
     assert before[0] is not None
     assert before[0]["page"] == "http://h/101"
     storage.read = {}
-    assert why._link(stores, key(wanted), 2) == (None, 3)
+    assert why._link(stores, key(wanted), 2, inf) == (None, 3)
     assert {path.split("/")[1] for path in storage.read if path.endswith(LINKS_NAME)} == {"103", "104"}
-    assert why._link(stores, key(wanted), 4) == before
+    assert why._link(stores, key(wanted), 4, inf) == before

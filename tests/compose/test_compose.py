@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -277,7 +277,14 @@ def test_all_services_restart(stack: Stack, troubled: Troubled) -> None:
 
 def test_the_search_page_shows_pages_of_the_index_and_their_copies(stack: Stack, troubled: Troubled) -> None:
     """It finds a new version by itself, copies that to its volume, and has no secret."""
-    stack.exec("batch", "krake", "index", "update")
+
+    def made() -> bool:
+        with suppress(AssertionError):  # HDFS was restarted, and takes no file until it has left its safe mode
+            stack.exec("batch", "krake", "index", "update")
+            return True
+        return False
+
+    stack.wait("the index is made", made, 300)
     page = f"http://127.0.0.1:{stack.search_port}"
 
     def found() -> bool:
