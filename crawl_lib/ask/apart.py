@@ -57,11 +57,7 @@ def look_up(config: Config, secrets: Secrets, url: str, *, seconds: float) -> Lo
         stderr=subprocess.DEVNULL,
         cwd="/",
     ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with suppress(BrokenPipeError), process.stdin:
-            process.stdin.write(pickle.dumps(Question(config, secrets, url, seconds)))
-        output = _read(process.stdout.fileno(), seconds)
+        output = _answer(process, pickle.dumps(Question(config, secrets, url, seconds)), seconds)
         process.kill()
     parts: dict[str, Any] = {}
     for line in output.splitlines(keepends=True):
@@ -70,9 +66,14 @@ def look_up(config: Config, secrets: Secrets, url: str, *, seconds: float) -> Lo
     return LookUp(parts, tuple(name for name in PARTS if name not in parts))
 
 
-def _read(file: int, seconds: float) -> bytes:
-    """Read what a child writes, until the child ends, or says nothing in time. A child first writes an empty line."""
-    data, until_s = bytearray(), time.monotonic() + seconds
+def _answer(process: "subprocess.Popen[bytes]", question: bytes, seconds: float) -> bytes:
+    """Ask a child, and read until the child ends, or says nothing in time.
+
+    A child first writes an empty line, and then reads. A long question to a child that does not read would block.
+    """
+    assert process.stdin is not None
+    assert process.stdout is not None
+    data, until_s, file = bytearray(), time.monotonic() + seconds, process.stdout.fileno()
     poll = select.poll()
     poll.register(file, select.POLLIN)
     while poll.poll(max(0, until_s - time.monotonic()) * 1000):
@@ -80,6 +81,8 @@ def _read(file: int, seconds: float) -> bytes:
         if not piece:
             break
         if not data:
+            with suppress(BrokenPipeError), process.stdin:
+                process.stdin.write(question)
             until_s = time.monotonic() + seconds
         data += piece
     return bytes(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,3 +79,16 @@ def test_what_was_found_before_the_limit_is_kept(made: Crawled, monkeypatch: pyt
         found = asked(made, "/", 5.0 if "sleep" in ending else PATIENCE_S)
         assert time.monotonic() - began_s < PATIENCE_S
         assert found == apart.LookUp({"why": {}}, PARTS[1:])
+
+
+def test_a_long_question_to_a_child_that_does_not_read_ends_in_time(
+    made: Crawled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe holds 64 KB, and a config with rules from a file may have more."""
+    hanging = tmp_path / "python"
+    hanging.write_text("#!/bin/sh\nexec sleep 100\n")
+    hanging.chmod(0o700)
+    monkeypatch.setattr(apart.sys, "executable", str(hanging))
+    began_s = time.monotonic()
+    assert look_up(made.config, Secrets(), f"http://a.test/{'x' * 200_000}", seconds=0.2).missed == PARTS
+    assert time.monotonic() - began_s < 50
