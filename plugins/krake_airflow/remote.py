@@ -130,8 +130,8 @@ class RemoteRun:
         ender = Thread(target=self._end, args=(stop, say), name="end", daemon=True)
         ender.start()
         state = self._until_ended(stop, say)
-        self._is_over = True
-        if not state:
+        self._is_over = bool(state)
+        if not self._is_over:
             ender.join()
         return state
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import requests
-from krake_airflow import run
+from krake_airflow import remote, run
 from krake_airflow.remote import Airflow, RemoteRun
 from rich.console import Console
 
@@ -44,6 +44,26 @@ def test_a_stop_ends_the_run_while_airflow_has_not_answered_yet() -> None:
     watched = RemoteRun(cast("Airflow", airflow), "krake_crawl", {}, cast("Any", SimpleNamespace()))
     assert watched.watch(stop, said.append) == ""
     assert (airflow.states, said) == (["failed"], ["Stopping ..."])
+
+
+class LateThread(Thread):
+    """Runs only once another thread waits for its end."""
+
+    def start(self) -> None:
+        """Begin later."""
+
+    def join(self, timeout: float | None = None) -> None:
+        self.run()
+
+
+def test_a_stop_ends_the_run_if_the_watching_thread_sees_the_stop_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "Thread", LateThread)
+    stop = StopSignal()
+    airflow = SlowAirflow(stop)
+    airflow.ended.set()
+    watched = RemoteRun(cast("Airflow", airflow), "krake_crawl", {}, cast("Any", SimpleNamespace()))
+    assert watched.watch(stop, [].append) == ""
+    assert airflow.states == ["failed"]
 
 
 def test_a_run_that_has_ended_is_left_as_it_is() -> None:
