@@ -260,7 +260,8 @@ def _waiting(stores: Stores, lists: Sequence[MadeList]) -> dict[str, int]:
     """How many URLs wait for each node: in its queue, as its newest segment says, and in lists that came after that,
     those of `krake retry` among them."""
     names = (name for name in stores.crawl.lists() if name.startswith(RETRY_LISTS))
-    retries = [MadeList(name, stores.crawl.seeds_manifest(name, LISTS_FOLDER)) for name in names]
+    manifests = ((name, stores.crawl.seeds_if_there(name, LISTS_FOLDER)) for name in names)
+    retries = [MadeList(name, manifest) for name, manifest in manifests if manifest is not None]
     found = dict.fromkeys(stores.config.servers, 0)
     for node in found:
         folders = islice(reversed(stores.crawl.folders()), OLDER_FOLDERS)

@@ -122,10 +122,13 @@ def has_key(stores: Stores, one: MadeList, key: bytes) -> bool:
 
 
 def _read_keys(stores: Stores, one: MadeList, key: bytes | None = None) -> pa.Table:
-    path = f"{stores.crawl.seeds_path(one.folder, LISTS_FOLDER)}/{KEYS_FILE}"
+    folder = stores.crawl.seeds_path(one.folder, LISTS_FOLDER)
+    path = f"{folder}/{KEYS_FILE}"
     try:
         data = stores.storage.read_bytes(path)
     except PathNotFoundError as error:
+        if not stores.storage.exists(folder):  # another `generate` has deleted the list: it holds nothing any more
+            return KEYS_SCHEMA.empty_table()
         raise DamagedFileError(f"{error}; run `krake fsck --repair`") from error
     if hashlib.sha256(data).hexdigest() != one.manifest["files"][KEYS_FILE]:
         raise DamagedFileError(f"{path}: is not what was written (SHA-256); run `krake fsck --repair`")

@@ -244,6 +244,15 @@ class CrawlDirectory:
         """What is in it."""
         return read_json(self.storage, f"{self.seeds_path(name, kind)}/{MANIFEST_FILE}")
 
+    def seeds_if_there(self, name: str, kind: str = SEEDS_FOLDER) -> dict[str, Any] | None:
+        """Return the manifest, or None where another process has deleted the folder since it was listed."""
+        try:
+            return self.seeds_manifest(name, kind)
+        except PathNotFoundError:
+            if self.storage.exists(self.seeds_path(name, kind)):
+                raise
+        return None
+
     def seeds_scope(self, digest: str) -> set[str]:
         """The hosts of injected seeds."""
         where = f"{self.seeds_path(digest)}/{SCOPE_FILE}"

@@ -265,7 +265,9 @@ def _lists(stores: Stores, *, dry_run: bool) -> list[_List]:
             continue
         if check_seeds(crawl, name, LISTS_FOLDER) if dry_run else set_damaged_aside(crawl, name, LISTS_FOLDER):
             continue
-        manifest = crawl.seeds_manifest(name, LISTS_FOLDER)
+        manifest = crawl.seeds_if_there(name, LISTS_FOLDER)
+        if manifest is None:
+            continue
         where = f"{crawl.seeds_path(name, LISTS_FOLDER)}/{OUTLINKS_NAME}"
         lines = read_outlinks(stores.storage.open_read(where), where, manifest["accepted"])
         keys = (b"".join(keys_of(map(url_of_line, some))) for some in some_lines(lines, _LINES))

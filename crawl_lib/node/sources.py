@@ -53,7 +53,9 @@ def waiting_sources(
     for name in stores.crawl.handed_over():
         complete.append(name[0])
         if name not in taken_in:
-            path, manifest = stores.crawl.seeds_path(*name), stores.crawl.seeds_manifest(*name)
+            path, manifest = stores.crawl.seeds_path(*name), stores.crawl.seeds_if_there(*name)
+            if manifest is None:
+                continue
             nodes = tuple(manifest.get("nodes", ()))
             sources.append(_source(stores, node, path, name, manifest.get("outlinks"), nodes=nodes))
     named = {folder for folder, _ in planned}

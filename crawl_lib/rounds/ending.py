@@ -32,11 +32,14 @@ def what_is_left(manifests: Collection[Mapping[str, Any]]) -> dict[str, int | No
 def generated(stores: Stores) -> Iterator[dict[str, Any]]:
     """The manifests of the lists that were made from the CrawlDb, newest first, each with the list's `name`.
 
+    A `generate` of another run may delete a list meanwhile; such a list is over, and left out.
     Raises DamagedFileError naming one that cannot be read.
     """
     for name in sorted(stores.crawl.lists(), key=list_number, reverse=True):
         if list_number(name) > (0, 0):
-            yield {"name": name, **stores.crawl.seeds_manifest(name, LISTS_FOLDER)}
+            manifest = stores.crawl.seeds_if_there(name, LISTS_FOLDER)
+            if manifest is not None:
+                yield {"name": name, **manifest}
 
 
 def list_number(name: str) -> tuple[int, int]:

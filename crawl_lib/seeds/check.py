@@ -38,14 +38,20 @@ def check_seeds(crawl: CrawlDirectory, name: str, kind: str = SEEDS_FOLDER, *, f
                 for line in read_outlinks(crawl.storage.open_read(lines, part.offset, part.length), lines, part.count):
                     split_line(line, lines)
     except (DamagedFileError, PathNotFoundError, KeyError, AttributeError) as error:
-        findings.add("seeds_damaged", path, str(error))
+        if not is_list or crawl.storage.exists(path):  # else another run deleted a list that was over
+            findings.add("seeds_damaged", path, str(error))
         return findings.list()
+    if not is_list:
+        _check_scope(crawl, name, findings)
+    return findings.list()
+
+
+def _check_scope(crawl: CrawlDirectory, name: str, findings: Findings) -> None:
+    """Add a finding where the hosts of injected seeds cannot be read."""
     try:
-        if not is_list:
-            crawl.seeds_scope(name)
+        crawl.seeds_scope(name)
     except DamagedFileError as error:
         findings.add("scope_damaged", str(error).split(":")[0], str(error), repair="run `krake fsck --repair`")
-    return findings.list()
 
 
 def _again(path: str, manifest: dict[str, Any]) -> str:

@@ -475,6 +475,33 @@ def test_a_list_of_a_version_that_comes_meanwhile_is_seen(tmp_path: Path, monkey
     assert not urls_of(config, "2-1") & urls_of(config, "2-2")
 
 
+@pytest.mark.parametrize("read", [*range(1, 5), 99])
+def test_a_list_that_another_run_deletes_meanwhile_is_over(
+    read: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list vanishes before one of its files is read: its manifest, its keys, or its manifest again."""
+    config = config_of(tmp_path)
+    stores = open_stores(config)
+    leave_version(stores, 1, [row_of("http://a.example/"), row_of("http://b.example/")])
+    make(config, 1)
+    later = [row_of(f"http://{name}.example/", fetched_time=NOW - 9000) for name in "ab"]
+    leave_version(stores, 2, later)
+    folder, reads = stores.storage.local_path(stores.crawl.seeds_path("1-1", LISTS_FOLDER)), list[str]()
+    before = LocalStorage.read_bytes
+
+    def meanwhile(storage: LocalStorage, path: str) -> bytes:
+        if "/1-1/" in path:
+            reads.append(path)
+            if len(reads) == read:
+                shutil.rmtree(folder)
+        return before(storage, path)
+
+    monkeypatch.setattr(LocalStorage, "read_bytes", meanwhile)
+    made = make(config, 1, NOW + 60, run_id="other")
+    assert (made["list"], made["listed"]) == ("2-1", 2)
+    assert len(reads) >= min(read, 2)
+
+
 def _killed(config: Config, kill_at: str) -> None:
     os.environ[KILL_VARIABLE] = kill_at
     make(config, 2, NOW + WEEK)
