@@ -4,10 +4,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
+from rich.segment import Segments
 from rich.table import Column, Table
 from rich.text import Text
 
+from crawl_lib.cli.figures import duration, rounded
 from crawl_lib.errors import printable
 
 _HALF_CHARS = 14
@@ -65,6 +68,12 @@ class Bar:
             self._progress.remove_task(self._task)
             self._task = None
 
+    def print_line(self) -> None:
+        """Print the bar on standard error. The cursor stays on the line, so that whoever prints next can clear it."""
+        console = Console(stderr=True)
+        for line in console.render_lines(self, pad=False)[:1]:
+            console.print(Segments(line), end="")
+
     def __rich__(self) -> Table:
         return self._progress.make_tasks_table(self._progress.tasks)
 
@@ -105,19 +114,3 @@ class _Facts(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         return Text(task.fields.get("facts", ""))
-
-
-def duration(seconds: float) -> str:
-    """Write a time span such as `1 h 05 min`, in two units at most."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours:,} h {minutes:02} min"
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
-
-
-def rounded(value: object) -> str:
-    """Write a value of a report: numbers with commas, of fractions one digit."""
-    if isinstance(value, float):
-        return f"{value:,.1f}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else printable(str(value))

@@ -6,19 +6,13 @@ import os
 import select
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from threading import Event
 from typing import Any, TextIO, TypeVar
 
-from rich.console import Console
-from rich.padding import Padding
-from rich.segment import Segments
-from rich.table import Table
-from rich.text import Text
-
-from crawl_lib.cli.bar import Bar, rounded
+from crawl_lib.cli.figures import rounded
 from crawl_lib.config import Config, find_config_path, load_config, short_path
 from crawl_lib.errors import ConfigError, printable
 from crawl_lib.stopping import Work
@@ -26,12 +20,6 @@ from crawl_lib.stores import Stores, open_stores
 
 Report = TypeVar("Report")
 PROGRESS_INTERVAL_S = 1.0
-WIDE_CHARS = 120
-"""Of a terminal on which a column of words fits next to a table's numbers."""
-WHOLE_CHARS = 12
-"""A column of so short cells is never broken: numbers, and names of iterations."""
-WIDTH_ELSEWHERE_CHARS = 1000
-"""Of tables that go to a file or a pipe: wide enough that no path and no message is broken into lines."""
 
 
 @contextmanager
@@ -67,12 +55,6 @@ def one_node(name: str, config: Config) -> str:
     return name
 
 
-def console() -> Console:
-    """Where tables go. What is in brackets is text, never markup: URLs and paths may have any."""
-    width = None if sys.stdout.isatty() else WIDTH_ELSEWHERE_CHARS
-    return _PlainConsole(markup=False, emoji=False, highlight=False, width=width)
-
-
 def print_result(arguments: argparse.Namespace, value: object, show: Callable[[], None]) -> None:
     """A result: `value` as JSON where `--json` is given, else for people, as `show` prints it.
 
@@ -93,99 +75,56 @@ def print_json(value: object) -> None:
 
 def print_counts(title: str, counts: Mapping[str, Any]) -> None:
     """A result for people: a title and a table of names and values; mappings and lists within are rows of their own."""
-    table = Table(show_header=False)
-    for _ in range(2):
-        table.add_column(overflow="fold")  # a path or a URL is to be copied whole
+    rows = []
     for name, value in counts.items():
         if isinstance(value, Mapping):
-            rows = [(f"{name}.{inner}", number) for inner, number in value.items()]
+            rows += [(f"{name}.{inner}", number) for inner, number in value.items()]
         else:
-            rows = [(name, item) for item in (value if isinstance(value, list | tuple) else [value])]
-        for row, item in rows:
-            table.add_row(row, _cell(item))
+            rows += [(name, item) for item in (value if isinstance(value, list | tuple) else [value])]
+    cells = [(printable(name), cell_of(item)) for name, item in rows]
     end_line()
-    say(printable(title))  # as the table's own title it would be broken at the table's width
-    console().print(table)
+    say(printable(title))
+    if sys.stdout.isatty():
+        from crawl_lib.cli.tables import show_pairs  # noqa: PLC0415 - rich, for terminals alone
 
-
-def grid(names: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> Table:
-    """Make a table that cuts no cell: a long one goes on in the next line. A narrow terminal gets no lines between.
-
-    `names`: of the columns. `rows`: the cells of each row.
-    """
-    narrow: dict[str, Any] = {"box": None, "pad_edge": False} if console().width < WIDE_CHARS else {}
-    table = Table(title=title, title_justify="left", min_width=len(title or ""), **narrow)
-    cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]
-    for number, name in enumerate(names):
-        longest = max(len(text) for text in (name, *(row[number] for row in cells)))
-        table.add_column(name, overflow="fold", no_wrap=longest <= WHOLE_CHARS)
-    for row in cells:
-        table.add_row(*row)
-    return table
+        show_pairs(cells)
+        return
+    width = max((len(name) for name, _ in cells), default=0)
+    for name, cell in cells:
+        say(f"  {name:<{width}}  {cell}")
 
 
 class ResultTable:
     """Results of one kind, each shown as soon as it is there.
 
     On a terminal each is a row of one table; elsewhere each has a table of its own, see `print_counts`. `columns`: the
-    table's names and their widths in characters. One more column has all else that is no zero; on a terminal of less
-    than `WIDE_CHARS` it is a line below the row. `title`: the table's.
+    table's names and their widths in characters. One more column has all else that is no zero; on a narrow terminal
+    it is a line below the row. `title`: the table's.
     """
 
     def __init__(self, columns: Mapping[str, int], title: str = "") -> None:
-        self._columns, self._title = columns, title
-        self._is_new = True
+        self._rows = None
+        if sys.stdout.isatty():
+            from crawl_lib.cli.tables import ResultRows  # noqa: PLC0415 - rich, for terminals alone
+
+            self._rows = ResultRows(columns, title)
 
     def add(self, title: str, counts: Mapping[str, Any], **cells: object) -> None:
         """Show a result. `cells`: what a row has besides `counts`, where the title says it."""
-        if not sys.stdout.isatty():
+        if self._rows is None:
             print_counts(title, counts)
-            return
-        table = Table(box=None, pad_edge=False, show_header=self._is_new)
-        for name, width in self._columns.items():
-            is_number = isinstance(counts.get(name), int)
-            justify: Any = "right" if is_number else "left"
-            table.add_column(name, min_width=width, no_wrap=is_number, overflow="fold", justify=justify)
-        is_wide = console().width >= WIDE_CHARS
-        if is_wide:
-            table.add_column("", overflow="fold")
-        known, shown = {**counts, **cells}, {*self._columns, *map(str, cells.values())}
-        rest = [
-            _said(name, value)
-            for name, value in counts.items()
-            if value and name not in shown and not (isinstance(value, str) and value in shown)
-        ]
-        others = [printable("; ".join(rest))]
-        table.add_row(*(_cell(known.get(name, "")) for name in self._columns), *(others if is_wide else []))
-        end_line()
-        if self._is_new and self._title:
-            say(self._title)
-        console().print(table)
-        if others[0] and not is_wide:
-            console().print(Padding(Text(others[0]), (0, 0, 0, 4)))
-        self._is_new = False
+        else:
+            self._rows.add(counts, cells)
 
 
-def _said(name: str, value: object) -> str:
-    if isinstance(value, Mapping):
-        return f"{name}: {', '.join(f'{inner} {_cell(number)}' for inner, number in value.items())}"
-    return f"{name} {_cell(value)}"
+def cell_of(value: object) -> str:
+    """Write a value for a table, in one line and without what a terminal would obey."""
+    return printable(str(value)) if isinstance(value, float) else rounded(value)
 
 
 def say(text: str = "", *, end: str = "\n", file: TextIO | None = None) -> None:
     """Print lines for people; the only way of a command to do so, since strangers' text may be anywhere in them."""
     print("\n".join(map(printable, text.split("\n"))), end=end, file=file or sys.stdout)
-
-
-class _PlainConsole(Console):
-    """A console that escapes what a terminal would obey, in lines and in the cells of tables."""
-
-    def render_str(self, text: str, **options: Any) -> Text:
-        return super().render_str("\n".join(map(printable, text.split("\n"))), **options)
-
-
-def _cell(value: object) -> str:
-    return printable(str(value)) if isinstance(value, float) else rounded(value)
 
 
 class InterruptedTool(BaseException):
@@ -205,7 +144,11 @@ class ProgressLine:
         self._stop = stop
         self._last_s = 0.0
         self._not_before_s = time.monotonic() + after_s
-        self._bar = Bar() if sys.stderr.isatty() else None
+        self._bar = None
+        if sys.stderr.isatty():
+            from crawl_lib.cli.bar import Bar  # noqa: PLC0415 - rich, for terminals alone
+
+            self._bar = Bar()
 
     def __call__(self, progress: Mapping[str, Any]) -> None:
         _interrupt(self._stop)
@@ -218,16 +161,9 @@ class ProgressLine:
             sys.stderr.write("  ".join(f"{name} {rounded(value)}" for name, value in progress.items()) + "\n")
         else:
             self._bar.take(progress)
-            _show_on_line(self._bar)
+            end_line()
+            self._bar.print_line()
         sys.stderr.flush()
-
-
-def _show_on_line(bar: Bar) -> None:
-    """Replace the terminal's last line. The cursor stays on it, so that whoever prints next can clear it."""
-    end_line()
-    console = Console(stderr=True)
-    for line in console.render_lines(bar, pad=False)[:1]:
-        console.print(Segments(line), end="")
 
 
 def end_line() -> None:

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from crawl_lib import stages
-from crawl_lib.cli.common import console, grid, print_counts, print_result, say, stage_stores
+from crawl_lib.cli.common import print_counts, print_result, say, stage_stores
+from crawl_lib.cli.tables import console, grid
 from crawl_lib.crawldb import counts_of
 from crawl_lib.duplicates import find_mirrors, find_near, find_templates, mark_duplicates
 from crawl_lib.rounds import require_own_places

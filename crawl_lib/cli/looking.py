@@ -18,8 +18,9 @@ from rich.control import Control
 from rich.segment import Segment, SegmentLines
 from rich.table import Table
 
-from crawl_lib.cli.bar import duration
-from crawl_lib.cli.common import console, grid, print_counts, print_result, say, tool_stores
+from crawl_lib.cli.common import print_counts, print_result, say, tool_stores
+from crawl_lib.cli.figures import duration
+from crawl_lib.cli.tables import console, grid
 from crawl_lib.commoncrawl import FORMATS, export_graph_files
 from crawl_lib.config import Config, is_sqlite_server, load_config, to_mapping
 from crawl_lib.errors import ConfigError

@@ -6,8 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.cli.common import console, looked_first, print_counts, print_result, say, stage_stores, tool_stores
+from crawl_lib.cli.common import looked_first, print_counts, print_result, say, stage_stores, tool_stores
 from crawl_lib.cli.looking import nodes_table
+from crawl_lib.cli.tables import console
 from crawl_lib.errors import ConfigError
 from crawl_lib.node import admit_node, retire_lost, retire_node
 from crawl_lib.rounds import crawl_status

@@ -10,15 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from crawl_lib import curate
-from crawl_lib.cli.common import (
-    ResultTable,
-    looked_first,
-    print_counts,
-    print_result,
-    say,
-    tool_stores,
-    waiting,
-)
+from crawl_lib.cli.common import ResultTable, looked_first, print_counts, print_result, say, tool_stores, waiting
 from crawl_lib.curate import (
     CompactReport,
     DropReport,

@@ -14,7 +14,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from crawl_lib.cli.bar import Bar, rounded
+from crawl_lib.cli.bar import Bar
+from crawl_lib.cli.figures import rounded
 from crawl_lib.config import Config
 from crawl_lib.states import Outcome, answers_of
 from crawl_lib.storage import shown_address

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
 
-from crawl_lib.cli.common import console, print_counts, say
+from crawl_lib.cli.common import print_counts, say
+from crawl_lib.cli.tables import console
 from crawl_lib.errors import DamagedFileError, KrakeError, printable
 from crawl_lib.parse import decode_content, parse_head
 from crawl_lib.worker import aside

@@ -62,6 +62,24 @@ def test_a_result_is_shown_to_its_last_digit(capsys: pytest.CaptureFixture[str])
     assert "0.043" in shown
 
 
+def test_tables_are_drawn_on_terminals_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe gets a line for each value, with nothing around the value; and its command does not load rich."""
+    counts = {"nodes": 1234, "by_state": {"queued": 5}, "at": ["a\nb", "c"], "none": []}
+    print_counts("graph", counts)
+    assert (
+        capsys.readouterr().out
+        == "graph\n  nodes            1,234\n  by_state.queued  5\n  at               a\\x0ab\n  at               c\n"
+    )
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    print_counts("graph", counts)
+    assert "│ by_state.queued │ 5      │" in capsys.readouterr().out
+    program = "import sys; import crawl_lib.cli.crawling, crawl_lib.cli.segments; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, text=True, capture_output=True, check=True)
+    assert "rich" not in loaded.stdout.split()
+
+
 def test_a_config_behind_the_command_is_told_where_it_belongs(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         build_parser().parse_args(["status", "--config", "mine.yml"])

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from crawl_lib.cli.bar import duration
+from crawl_lib.cli.figures import duration
 from crawl_lib.config import load_config
 from crawl_lib.fetch import HostStore, make_hosts_folder
 from crawl_lib.fetch.hoststore import BackOff

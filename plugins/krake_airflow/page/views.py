@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from crawl_lib.cli.bar import duration
+from crawl_lib.cli.figures import duration
 from crawl_lib.plots import columns as bar_columns
 from crawl_lib.plots import lines, meters, small
 from crawl_lib.rounds.elsewhere import ENDED, mapping_of, progress_of
