@@ -12,7 +12,7 @@ from dataclasses import is_dataclass
 from threading import Event
 from typing import Any, TextIO, TypeVar
 
-from crawl_lib.cli.figures import rounded
+from crawl_lib.cli.figures import cell_of, rounded
 from crawl_lib.config import Config, find_config_path, load_config, short_path
 from crawl_lib.errors import ConfigError, printable
 from crawl_lib.stopping import Work
@@ -103,23 +103,22 @@ class ResultTable:
     """
 
     def __init__(self, columns: Mapping[str, int], title: str = "") -> None:
-        self._rows = None
+        self._rows, self._title = None, title
         if sys.stdout.isatty():
             from crawl_lib.cli.tables import ResultRows  # noqa: PLC0415 - rich, for terminals alone
 
-            self._rows = ResultRows(columns, title)
+            self._rows = ResultRows(columns)
 
     def add(self, title: str, counts: Mapping[str, Any], **cells: object) -> None:
         """Show a result. `cells`: what a row has besides `counts`, where the title says it."""
         if self._rows is None:
             print_counts(title, counts)
-        else:
-            self._rows.add(counts, cells)
-
-
-def cell_of(value: object) -> str:
-    """Write a value for a table, in one line and without what a terminal would obey."""
-    return printable(str(value)) if isinstance(value, float) else rounded(value)
+            return
+        end_line()
+        if self._title:
+            say(self._title)
+            self._title = ""
+        self._rows.add(counts, cells)
 
 
 def say(text: str = "", *, end: str = "\n", file: TextIO | None = None) -> None:

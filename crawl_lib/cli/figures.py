@@ -17,3 +17,8 @@ def rounded(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else printable(str(value))
+
+
+def cell_of(value: object) -> str:
+    """Write a value for a table, in one line and without what a terminal would obey."""
+    return printable(str(value)) if isinstance(value, float) else rounded(value)

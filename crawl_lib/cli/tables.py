@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from crawl_lib.cli.common import cell_of, end_line, say
+from crawl_lib.cli.figures import cell_of
 from crawl_lib.errors import printable
 
 WIDE_CHARS = 120
@@ -55,8 +55,8 @@ def grid(names: Sequence[str], rows: Sequence[Sequence[object]], title: str | No
 class ResultRows:
     """Rows of one table, each shown as soon as it is there: see `common.ResultTable`."""
 
-    def __init__(self, columns: Mapping[str, int], title: str = "") -> None:
-        self._columns, self._title = columns, title
+    def __init__(self, columns: Mapping[str, int]) -> None:
+        self._columns = columns
         self._is_new = True
 
     def add(self, counts: Mapping[str, Any], cells: Mapping[str, object]) -> None:
@@ -77,9 +77,6 @@ class ResultRows:
         ]
         others = [printable("; ".join(rest))]
         table.add_row(*(cell_of(known.get(name, "")) for name in self._columns), *(others if is_wide else []))
-        end_line()
-        if self._is_new and self._title:
-            say(self._title)
         console().print(table)
         if others[0] and not is_wide:
             console().print(Padding(Text(others[0]), (0, 0, 0, 4)))
