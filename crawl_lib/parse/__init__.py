@@ -7,8 +7,7 @@ Data flows through this room in this order, once for each fetched answer:
 3. `detect_mime` says what the content is (`mime`).
 4. `parse_html` finds the charset (`charset`), has the page scanned once (`scan`, which is C: `native/links.c`), and
    returns a `Page` with its links as bytes (`html`). `parse_sitemap` does so for what lists pages.
-5. `facts` chooses the page's metadata (docs/metadata.md), where the crawl asks for that. For the text stage
-   `read_facts` and `directives_of` read what a page says of itself and what it forbids.
+5. `facts` chooses the page's metadata, where asked; for the text stage `directives_of` reads what a page forbids.
 
 Links leave as bytes with the page's `base`; `native/rows.c` makes rows of them, with targets by `crawl_lib.urls`.
 

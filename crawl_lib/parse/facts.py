@@ -1,4 +1,4 @@
-"""What a page says of itself beside its links: its metadata, headings, robots metas and language.
+"""Metadata, headings, robots metas and the language of a page: facts beside the links.
 
 The scanner (`native/links.c`) finds the facts in one pass; here they are checked and chosen. `ORDER` says which source
 counts first, and docs/metadata.md has the same table. Strangers wrote the facts, so their number and their sizes are
@@ -77,9 +77,11 @@ _MAX_OTHER_CHARS = 500
 _MAX_URL_CHARS = 1999
 """The scanner cuts values of metas at 2,000 characters, and half a URL is another URL."""
 _NAMES_OF_TEXTS = {"url": ("@id", "url"), "inLanguage": ("@value", "alternateName", "name")}
-"""Where a thing of JSON-LD has its text, by the property whose value the thing is."""
+"""Properties with the text of a thing of JSON-LD, by the property whose value the thing is."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
-"""Half of a character, which JSON may have alone, and no encoding has."""
+"""Half of a character: JSON may have one alone, an encoding may not."""
+_NO_NAMES = ("http://", "https://", "/", "@")
+"""Starts of addresses of profiles, and of names that a service gives."""
 _MAX_PIXELS = 1_000_000
 _EARLIEST = -2_208_988_800
 """The year 1900. Earlier dates are the defaults of programs."""
@@ -174,7 +176,7 @@ def metadata_of(fields: Sequence[str], base: str, now: float) -> Metadata:
     Args:
         fields: The scanner's, as `Scanned.fields` has them.
         base: The canonical URL that addresses in the page are relative to.
-        now: POSIX seconds of the visit. A date that is more than a day later is invalid.
+        now: POSIX seconds of the visit. A date more than a day later is invalid.
 
     """
     page = _Page(fields, base, now)
@@ -201,7 +203,8 @@ class _Page:
         self.found: dict[str, list[str]] = {}
         for name, value in self._facts:
             self.found.setdefault(name, []).append(value)
-        self.found["ltitle"], self.found["rcanonical"] = [fields[_TITLE]], [fields[_CANONICAL]]
+        for name, field in (("ltitle", _TITLE), ("rcanonical", _CANONICAL)):
+            self.found[name] = [fields[field]] if fields[0][field - 1] == "1" else []
         self._json_ld = JsonLd(self.found.get("j", ()))
 
     def first(self, field: str, read: Callable[[str], str | None]) -> Value | None:
@@ -225,7 +228,7 @@ class _Page:
         read = _text_reader("author")
         for source in ORDER["author"]:
             names = [read(text) for text in islice(self._texts(source), _MAX_TRIED_OF_SOURCE)]
-            known = [name for name in names if name and not name.startswith(("http://", "https://", "@", "/"))]
+            known = [name for name in names if name and not name.lower().startswith(_NO_NAMES)]
             if known:
                 return Value(", ".join(dict.fromkeys(known)), source)
         return None

@@ -132,8 +132,8 @@ class Reader:
     def page(self, headers: Headers, url: str, content: Content, mime: str | None, time: float | None = None) -> Page:
         """Read the page, or the sitemap, that the content is. Content of another type has only its Refresh field.
 
-        What a limit, a break or a damaged coding cut off does not count. `time`: POSIX seconds of the visit; without a
-        time the page has no metadata.
+        What a limit, a break or a damaged coding cut off does not count. `time`: POSIX seconds of the visit. Without
+        `time`, or without `parse.facts`, the page has no metadata.
         """
         data, charset = content.data, headers.content_type[1]
         is_cut = content.truncated or content.broken

@@ -77,6 +77,19 @@ def test_nothing_is_chosen_where_no_one_asks() -> None:
     assert Page.from_json(page.to_json()) == page
 
 
+def test_what_is_open_where_a_page_is_cut_does_not_count() -> None:
+    html = json_ld('{"@type":"Article","headline":"T"}').removesuffix("</script>")
+    for cut in (
+        html,
+        "<title>half",
+        "<meta property=og:title content='half",
+        "<meta name=author content=x><title>half",
+    ):
+        page = parse_html(cut.encode(), url=URL, header_charset=None, config=ParseConfig(), is_cut=True, facts_at=NOW)
+        assert page.metadata is not None
+        assert page.metadata.title is None or cut == html
+
+
 META = "<meta property=x content=y>"
 TITLE = "<meta property=og:title content=T>"
 ICON = "<link rel=icon href=/i>"
@@ -200,8 +213,8 @@ def spent(html: bytes, at: float | None) -> float:
 @pytest.mark.parametrize("shape", [hostile.metas, hostile.json_ld])
 @pytest.mark.parametrize("seed", range(15))
 def test_hostile_metadata_costs_no_more_than_links_do(shape: hostile.Shape, seed: int) -> None:
-    """20 ms a MB on a machine that reads a MB of plain links in 14 ms; the limit allows for a noisy one."""
+    """At most 20 ms a MB, on a machine that reads a MB of plain links in 3.3 ms. Seen: 10 ms."""
     size = 1 << 18
     html, links = shape(hostile.Random(seed), size)[: 2 * size], b"<a href=/page/of/links>text</a> " * (size // 32)
     cost = min(spent(html, NOW) for _ in range(3)) / len(html)
-    assert cost < 3 * min(spent(links, None) for _ in range(3)) / len(links)
+    assert cost < 6 * min(spent(links, None) for _ in range(3)) / len(links)
