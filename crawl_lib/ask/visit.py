@@ -58,7 +58,7 @@ def visit_url(stores: Stores, text: str) -> Visit:
     content = reader.content(headers, fetched)
     mime = reader.facts(headers, fetched, content).mime
     is_page = reader.is_page(headers, fetched.outcome, mime, content.data)
-    page = reader.page(headers, fetched.url, content, mime) if is_page else None
+    page = reader.page(headers, fetched.url, content, mime, fetched.time) if is_page else None
     links, rejections = ([], {}) if page is None else _judged(stores, fetched.url, page, headers)
     return Visit({**verdicts, "rejections": rejections}, fetched, headers, content.data, page, links)
 

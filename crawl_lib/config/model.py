@@ -473,6 +473,7 @@ class ParseConfig:
     max_links_per_page: int = option(50_000, minimum=1)
     max_anchor_chars: int = option(200, minimum=0)
     sitemaps: bool = option(False)
+    facts: bool = option(False)
 
 
 @section

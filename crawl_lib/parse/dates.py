@@ -1,7 +1,8 @@
 """HTTP dates: the three forms of RFC 9110, 5.6.7, all in UTC, and the zones that some servers write; dates of pages."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
+from typing import NamedTuple
 
 _DATE = re.compile(
     r"(?:[a-z]{3,9}(?:,[ ]*|[ ]+))?"
@@ -27,6 +28,12 @@ def http_date(text: str, now: float) -> float | None:
     `now`: POSIX seconds, for dates whose year has two digits. Such a date lies at most 50 years ahead (RFC 9110,
     5.6.7). A date without a zone is in UTC; a numeric zone is respected. A leap second counts as the second before.
     """
+    at = _http_moment(text, now)
+    return None if at is None else at.timestamp()
+
+
+def _http_moment(text: str, now: float) -> datetime | None:
+    """Return an HTTP date in its own zone."""
     found = _DATE.fullmatch(text.strip())
     if found is None:
         return None
@@ -36,11 +43,11 @@ def http_date(text: str, now: float) -> float | None:
         return None
     clock = int(part["hour"]), int(part["minute"]), min(int(part["second"]), 59 + (part["second"] > "60"))
     day = _MONTHS.index(month) + 1, int(part["day"] or part["asc_day"]), *clock
-    shift = timedelta(hours=int(part["hours"] or 0), minutes=int(part["minutes"] or 0))
+    ahead = timedelta(hours=int(part["hours"] or 0), minutes=int(part["minutes"] or 0))
+    ahead = -ahead if part["sign"] == "-" else ahead
     try:
-        at = _whole_year(year, now, day)
-        return (at + shift if part["sign"] == "-" else at - shift).timestamp()
-    except (ValueError, OverflowError, OSError):
+        return (_whole_year(year, now, day) - ahead).astimezone(timezone(ahead))
+    except (ValueError, OverflowError):
         return None
 
 
@@ -57,8 +64,21 @@ def _whole_year(year: str, now: float, rest: tuple[int, ...]) -> datetime:
     return at
 
 
+class WrittenDate(NamedTuple):
+    """A date of a page. `seconds`: POSIX seconds; `iso`: the date by ISO 8601, as exact as the page has it."""
+
+    seconds: float
+    iso: str
+
+
 def written_date(text: str, now: float) -> float | None:
-    """Return the POSIX seconds of a date as people and programs write dates in pages; None if `text` is no date.
+    """Return the POSIX seconds of a date as `read_date` reads it; None if `text` is no date."""
+    found = read_date(text, now)
+    return None if found is None else found.seconds
+
+
+def read_date(text: str, now: float) -> WrittenDate | None:
+    """Read a date as people and programs write dates in pages; None if `text` is no date.
 
     ISO 8601, also a year or a month alone, and what `http_date` reads, also without a time of day or with a zone of
     North America. A date without a zone is in UTC. `now`: as `http_date` has it. At most 64 characters are read.
@@ -68,13 +88,30 @@ def written_date(text: str, now: float) -> float | None:
         return None
     text = _NAMED_ZONE.sub(lambda zone: f" -{_ZONES.get(zone[1], 0):02d}00", text)
     found = _iso_date(text)
-    return http_date(text if ":" in text else f"{text} 00:00:00", now) if found is None else found
+    if found is not None:
+        return found
+    has_time = ":" in text
+    at = _http_moment(text if has_time else f"{text} 00:00:00", now)
+    return None if at is None else WrittenDate(at.timestamp(), at.isoformat() if has_time else at.date().isoformat())
 
 
-def _iso_date(text: str) -> float | None:
-    text = text.replace(" +", "+").replace(" -", "-").replace("/", "-") + _ISO_ENDS.get(len(text), "")
+def _iso_date(text: str) -> WrittenDate | None:
+    text = text.replace(" +", "+").replace(" -", "-").replace("/", "-")
+    end = _ISO_ENDS.get(len(text), "")
+    text += end
     try:
         at = datetime.fromisoformat(text)
-        return (at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)).timestamp()
+        seconds = (at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)).timestamp()
     except (ValueError, OverflowError):
         return None
+    iso = at.date().isoformat().removesuffix(end) if _is_day(text) else at.isoformat()
+    return WrittenDate(seconds, iso)
+
+
+def _is_day(text: str) -> bool:
+    """Say whether a date has no time of day."""
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

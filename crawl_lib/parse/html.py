@@ -12,7 +12,8 @@ from crawl_lib.errors import UrlError
 from crawl_lib.parse.charset import Charset, charset_of, decoded, said_by_metas
 from crawl_lib.parse.directives import says_nofollow
 from crawl_lib.parse.encodings import encode
-from crawl_lib.parse.scan import CUT, XML, scan
+from crawl_lib.parse.facts import FIRST_FACT, Metadata, metadata_of
+from crawl_lib.parse.scan import CUT, FACTS, XML, scan
 from crawl_lib.urls import resolve
 
 
@@ -40,6 +41,8 @@ class Page(NamedTuple):
 
     The order of the words and the case of ASCII letters do not count. None for a sitemap, whose links are its text.
     """
+    metadata: Metadata | None = None
+    """What the page says of itself; None if that was not asked for, and for a sitemap."""
 
     def to_json(self) -> str:
         """Return the page as text, for a process that gives its answer to another."""
@@ -49,12 +52,12 @@ class Page(NamedTuple):
     def from_json(cls, text: str | bytes) -> "Page":
         """Return the page that `to_json` wrote."""
         page = cls._make(json.loads(text))
-        return page._replace(links=str(page.links).encode("utf-8", "replace"))
+        metadata = None if page.metadata is None else Metadata.from_json(page.metadata)
+        return page._replace(links=str(page.links).encode("utf-8", "replace"), metadata=metadata)
 
 
 TEXTS_OF_LINK = 3
 _NON_ASCII = re.compile(r"[^\x00-\x7f]+")
-_SAID = 6  # fields before the facts
 # The scanner cuts titles, descriptions and anchors too, but at characters of UTF-8: a byte that was none became one.
 _MAX_TITLE_CHARS = 1000
 _MAX_DESCRIPTION_CHARS = 2000
@@ -86,19 +89,21 @@ def parse_html(
     user_agent: str = "",
     is_xml: bool = False,
     is_cut: bool = False,
+    facts_at: float | None = None,
 ) -> Page:
     """Read a page. Raises nothing but MemoryError, whatever `data` holds.
 
     `data`: content with its codings undone; `url`: the page's canonical URL; `header_charset`: of its Content-Type;
     `user_agent`: our token, for metas that bear its name; `is_xml`: its type is one of XML; `is_cut`: its end is
-    missing, so what is open there (a title, the text of a link) does not count.
+    missing, so what is open there (a title, the text of a link) does not count; `facts_at`: POSIX seconds of the visit
+    where the page's metadata is wanted, None where not.
 
     Its time and memory are linear in `data`, whatever that is: at most 20 ms of CPU for each MB, 200 ms where a page in
     a legacy charset has a query to escape in each link, 600 ms where each of its characters is wrong, and about six
     times the page's size. It may be called in any
     process and thread, each with pages of its own; the result goes to another process by `Page.to_json`.
     """
-    agent, how = user_agent.lower().encode(), is_xml * XML + is_cut * CUT
+    agent, how = user_agent.lower().encode(), is_xml * XML + is_cut * CUT + (facts_at is not None) * FACTS
     charset = charset_of(data, header_charset, is_xml=is_xml)
     while True:
         limits = config.max_links_per_page, config.max_anchor_chars
@@ -110,7 +115,7 @@ def parse_html(
             break
         charset = Charset(said, 0, True)
     title, description, robots, canonical, base_href = (
-        value if flag == "1" else None for flag, value in zip(texts[0], texts[1:_SAID], strict=True)
+        value if flag == "1" else None for flag, value in zip(texts[0], texts[1:FIRST_FACT], strict=True)
     )
     # A base that is no http URL is as good as none: nothing below it could be fetched.
     base = (None if base_href is None else _resolved(url, base_href)) or url
@@ -125,6 +130,7 @@ def parse_html(
         nofollow=robots is not None and says_nofollow(robots),
         links_cut=cut,
         words=words,
+        metadata=None if facts_at is None else metadata_of(texts, base, facts_at),
     )
 
 

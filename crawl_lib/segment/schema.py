@@ -46,6 +46,11 @@ _PAGE_FIELDS: list[pa.Field[Any]] = [
     pa.field("retry_at", pa.timestamp("us", "UTC")),
     pa.field("refers_to", CAPTURE_PLACE),
     pa.field("payload_digest", pa.binary(20)),
+    pa.field("image_url", pa.string()),
+    pa.field("author", pa.string()),
+    pa.field("published", pa.string()),
+    pa.field("modified", pa.string()),
+    pa.field("language", pa.string()),
 ]
 PAGES_SCHEMA = pa.schema(_PAGE_FIELDS)
 """`pages`: null where unknown. `length`, `digest`: of the content with codings undone, bytes and SHA-1. `warc_*`: the
@@ -53,8 +58,12 @@ response record, or the metadata record of a URL without response. `metadata`: J
 `error`: what failed in the fetch; `parse_error`: what of the content could not be read. `retry_at`: a failure that
 passes, after which the URL is tried again; null: the row is final. `refers_to`: of a visit that found the page as it
 was, the full capture that has its body; null: this is one. `payload_digest`: SHA-1 of the payload (`payload_of`), where
-that is not `digest`. New columns go to the end."""
-LATER_FIELDS = ("error", "parse_error", "retry_at", "refers_to", "payload_digest")
+that is not `digest`. `image_url` and the next four: the page's metadata, where `parse.facts` asks for that. New columns
+go to the end."""
+LATER_FIELDS = (
+    *("error", "parse_error", "retry_at", "refers_to", "payload_digest"),
+    *("image_url", "author", "published", "modified", "language"),
+)
 """Columns of `pages` that older segments lack; they read as null there."""
 
 _LINK_FIELDS: list[pa.Field[Any]] = [
@@ -110,6 +119,11 @@ class PageRow(NamedTuple):
     description: str | None = None
     meta_robots: str | None = None
     canonical_url: str | None = None
+    image_url: str | None = None
+    author: str | None = None
+    published: str | None = None
+    modified: str | None = None
+    language: str | None = None
 
 
 def with_later_fields(batch: pa.RecordBatch, names: Iterable[str]) -> pa.RecordBatch:

@@ -30,7 +30,7 @@ from crawl_lib.text.children import Child, Limits, answers
 from crawl_lib.text.page import KINDS, PageText
 
 GROUP_ROWS = 2_000
-REVISION = 3
+REVISION = 4
 """Of what is made of what resiliparse finds: raised where equal pages may get other rows."""
 AGAIN = "; move it away, and run this again: it is made of the segment's WARC files"
 KILLED = "no text: the process that read it died, or passed its limits"

@@ -80,7 +80,7 @@ class Aside:
         """Have an answer read: its content, and, if `links`, the page that it may be. One at a time."""
         path, head_bytes = str(self._directory / position.warc_file), len(fetched.head)
         message = [path, position.offset, position.length, head_bytes, fetched.url, fetched.outcome, fetched.truncated]
-        self._socket.send(json.dumps([*message, links]).encode())
+        self._socket.send(json.dumps([*message, links, fetched.time]).encode())
 
     def answer(self) -> tuple[Reading, Pieces] | None:
         """Wait for what was read, and the pieces of the page, if it is one; None if the child died or passed a limit.
@@ -148,11 +148,13 @@ def _read_limited(message: list[Any], reader: Reader, file: int, most_bytes: int
 
 
 def _read(message: list[Any], reader: Reader, out: IO[bytes]) -> None:
-    path, offset, length, head_bytes, url, outcome, truncated, links = message
+    path, offset, length, head_bytes, url, outcome, truncated, links, time = message
     with Path(path).open("rb") as file:
         file.seek(offset)
         block = read_one(file.read(length), offset, path).block
-    fetched = Fetched(url, 0.0, Outcome(outcome), head=block[:head_bytes], body=block[head_bytes:], truncated=truncated)
+    fetched = Fetched(
+        url, time, Outcome(outcome), head=block[:head_bytes], body=block[head_bytes:], truncated=truncated
+    )
     del block  # its memory is the page's
     headers = parse_head(fetched.head)
     content = reader.content(headers, fetched)
@@ -161,5 +163,5 @@ def _read(message: list[Any], reader: Reader, out: IO[bytes]) -> None:
     assert found.digest is not None
     out.write(json.dumps([found.mime, found.length, found.digest.hex(), found.error]).encode() + b"\n")
     if links and reader.is_page(headers, fetched.outcome, found.mime, content.data):
-        for _, piece in slices(reader.page(headers, url, content, found.mime)):
+        for _, piece in slices(reader.page(headers, url, content, found.mime, time)):
             out.write(piece.to_json().encode() + b"\n")

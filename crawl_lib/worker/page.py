@@ -18,7 +18,7 @@ from typing import Any
 
 from crawl_lib.config import Config
 from crawl_lib.durable import reached
-from crawl_lib.parse import Headers, Page, count_links, parse_head, require_scanner, x_robots_nofollow
+from crawl_lib.parse import Headers, Metadata, Page, count_links, parse_head, require_scanner, x_robots_nofollow
 from crawl_lib.records import Fetched, TakenUrl, metadata_with_list
 from crawl_lib.scoring import load_plugins, note
 from crawl_lib.segment import PageRow, PartWriter, Position, payload_of
@@ -212,7 +212,7 @@ class PageHandler:
         if self._notes.is_barred(taken.position):
             reading = barred(reading)
         elif self._reader.is_page(headers, fetched.outcome, reading.mime, content.data):
-            read = partial(self._reader.page, headers, fetched.url, content, reading.mime)
+            read = partial(self._reader.page, headers, fetched.url, content, reading.mime, fetched.time)
             reading = reading._replace(page=self._noted(taken, read) if len(content.data) > NOTED_BYTES else read())
         if self.texts.counts:
             self.texts.note(taken, fetched, self._reader.words(headers, fetched.outcome, content, reading))
@@ -257,13 +257,21 @@ class PageHandler:
         )
         page = reading.page
         of_page = (charset, None, None, None, None) if page is None else page[:5]
-        row = PageRow._make((*_always(*handled), *of_response, *of_page))
+        row = PageRow._make((*_always(*handled), *of_response, *of_page, *_metadata_of(page)))
         if page is not None and self._plugins:
             row = row._replace(metadata=note(self._plugins, "after_parsing", row.metadata, row._asdict()))
         self._writer.part.pages.add(row)
         if page is None:
             return False
         return page.nofollow or x_robots_nofollow(headers.all("x-robots-tag"), self._token)
+
+
+def _metadata_of(page: Page | None) -> tuple[str | None, ...]:
+    """Return the last fields of `PageRow`: what a page says of itself, where that was asked for."""
+    said = (page.metadata if page else None) or Metadata()
+    return tuple(
+        value and value[0] for value in (said.image, said.author, said.published, said.modified, said.language)
+    )
 
 
 def _always(taken: TakenUrl, fetched: Fetched, position: Position) -> tuple[Any, ...]:

@@ -129,16 +129,18 @@ class Reader:
             return outcome is Outcome.OK
         return self._parse.sitemaps and mime in SITEMAP_TYPES and may_be_sitemap(data)
 
-    def page(self, headers: Headers, url: str, content: Content, mime: str | None) -> Page:
+    def page(self, headers: Headers, url: str, content: Content, mime: str | None, time: float | None = None) -> Page:
         """Read the page, or the sitemap, that the content is. Content of another type has only its Refresh field.
 
-        What a limit, a break or a damaged coding cut off does not count.
+        What a limit, a break or a damaged coding cut off does not count. `time`: POSIX seconds of the visit. Without
+        `time`, or without `parse.facts`, the page has no metadata.
         """
         data, charset = content.data, headers.content_type[1]
         is_cut = content.truncated or content.broken
         common: _Common = {"url": url, "header_charset": charset, "config": self._parse, "is_cut": is_cut}
         if mime in HTML_TYPES:
-            page = parse_html(data, user_agent=self._token, is_xml=mime == XHTML, **common)
+            facts_at = time if self._parse.facts else None
+            page = parse_html(data, user_agent=self._token, is_xml=mime == XHTML, facts_at=facts_at, **common)
         else:
             is_list = self._parse.sitemaps and mime in SITEMAP_TYPES
             page = parse_sitemap(data if is_list else b"", max_bytes=self._max_bytes, **common)

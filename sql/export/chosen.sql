@@ -4,7 +4,8 @@
 select
   key, url, host, time, ip, outcome, status, mime_declared, mime_detected, charset, length, digest, title, description,
   meta_robots, canonical_url, redirect_url, via_key, depth, attempts, duration_ms, truncated, etag, last_modified,
-  warc_file, warc_offset, warc_length, metadata, error, parse_error, segment
+  warc_file, warc_offset, warc_length, metadata, error, parse_error,
+  image_url, author, published, modified, language, segment
 from (
   select
     captures.*,

@@ -16,13 +16,16 @@ from pathlib import Path
 from random import Random
 
 from crawl_lib.config import ParseConfig
-from crawl_lib.parse import count_links, parse_html
+from crawl_lib.parse import Metadata, Page, count_links, parse_html
+from crawl_lib.parse.scan import FACTS
 from tests.parse.driver import SANITIZERS, Answer, Driver, compiled
 from tests.parse.links import columns
 
 MOST_STEPS_A_BYTE = 24  # an end tag of four bytes may look at 64 open elements of SVG and MathML
 MOST_BYTES_A_BYTE = 4  # a byte that is no UTF-8 becomes one of three; each link has four bytes of its own in the answer
+MOST_BYTES_WITH_FACTS = 8  # a meta with four names is four facts, and perhaps a robots meta and a hop
 ALLOWANCE = 1000
+MOST_VALUE_BYTES = 20_000
 
 NAMES = """
 a abbr address annotation-xml area article audio b base big blockquote body br button caption center code col dd
@@ -32,11 +35,15 @@ noframes noscript object ol optgroup option p param path plaintext pre ruby s sc
 span style sub summary svg table tbody td template textarea tfoot th title tr track tt u ul use var video wbr x
 xmp y-z
 """.split()  # noqa: SIM905
-ATTRIBUTES = """href src rel alt data name content http-equiv type color encoding class id x""".split()  # noqa: SIM905
+ATTRIBUTES = """
+href src rel alt data name content http-equiv type color encoding class id x property itemprop lang datetime pubdate
+""".split()  # noqa: SIM905
 VALUES = (
     b"x", b"", b"a b  c", b"&amp;&lt;&notit;", b"&#x10FFFF;&#0;&#150;", b"&CounterClockwiseContourIntegral",
     b"nofollow NOFOLLOW next", b"refresh", b"0;url=x", b"robots", b"none", b"image", b"\xc2\xa0y\xc2\xa0", b"\0\r\n\t",
     b"\xf0\x9f\x98\x80", b"\xff\xfe\xe2\x80", b"javascript:x", b"text/html", b"?q=\xe6\x97\xa5", b"'", b"`=<",
+    b"og:image og:title twitter:image", b"datePublished", b"2026-02-30",
+    b"application/ld+json", b"alternate icon image_src", b"application/json+oembed", b"de-DE-u-co-phonebk",
 )  # fmt: skip
 PIECES = (
     b"<", b">", b"</", b"<!", b"<!-", b"<!--", b"-->", b"--!>", b"<!-->", b"<!--->", b"-", b"<![CDATA[", b"]]>", b"]]",
@@ -147,7 +154,64 @@ def soup(rng: Random, size: int) -> bytes:
     return b"".join(parts)
 
 
-SHAPES = (repeated, repeated, numbered, nested, nested, attributes, value, soup, soup)
+FACT_NAMES = (
+    *(b"og:image", b"og:image:width", b"og:title", b"article:published_time", b"article:author", b"twitter:image"),
+    *(b"og:locale", b"og:url", b"author", b"date", b"og:title og:image og:url og:locale og:type", b"x" * 300, b""),
+)
+FACT_VALUES = (
+    b"http://[x", b"x:", b"/a b", b"//h/\xff", b"Tue, 05 Mar 2031 00:00:00 GMT", b"2026-02-30T25:61:00+99:99", b"de-",
+    b"9" * 100, b"&amp;" * 600, b"\xf0\x9f\x98\x80" * 2500, b"http://h/" + b"x" * 1990, b" ", b"@x",
+)  # fmt: skip
+
+
+def metas(rng: Random, size: int) -> bytes:
+    """Metas, times and links that say what the page is."""
+    parts, length = [], 0
+    while length < size:
+        name, text = rng.choice(FACT_NAMES), rng.choice(FACT_VALUES)
+        shape = rng.choice(
+            (
+                b"<meta property='%b' content='%b'>",
+                b"<meta name='%b' content='%b'>",
+                b"<meta itemprop='%b' content='%b'>",
+                b"<time itemprop='%b' datetime='%b'>",
+                b"<link rel=icon itemprop='%b' href='%b'>",
+            )
+        )
+        parts.append(shape % (name, text))
+        length += len(parts[-1])
+    return b"".join(parts)
+
+
+LD = b"<script type=application/ld+json>"
+JSON_ENDS = ((b"[", b"1]"), (b"", b""), (b'{"@type":"Article","author":[', b"1]}"), (b"<!--[", b"1]-->"))
+JSON_UNITS = (
+    b"[", b'{"@graph":[', b'{"mainEntity":', b"[],", b"{},", b"1,", b"1.5e300,", b'"\\ud800",', b"9", b" ", b"//",
+    b"/*", b"<!--", b"<![CDATA[", b'"', b"\\", b'{"@type":"Article"},', b'{"@type":"Article","headline":1},', b"\0",
+    b'{"@type":"Article","author":{"@id":"#a"},"image":[{"@id":"#a"}]},', b'{"@id":"#a","name":{"@id":"#a"}},',
+    b'{"@type":["Article","Article"],"image":[{"url":["x:","x:"],"width":1}]},', b'{"@type":"WebSite","name":{}},',
+    b'["' + b"a" * 40 + b'"],', b"[" * 60 + b"]" * 60 + b" " * 1000 + b",", b"\xff",
+)  # fmt: skip
+
+
+def json_ld(rng: Random, size: int) -> bytes:
+    """Blocks of JSON-LD, deep or wide, whole or broken."""
+    parts, left = [], size
+    while left > 0:
+        count = rng.choice((1, 20, 2000, 10**6))
+        units = rng.choices(JSON_UNITS, k=rng.choice((1, 1, 2, 4)))
+        text = b"".join(units) * max(1, min(count, left // sum(map(len, units))))
+        opening, closing = rng.choice(JSON_ENDS)
+        parts.append(LD + opening + text + closing + b"</script>")
+        left -= len(parts[-1])
+    return b"".join(parts)
+
+
+Shape = Callable[[Random, int], bytes]
+SHAPES: tuple[Shape, ...] = (
+    *(repeated, repeated, numbered, nested, nested, attributes, value, soup, soup),
+    *(metas, json_ld),
+)
 
 
 def page(seed: int, size: int) -> bytes:
@@ -184,15 +248,31 @@ def issue_pages(scale: int = 1) -> Iterator[tuple[str, bytes]]:
     yield "quotes", b"<a href='" * (400_000 // scale)
     yield "doctypes", b"<!doctype " * (400_000 // scale)
     yield "references", b"<a href=x>" + b"&CounterClockwiseContourIntegra" * (120_000 // scale)
+    yield "metas", b"<meta property=og:image content=x:>" * (120_000 // scale)
+    yield "JSON-LD in depth", LD + b'{"@graph":[' * (23_000 // scale) + b"</script>"
+    yield "JSON-LD in width", LD + b"[" + b"[]," * (80_000 // scale) + b"1]</script>"
+    yield "JSON-LD of articles", (LD + b'[{"@type":"Article","author":{"@id":"#a"}}]</script>') * (60_000 // scale)
 
 
-def check(html: bytes, answer: Answer) -> float:
-    """Fail if a page broke a rule; returns its steps a byte."""
-    assert answer.status == 0
-    assert answer.steps <= MOST_STEPS_A_BYTE * len(html) + ALLOWANCE
-    assert len(answer.data) <= MOST_BYTES_A_BYTE * len(html) + ALLOWANCE
+def check_metadata(metadata: Metadata | None) -> None:
+    """Fail if a value is none that a table and a reader of JSON can have."""
+    assert metadata is not None
+    texts = [value[0] for value in metadata if value is not None]
+    assert all(text and "\0" not in text and len(text.encode()) <= MOST_VALUE_BYTES for text in texts)
+    urls = (metadata.image, metadata.icon, metadata.canonical_url, metadata.oembed)
+    assert all(found is None or found[0].startswith(("http://", "https://")) for found in urls)
+
+
+def check(html: bytes, answer: Answer, with_facts: Answer) -> float:
+    """Fail if a page broke a rule; returns its steps a byte. `with_facts`: the answer with its facts."""
+    for one, most_bytes in ((answer, MOST_BYTES_A_BYTE), (with_facts, MOST_BYTES_WITH_FACTS)):
+        assert one.status == 0
+        assert one.steps <= MOST_STEPS_A_BYTE * len(html) + ALLOWANCE
+        assert len(one.data) <= most_bytes * len(html) + ALLOWANCE
     config = ParseConfig(max_links_per_page=1000, max_anchor_chars=50)
-    read = parse_html(html, url="http://a.b/c", header_charset="utf-8", config=config, user_agent="krake")
+    read = parse_html(html, url="http://a.b/c", header_charset="utf-8", config=config, user_agent="krake", facts_at=2e9)
+    assert Page.from_json(read.to_json()) == read
+    check_metadata(read.metadata)
     assert count_links(read.links) <= 1000
     assert all(len(anchor) <= 50 for anchor in columns(read.links).anchors)
     assert len(read.title or "") <= 1000
@@ -212,7 +292,8 @@ def main() -> None:
         for seed in range(options.first, options.first + options.seeds):
             html = page(seed, options.kilobytes * 1024)
             try:
-                dearest = max(dearest, (check(html, driver.links([html])[0]), seed))
+                answers = driver.links([html])[0], driver.links([html], how=FACTS)[0]
+                dearest = max(dearest, (check(html, *answers), seed))
             except AssertionError:
                 print(f"seed {seed} with --kilobytes {options.kilobytes} broke a rule")
                 raise

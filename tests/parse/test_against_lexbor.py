@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from crawl_lib.parse.charset import to_utf8
-from crawl_lib.parse.scan import scan
+from crawl_lib.parse.scan import FACTS, scan
 from tests.parse import oracle
 from tests.parse.links import read_links
 
@@ -32,6 +32,13 @@ COMMENTS = (
 )  # fmt: skip
 SCRIPTS = (
     "", "'<a href=s>'", "<!--", "<!-- <script> </script> -->", "<!-- x -->", "</scrip", "<!--<script>--></scripty>",
+)  # fmt: skip
+META_NAMES = ("og:title", "OG:Image  twitter:image", "Autor\u212a", "date", "", "n" * 150, "a&amp;b", "\u00c4")
+RELATIONS = ("icon", "Shortcut ICON", "apple-touch-icon", "mask-icon", "image_src", "alternate", "alternate icon", "")
+JSON = (
+    "", "{}", ' <!-- {"a": "]"} --> ', "//<![CDATA[\n[{}]\n//]]>", "[" * 64 + "]" * 64, "[" * 65 + "]" * 65,
+    "<![CDATA[", '["\\"[[["]', "[" + "1," * 300 + "1]", "[" + "1," * 255, '["' + "x" * 900 + '"' + ",1" * 300 + "]",
+    "text", '"[', '["[',
 )  # fmt: skip
 REFRESHES = ("0;url=r", "5", "1, x", "0 URL= &quot;q&quot;")
 
@@ -116,8 +123,10 @@ class Page:
             return rng.choice(TEXTS)
         if kind < 0.5:
             return self.void()
-        if kind < 0.55:
+        if kind < 0.54:
             return rng.choice(COMMENTS)
+        if kind < 0.55:
+            return self.time()
         if kind < 0.6:
             return self.raw()
         if kind < 0.65 and not within_link:
@@ -159,20 +168,44 @@ class Page:
             "<base target=x>",
             f"<script{self.attributes()}>{rng.choice(SCRIPTS)}</script>",
             rng.choice(COMMENTS),
+            self.meta(),
+            self.meta(),
+            self.relation(),
+            self.json_ld(),
         ]
         return "".join(rng.sample(parts, rng.randrange(len(parts))))
 
+    def meta(self) -> str:
+        rng = self.rng
+        names = rng.sample(("property", "name", "itemprop", "http-equiv"), rng.choice((1, 1, 2)))
+        wanted = [(name, rng.choice(META_NAMES)) for name in names]
+        return f"<meta{self.attributes(*wanted, ('content', rng.choice((*TEXTS, 'x' * 3000))))}>"
+
+    def relation(self) -> str:
+        rel, kind = self.rng.choice(RELATIONS), self.rng.choice(("application/json+oembed", " Text/XML+oembed", "x"))
+        return f"<link{self.attributes(('href', self.href()), ('rel', rel), ('type', kind), ('itemprop', 'Image'))}>"
+
+    def json_ld(self) -> str:
+        kind = self.rng.choice(("application/ld+json", " Application/LD+JSON; a=b", "application/ld+jsonp", "text/x"))
+        return f"<script{self.attributes(('type', kind))}>{self.rng.choice(JSON)}</script>"
+
+    def time(self) -> str:
+        wanted = [("datetime", self.rng.choice(TEXTS)), ("itemprop", "datePublished"), ("pubdate", "")]
+        return f"<time{self.attributes(*self.rng.sample(wanted, self.rng.randrange(1, 4)))}>t</time>"
+
     def text(self) -> str:
         start = self.rng.choice(("", "<!doctype html>", "<!DOCTYPE html PUBLIC 'a>", "\ufeff"))
-        return f"{start}<html><head>{self.head()}</head><body>{''.join(self.block(3) for _ in range(3))}"
+        lang = self.attributes((self.rng.choice(("lang", "xml:lang")), self.rng.choice((*TEXTS, "de-AT"))))
+        return f"{start}<html{lang}><head>{self.head()}</head><body>{''.join(self.block(3) for _ in range(3))}"
 
 
 def read(html: bytes) -> oracle.Seen:
     """What the scanner sees, in the oracle's form."""
-    fields, found, *_ = scan(html, b"krake", 10**6, 10**6)
+    fields, found, *_ = scan(html, b"krake", 10**6, 10**6, FACTS)
     said = [text if flag == "1" else None for flag, text in zip(fields[0], fields[1:6], strict=True)]
     links = [(link.element, link.href, link.anchor, link.rel) for link in read_links(found)]
-    return oracle.Seen(links, said[0], said[1], said[2], said[4])
+    facts = [(name, value) for name, value in zip(fields[6:-2:2], fields[7:-2:2], strict=True) if name != "h"]
+    return oracle.Seen(links, said[0], said[1], said[2], said[4], facts)
 
 
 @pytest.mark.parametrize("first", range(0, 400, 50))

@@ -62,7 +62,8 @@ def page(count: int, seed: int = 0) -> bytes:
     """A page of links, some of them several times."""
     rng = random.Random(seed)
     links = (f"<a href='/{rng.randrange(count)}?{'x' * 20}'>a link</a><img src='i'>\n" for _ in range(count))
-    return f"<title>t</title><meta name=description content=d>{''.join(links)}".encode()
+    said = f"<html lang=de><meta name=author content='A {seed}'><meta property=og:image content='/{count}.png'>"
+    return f"{said}<title>t</title><meta name=description content=d>{''.join(links)}".encode()
 
 
 def item(position: int, body: bytes, head: bytes = HTML, outcome: Outcome = Outcome.OK) -> Item:
@@ -158,7 +159,7 @@ def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("max_bytes", [64 << 20, 100_000, 15_000])
 def test_what_is_read_aside_gives_the_rows_of_a_reading_in_place(tmp_path, low_limits, max_bytes):
-    limits = {"fetch": {"max_decompressed_bytes": max_bytes}, "parse": {"max_links_per_page": 5000}}
+    limits = {"fetch": {"max_decompressed_bytes": max_bytes}, "parse": {"max_links_per_page": 5000, "facts": True}}
     base = {"servers": ["node"], "dfs_primary": "dfs", "key_storage": {"servers": ["0.sqlite"]}}
     config = from_mapping({**base, **limits, "urls": {"scope": "any"}}, base=tmp_path)
     for name, aside in (("aside", True), ("in place", False)):
@@ -166,6 +167,9 @@ def test_what_is_read_aside_gives_the_rows_of_a_reading_in_place(tmp_path, low_l
     for suffix in (PAGES_SUFFIX, LINKS_SUFFIX):
         assert rows(tmp_path / "aside", suffix) == rows(tmp_path / "in place", suffix)
     assert outlinks(tmp_path / "aside") == outlinks(tmp_path / "in place")
+    if max_bytes > 100_000:
+        said = {row[-5:] for row in rows(tmp_path / "aside", PAGES_SUFFIX)}
+        assert {("http://a.example/9000.png", "A 1", None, None, "de"), (None,) * 5} < said
     [counts] = [[part.counts() for part in list_parts(tmp_path / name)] for name in ["aside"]]
     assert counts == [part.counts() for part in list_parts(tmp_path / "in place")]
 
@@ -276,14 +280,14 @@ def dying(monkeypatch, kind: str) -> None:
     monkeypatch.setattr(aside_module, "CPU_S", 1)
     monkeypatch.setattr(aside_module, "ANSWER_BYTES", 1 << 20)
 
-    def page(self, headers, url, content, mime):
+    def page(self, headers, url, content, mime, time):
         while url.endswith("/3") and kind == "time":
             pass
         if url.endswith("/3") and kind == "memory":
             return [bytes(16 << 20) for _ in range(100)]
         if url.endswith("/3") and kind == "signal":
             os.kill(os.getpid(), signal.SIGSEGV)
-        found = true(self, headers, url, content, mime)
+        found = true(self, headers, url, content, mime, time)
         if url.endswith("/3") and kind == "answer":
             return found._replace(base="x" * (2 << 20))
         return found
@@ -347,10 +351,10 @@ def test_a_signal_to_all_processes_of_a_task_does_not_end_the_reading_of_a_page(
 ):
     true = Reader.page
 
-    def page_(self, headers, url, content, mime):
+    def page_(self, headers, url, content, mime, time):
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getppid(), signal.SIGTERM)
-        return true(self, headers, url, content, mime)
+        return true(self, headers, url, content, mime, time)
 
     monkeypatch.setattr(Reader, "page", page_)
     read(config, tmp_path, [item(0, page(1000))])

@@ -8,8 +8,20 @@
 #include "text.h"
 
 enum { MAX_TITLE = 1000, MAX_DESCRIPTION = 2000, MAX_REL = 200, MAX_CHARSET = 200 };
-/* Of facts: their number, characters of a name and of a value, bytes of JSON-LD blocks, characters of headings. */
-enum { MAX_FACTS = 256, MAX_FACT_NAME = 100, MAX_FACT = 2000, MAX_JSON = 1 << 18, MAX_HEADINGS = 4096 };
+/* Of facts: characters of a name and of a value, bytes of JSON-LD blocks, characters of headings. */
+enum { MAX_FACT_NAME = 100, MAX_FACT = 2000, MAX_JSON = 1 << 18, MAX_HEADINGS = 4096 };
+/* Of JSON-LD: levels, values of a page, and the fewest bytes for each value of a block beyond the first FREE_VALUES. */
+enum { MAX_DEPTH = 64, MAX_VALUES = 8192, VALUE_BYTES = 16, FREE_VALUES = 256 };
+
+/* Groups of facts, each with a limit of its own, so that many of one group leave room for the others. */
+enum group { METAS, BLOCKS, ELEMENTS, RELATIONS, GROUPS };
+static const size_t MAX_FACTS[GROUPS] = {256, 32, 64, 64};
+
+/* Links that are facts: by a word of rel, or by the type of an alternate. */
+static const struct { const char *name; bool is_type; } RELATION[] = {
+    {"icon", false}, {"apple-touch-icon", false}, {"image_src", false},
+    {"application/json+oembed", true}, {"text/xml+oembed", true},
+};
 
 enum slot { HREF, SRC, DATA, ALT, REL, NAME, CONTENT, HTTP_EQUIV, TYPE, ENCODING, COLOR, FACE, SIZE, CHARSET, PROPERTY,
             ITEMPROP, LANG, XML_LANG, DATETIME, PUBDATE, SLOTS };
@@ -56,7 +68,8 @@ struct reader {
     struct words_seen seen_words;
 
     struct buffer facts, headings;
-    size_t fact_count, json_left;
+    size_t fact_count[GROUPS], json_left, values_left;
+    size_t json_fact, json_from;  /* where in `facts` the open block begins, and where its text does */
     bool in_json, in_heading;
     struct words heading;  /* the one whose text is read */
 };
@@ -194,16 +207,6 @@ static void say(struct reader *r, enum said what, struct piece piece) {
     r->has[what] = true;
 }
 
-static void start_link(struct reader *r) {
-    if (value_of(r, HREF).length == 0) return;
-    size_t before = r->text.length;
-    struct piece href = keep_value(r, HREF), rel = keep_rel(r);
-    bool canonical = !r->has[CANONICAL] && holds_word(r, rel, "canonical");
-    if (canonical) say(r, CANONICAL, href);
-    if (has_room(r)) add_link(r, 'l', href, NO_PIECE, rel);
-    else if (!canonical) r->text.length = before;
-}
-
 static bool is_digit(unsigned char c) { return c >= '0' && c <= '9'; }
 
 static const unsigned char *past_spaces(const unsigned char *at, const unsigned char *end) {
@@ -260,22 +263,50 @@ static void keep_charset(struct reader *r) {
     }
 }
 
-/* Begins a fact: its kind, and the name that an attribute gives it, in lower case. False if there is no room for it. */
-static bool begin_fact(struct reader *r, char kind, enum slot name) {
-    if (!(r->how & KRAKE_FACTS) || r->fact_count == MAX_FACTS) return false;
-    r->fact_count++;
+/* Begins a fact by its kind. False if no facts are wanted, or if its group is full. */
+static bool begin_fact(struct reader *r, enum group group, char kind) {
+    if (!(r->how & KRAKE_FACTS) || r->fact_count[group] == MAX_FACTS[group]) return false;
+    r->fact_count[group]++;
     buffer_add(&r->facts, &kind, 1);
+    return true;
+}
+
+/* Adds a fact whose name, in lower case, and whose value are attributes. */
+static void add_fact(struct reader *r, enum group group, char kind, enum slot name, enum slot value) {
+    if (!has(r, value) || !begin_fact(r, group, kind)) return;
     size_t from = r->facts.length;
     add_words(r, &r->facts, name, MAX_FACT_NAME);
     for (size_t i = from; i < r->facts.length; i++) r->facts.bytes[i] = (char)lower((unsigned char)r->facts.bytes[i]);
     buffer_add(&r->facts, "", 1);
-    return true;
-}
-
-static void add_fact(struct reader *r, char kind, enum slot name, enum slot value) {
-    if (!has(r, value) || !begin_fact(r, kind, name)) return;
     add_words(r, &r->facts, value, MAX_FACT);
     buffer_add(&r->facts, "", 1);
+}
+
+/* Adds the fact of a link, by the first of its relations. */
+static void add_relation(struct reader *r, struct piece href, struct piece rel) {
+    if (!(r->how & KRAKE_FACTS)) return;
+    if (has(r, ITEMPROP)) add_fact(r, METAS, 'i', ITEMPROP, HREF);
+    for (size_t i = 0; i < sizeof RELATION / sizeof *RELATION && !r->text.failed; i++) {
+        const char *name = RELATION[i].name;
+        if (!holds_word(r, rel, RELATION[i].is_type ? "alternate" : name)) continue;
+        if (RELATION[i].is_type && !value_is(r, TYPE, name, strlen(name), true)) continue;
+        if (!begin_fact(r, RELATIONS, 'r')) return;
+        buffer_add(&r->facts, name, strlen(name) + 1);
+        buffer_add(&r->facts, r->text.bytes + href.from, href.length);
+        buffer_add(&r->facts, "", 1);
+        return;
+    }
+}
+
+static void start_link(struct reader *r) {
+    if (value_of(r, HREF).length == 0) return;
+    size_t before = r->text.length;
+    struct piece href = keep_value(r, HREF), rel = keep_rel(r);
+    bool canonical = !r->has[CANONICAL] && holds_word(r, rel, "canonical");
+    if (canonical) say(r, CANONICAL, href);
+    add_relation(r, href, rel);
+    if (has_room(r)) add_link(r, 'l', href, NO_PIECE, rel);
+    else if (!canonical) r->text.length = before;
 }
 
 static void start_heading(struct reader *r) {
@@ -285,16 +316,70 @@ static void start_heading(struct reader *r) {
     words_begin(&r->heading, &r->headings, MAX_HEADINGS - r->headings.length);
 }
 
-/* The JSON-LD of a script, whose text comes next. */
+/* Whether a type is that of JSON-LD, perhaps with parameters. */
+static bool is_json_ld(struct reader *r) {
+    static const char NAME[] = "application/ld+json";
+    size_t from = r->text.length, length = sizeof NAME - 1;
+    decode(r, value_of(r, TYPE), REFERENCES_COUNT | IN_ATTRIBUTE, buffer_sink, &r->text);
+    struct span type = span_trim(span_of(&r->text, from));
+    bool is = type.length >= length && span_equals((struct span){type.at, length}, NAME, length) &&
+              (type.length == length || type.at[length] == ';' || is_space(type.at[length]));
+    r->text.length = from;
+    return is;
+}
+
+/* Begins the JSON-LD of a script, whose text comes next. */
 static void start_json(struct reader *r) {
-    if (!r->json_left || !value_is(r, TYPE, "application/ld+json", sizeof "application/ld+json" - 1, true)) return;
-    r->in_json = begin_fact(r, 'j', SLOTS);
+    r->json_fact = r->facts.length;
+    if (!r->json_left || !is_json_ld(r) || !begin_fact(r, BLOCKS, 'j')) return;
+    buffer_add(&r->facts, "", 1);
+    r->json_from = r->facts.length;
+    r->in_json = true;
+}
+
+/* Text from its first bracket on: without the start of a comment or of a CDATA section that some pages put around JSON. */
+static struct span bare_json(struct span text) {
+    static const char CDATA[] = "<![CDATA[";
+    size_t at = 0, length = sizeof CDATA - 1;
+    while (at < text.length && text.at[at] != '{' && text.at[at] != '[')
+        at += text.length - at >= length && memcmp(text.at + at, CDATA, length) == 0 ? length : 1;
+    return (struct span){text.at + at, text.length - at};
+}
+
+/* Whether JSON is so flat, and has so few values, that a parser reads it in no time. Brackets in texts do not count. */
+static bool is_moderate(struct reader *r, struct span json) {
+    size_t depth = 0, values = 0;
+    bool in_text = false;
+    for (size_t i = 0; i < json.length; i++) {
+        unsigned char c = json.at[i];
+        if (c == '"') in_text = !in_text;
+        else if (in_text) i += c == '\\';
+        else if (c == '[' || c == '{') values++, depth++;
+        else if (c == ',') values++;
+        else if ((c == ']' || c == '}') && depth) depth--;
+        if (depth > MAX_DEPTH) return false;
+    }
+    if (values > r->values_left || values > FREE_VALUES + json.length / VALUE_BYTES) return false;
+    r->values_left -= values;
+    return json.length != 0;
+}
+
+static void end_json(struct reader *r) {
+    struct span text = span_of(&r->facts, r->json_from), json = bare_json(text);
+    r->in_json = false;
+    r->tokens.steps += text.length;
+    if (!is_moderate(r, json)) {
+        r->facts.length = r->json_fact;
+        return;
+    }
+    memmove(r->facts.bytes + r->json_from, json.at, json.length);
+    r->facts.length = r->json_from + json.length;
+    buffer_add(&r->facts, "", 1);
 }
 
 static void end_raw_text(struct reader *r) {
     r->in_title = false;
-    if (r->in_json) buffer_add(&r->facts, "", 1);
-    r->in_json = false;
+    if (r->in_json) end_json(r);
 }
 
 static void start_meta(struct reader *r) {
@@ -302,7 +387,7 @@ static void start_meta(struct reader *r) {
     if (value_of(r, CONTENT).length == 0) return;
     static const enum slot NAMES[] = {PROPERTY, NAME, ITEMPROP, HTTP_EQUIV};
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
-        if (has(r, NAMES[i])) add_fact(r, 'm', NAMES[i], CONTENT);
+        if (has(r, NAMES[i])) add_fact(r, METAS, NAMES[i] == ITEMPROP ? 'i' : 'm', NAMES[i], CONTENT);
     if (has(r, NAME)) {
         struct piece name = keep_value(r, NAME);
         struct span given = {span_of(&r->text, 0).at + name.from, name.length};
@@ -331,8 +416,8 @@ static void start_element(struct reader *r, const struct tag *tag) {
         break;
     case ROLE_LINK: start_link(r); break;
     case ROLE_META: start_meta(r); break;
-    case ROLE_HTML: add_fact(r, 'l', SLOTS, has(r, LANG) ? LANG : XML_LANG); break;
-    case ROLE_TIME: add_fact(r, has(r, PUBDATE) ? 'p' : 't', ITEMPROP, DATETIME); break;
+    case ROLE_HTML: add_fact(r, ELEMENTS, 'l', SLOTS, has(r, LANG) ? LANG : XML_LANG); break;
+    case ROLE_TIME: add_fact(r, ELEMENTS, has(r, PUBDATE) ? 'p' : 't', ITEMPROP, DATETIME); break;
     case ROLE_HEADING: start_heading(r); break;
     case ROLE_BASE:
         if (has(r, HREF) && !r->has[BASE]) say(r, BASE, keep_value(r, HREF));
@@ -489,6 +574,7 @@ int krake_links(const char *html, size_t length, const char *agent, size_t agent
     r.max_anchor_chars = max_anchor_chars;
     r.how = how;
     r.json_left = MAX_JSON;
+    r.values_left = MAX_VALUES;
     r.tokens.cdata = how & KRAKE_XML;
     tags_index(&r.tags);
     read_page(&r);

@@ -11,8 +11,10 @@ struct krake_page {
        canonical link; href of the base; what metas say of the charset, a line each: `c` and the attribute charset, or
        `h` and the content of a meta Content-Type.
        With KRAKE_FACTS there are more fields before that of the charset, a name and a value for each fact: `m` and the
-       name of a meta in lower case, its content; `l`, the lang of html; `t` and the itemprop of a time, its datetime; `p`
-       in place of `t` where the time has the attribute pubdate; `j`, the text of a JSON-LD block; `h`, the headings, a line each. */
+       name or property of a meta in lower case, its content; `i` and the itemprop of a meta or of a link, its content or href;
+       `r` and a relation of a link (links.c has a list), its href; `l`, the lang of html; `t` and the itemprop of a time,
+       its datetime; `p` in place of `t` where the time has the attribute pubdate; `j`, the text of a JSON-LD block, unless
+       the block is nested too deeply, or has too many values; `h`, the headings, a line each. */
     char *text;
     /* Each link: a letter for its element (a capital one: rel holds nofollow) before its href, its anchor text, its rel. */
     char *links;
