@@ -2,9 +2,10 @@
 
 How data flows: `update_outlinks` takes new segments into the table of the links that pages have now, by source, and
 `update_linkdb` turns it around, within the limits of `linkdb` in the config; ranks are made of it too
-(`crawl_lib.ranks`). All are versions (`crawl_lib.versions`), and need no CrawlDb.
+(`crawl_lib.ranks`), for which `LinkEnds` numbers the ends of links. All are versions (`crawl_lib.versions`), and need no CrawlDb.
 """
 
+from crawl_lib.linkdb.ends import LinkEnds
 from crawl_lib.linkdb.links import (
     INLINKS_SCHEMA,
     LINKDB,
