@@ -109,7 +109,7 @@ class Duck(Engine):
         """
         reader = self._do(lambda: self._connection.sql(text).to_arrow_reader(BLOCK_ROWS), stage)
         batches = iter(lambda: self._do(lambda: next(reader, None), stage), None)
-        with os_errors(folder, "cannot be written"), ExitStack() as opened:
+        with _translated(self._work), os_errors(folder, "cannot be written"), ExitStack() as opened:
             writers: dict[int, pq.ParquetWriter] = {}
             for rows in _blocks(batches, min(self._memory_bytes // 16, MOST_BLOCK_BYTES)):
                 first_bytes = keys_of(rows.column("key").cast(pa.binary(KEY_BYTES))).view(np.uint8)[::KEY_BYTES]
