@@ -19,10 +19,9 @@ Ints = npt.NDArray[Any]
 class KeyNumbers:
     """The numbers of keys, which are SHA-1 digests in ascending order: the first key has the number 0.
 
-    Digests are evenly spread. So the first bits of a key say, within a few places, which number the key has, and its
-    first 8 bytes find the place. All 20 bytes are compared then. Neither keys that share 8 bytes nor keys that are
-    spread unevenly give a wrong number: both cost a binary search. In memory are 10 to 12 bytes a key; whole keys
-    lie in a mapped file.
+    Digests are evenly spread, so the first bits of a key give its number within a few places. The first 8 bytes find
+    the place, and all 20 bytes are compared there. Keys that share 8 bytes, or are spread unevenly, cost a binary
+    search, and never a wrong number. In memory are 12 bytes a key; whole keys lie in a mapped file.
     """
 
     def __init__(self, file: Path, blocks: Iterable[Keys]) -> None:

@@ -72,14 +72,8 @@ class Pairs:
 
     def sorted(self, *, by_target: bool = False) -> Iterator[tuple[Ints, Ints]]:
         """Yield distinct arcs by source, or by target: the end to sort by, and the other one. Raises as `side`."""
-        counts = np.zeros(self.nodes, np.int64)
-        for keys in self._blocks(by_target):
-            np.add.at(counts, keys >> _END_BITS, 1)
-        range_of = (np.cumsum(counts) - counts) // SORTED_ARCS
-        sizes = np.bincount(range_of, counts).astype(np.int64)
         divided = self.file.with_suffix(".divided")
-        self._divide(divided, range_of, sizes, by_target)
-        yield from self._sorted_ranges(divided, sizes)
+        yield from self._sorted_ranges(divided, self._divide(divided, by_target))
         divided.unlink()
 
     def _blocks(self, by_target: bool) -> Iterator[Ints]:
@@ -87,8 +81,13 @@ class Pairs:
         for keys in self.stores.until_stopped(_read(self.file, np.int64)):
             yield packed(*reversed(_ends(keys))) if by_target else keys
 
-    def _divide(self, path: Path, range_of: Ints, sizes: Ints, by_target: bool) -> None:
-        """Write the arcs again in the order of ranges of nodes. `sizes`: of the ranges, in arcs."""
+    def _divide(self, path: Path, by_target: bool) -> Ints:
+        """Write the arcs again in the order of ranges of nodes; return how many arcs each range has."""
+        counts = np.zeros(self.nodes, np.int64)
+        for keys in self._blocks(by_target):
+            np.add.at(counts, keys >> _END_BITS, 1)
+        range_of = ((np.cumsum(counts) - counts) // SORTED_ARCS).astype(np.int32)
+        sizes = np.bincount(range_of, counts).astype(np.int64)
         cursors = np.cumsum(sizes) - sizes
         with os_errors(path), path.open("wb") as file:
             for keys in self._blocks(by_target):
@@ -97,6 +96,7 @@ class Pairs:
                     file.seek(8 * int(cursors[number]))
                     file.write(some.data)
                     cursors[number] += len(some)
+        return sizes
 
     def _sorted_ranges(self, path: Path, sizes: Ints) -> Iterator[tuple[Ints, Ints]]:
         """Sort each range."""

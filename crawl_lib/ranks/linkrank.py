@@ -42,9 +42,9 @@ _Arcs = Iterator[tuple[Ints, Ints]]
 def update_linkrank(stores: Stores, *, now: datetime) -> Version:
     """Take in new segments, and rank the ends of all links that count; returns the version that has the ranks.
 
-    In memory are 40 bytes a URL that has a rank, 26 bytes for each end of a link, and 300 bytes a host; keys and arcs
-    lie in mapped files, 20 and 4 bytes each. Raises InputError where no link counts, and as `linkdb.update_outlinks`
-    does.
+    In memory are 50 bytes for each end of a link while links are thinned, then 40 bytes a URL that has a rank and 5 for
+    each end, and 300 bytes a host. Keys and arcs lie in mapped files, 20 and 4 bytes each. Raises InputError where no
+    link counts, and as `linkdb.update_outlinks` does.
     """
     links, options = update_outlinks(stores, now=now), stores.config.linkrank
     crawldb = newest_version(stores) if options.duplicates == "drop" and stores.config.frontier.is_crawldb else None
@@ -52,14 +52,14 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
     def rows(work: Work) -> Iterator[pa.RecordBatch]:
         ends = LinkEnds(work, links, _STAGE, _duplicates(work, crawldb) if crawldb else None)
         thinned = _Thinned(work, ends, options)
-        inlinks = thinned.inlinks()
-        is_node = thinned.is_node
+        inlinks, is_node, out_degrees = thinned.inlinks(), thinned.is_node, thinned.out_degrees
+        del thinned, ends.numbers  # memory is for ranks from here on
         if not inlinks.arcs:
             raise InputError(
                 f"{links.path}: has no links that count, so there is nothing to rank; linkrank.within_host and"
                 " linkrank.within_domain leave out those within a site"
             )
-        ranks = _ranks(stores, inlinks, thinned.out_degrees[is_node], options)
+        ranks = _ranks(stores, inlinks, out_degrees[is_node], options)
         batches = ends.batches("id", "key", "url")
         nodes = (batch.filter(pa.array(is_node[batch.column(0).to_numpy()])).select([1, 2]) for batch in batches)
         yield from in_batches(with_ranks(nodes, ranks), GROUP_ROWS)
@@ -103,7 +103,7 @@ class _Thinned:
         return Inlinks(starts_of(in_degrees), found)
 
     def _by_source(self, group_of: Ints) -> _Arcs:
-        """Of the links of a page to a group yield the one to the smallest key; note what stays."""
+        """Yield a page's first link to each group, the link to the smallest key; note what stays."""
         first, loops = Firsts(len(self._ends)), self._loops()
         for arcs in self._apart():
             is_loop = _is_in(packed(*(self._domain[ends] for ends in arcs)), loops)
