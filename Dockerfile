@@ -29,9 +29,10 @@ RUN { cat /etc/ssl/certs/ca-certificates.crt; printf '%s\n' "${CERTIFICATE}"; } 
 COPY --chown=airflow:0 requirements.build.lock requirements.image.lock requirements.compiler.lock ./
 RUN python -m venv --clear .venv \
     && .venv/bin/python -m pip install --quiet --no-cache-dir --require-hashes -r requirements.build.lock \
-    && .venv/bin/uv pip sync --quiet --no-cache --python .venv/bin/python --require-hashes --no-build-isolation \
+    && .venv/bin/uv pip sync --quiet --no-cache --compile-bytecode --python .venv/bin/python --require-hashes --no-build-isolation \
         requirements.build.lock requirements.image.lock
 
+# Containers are read-only: what is not compiled here, each of their processes would compile at its start.
 COPY --chown=airflow:0 pyproject.toml README.md LICENSE ./
 COPY --chown=airflow:0 crawl_lib crawl_lib
 COPY --chown=airflow:0 sql sql
@@ -39,4 +40,5 @@ COPY --chown=airflow:0 plugins plugins
 COPY --chown=airflow:0 dags dags
 COPY --chown=airflow:0 config config
 RUN .venv/bin/uv pip install --quiet --no-cache --python .venv/bin/python --no-deps --no-build-isolation --editable . \
-    && .venv/bin/python crawl_lib/parse/native/compile.py requirements.compiler.lock
+    && .venv/bin/python crawl_lib/parse/native/compile.py requirements.compiler.lock \
+    && .venv/bin/python -m compileall -q crawl_lib plugins dags

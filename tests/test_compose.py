@@ -82,6 +82,18 @@ def image_environment() -> dict[str, str]:
 # -- the file itself
 
 
+def test_the_image_has_all_code_compiled() -> None:
+    """Containers cannot write bytecode: a process would compile its modules at each start."""
+    assert all(service.get("read_only") for name, service in SERVICES.items() if name.startswith(("node", "batch")))
+    copied = re.findall(r"^COPY --chown=\S+ (\S+) \1$", DOCKERFILE, re.MULTILINE)
+    code = {folder for folder in copied if any((ROOT / folder).rglob("*.py"))}
+    [compiled] = re.findall(r"python -m compileall -q (.*)$", DOCKERFILE, re.MULTILINE)
+    assert code == set(compiled.split())
+    syncs = re.findall(r"uv pip sync .*", DOCKERFILE)
+    assert syncs
+    assert all("--compile-bytecode" in sync for sync in syncs)
+
+
 def test_compose_accepts_the_file(tmp_path: Path) -> None:
     if shutil.which("docker-compose") is None:
         pytest.skip("docker-compose is not installed (Debian package docker-compose); the file was not checked by it")

@@ -21,10 +21,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from crawl_lib.commoncrawl.arcs import BLOCK_ARCS, Ints, Side
 from crawl_lib.commoncrawl.nodes import Graph
 from crawl_lib.graph import BV_SUFFIXES, Neighbours, write_bv
-from crawl_lib.ranks import harmonic_centrality, most_rounds, page_rank
+from crawl_lib.ranks import BLOCK_ARCS, Ints, Side, harmonic_centrality, most_rounds, page_rank
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 

@@ -16,18 +16,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crawl_lib.commoncrawl.arcs import Ints, Pairs, Side
 from crawl_lib.export import ARCS_IN, ARCS_OUT, EXPORT_SCHEMA, PAGES, ExportFolder, remedy_of, row_count
 from crawl_lib.graph import arc_column, both_degrees, page_arcs
-from crawl_lib.linkdb import OUTLINKS, update_outlinks
+from crawl_lib.linkdb import LinkEnds, update_outlinks
+from crawl_lib.ranks import Ints, Pairs, Side, between
 from crawl_lib.segment import parquet_batches
 from crawl_lib.stores import Stores
 from crawl_lib.urls import domain_of, has_listed_suffix
-from crawl_lib.versions import GROUP_ROWS, Versions, Work, columns
+from crawl_lib.versions import Work
 
 KINDS = {"pages": "page", "hosts": "host", "domains": "domain"}
 """The kinds of graphs, each with the word for file names."""
-_ENDS = columns("key bytes, url text, host text, id int32")
 
 
 @dataclass(frozen=True)
@@ -101,29 +100,17 @@ class LinkedPages(Pages):
 
     def __init__(self, work: Work, now: datetime) -> None:
         """Take in new segments, and number the ends by key. Raises as `update_outlinks` does."""
-        self.stores, self.work, engine = work.stores, work, work.engine
-        Versions(work.stores, OUTLINKS).give(update_outlinks(work.stores, now=now), engine, "outlinks")
-        engine.view("links", "linkrank/links")
-        engine.keep("unseen", "linkrank/unseen", "graph.unseen")
-        self.nodes = 0
-        self.path = work.keep("ends", _ENDS, self._numbered())
-
-    def _numbered(self) -> Iterator[pa.Table]:
-        for batch in self.work.engine.stream("linkrank/ends", GROUP_ROWS, "graph.ends"):
-            numbers = pa.array(np.arange(self.nodes, self.nodes + len(batch), dtype=np.int32))
-            yield pa.table([*(batch[name] for name in _ENDS.names[:3]), numbers], _ENDS.names)
-            self.nodes += len(batch)
+        self.stores = work.stores
+        self.ends = LinkEnds(work, update_outlinks(work.stores, now=now), "graph")
+        self.nodes = len(self.ends)
 
     def column(self, name: str) -> "Iterator[pa.Array[Any]]":
         """Read a column of the table of ends."""
-        if self.path:
-            for batch in self.stores.until_stopped(parquet_batches(self.stores.storage, self.path, _ENDS, [name])):
-                yield batch.column(0)
+        return (batch.column(0) for batch in self.ends.batches(name))
 
     def arcs(self) -> Iterator[tuple[Ints, Ints]]:
-        """Ask the engine for the links by number."""
-        for batch in self.work.engine.stream("commoncrawl/arcs", GROUP_ROWS, "graph.arcs"):
-            yield batch.column(0).to_numpy(), batch.column(1).to_numpy()
+        """Read the links by number, without those of a page to itself."""
+        return between(self.ends.arcs(), np.arange(self.nodes))
 
 
 @contextmanager
@@ -160,7 +147,7 @@ def graph_of(pages: Pages, of: str, scratch: Path) -> Graph:
         names, domain_of_host = _domains(hosts)
         n_hosts = np.bincount(domain_of_host, minlength=len(names))
         group_of = np.append(domain_of_host, np.int32(-1))[group_of]  # -1 is the last one
-    pairs = Pairs.write(pages.stores, scratch / f"{of}.arcs", len(names), _between(pages.arcs(), group_of))
+    pairs = Pairs.write(pages.stores, scratch / f"{of}.arcs", len(names), between(pages.arcs(), group_of))
     return Graph(KINDS[of], pa.array(names, pa.large_string()), n_hosts, pairs.side(), pairs.side(by_target=True))
 
 
@@ -189,14 +176,6 @@ def _domains(hosts: list[str]) -> tuple[list[str], Ints]:
     names = sorted(set(domains))
     numbers = {name: number for number, name in enumerate(names)}
     return names, np.array([numbers[domain] for domain in domains], np.int32)
-
-
-def _between(arcs: Iterable[tuple[Ints, Ints]], group_of: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """Turn arcs between pages into arcs between groups; none is within a group."""
-    for some in arcs:
-        sources, targets = (group_of[ends] for ends in some)
-        stays = (sources != targets) & (sources >= 0) & (targets >= 0)
-        yield sources[stays], targets[stays]
 
 
 def _mapped_names(file: Path, columns_of: "Iterable[pa.Array[Any]]") -> "pa.Array[Any]":

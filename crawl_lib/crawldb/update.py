@@ -160,7 +160,7 @@ class _Update:
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The rows in order of keys, as events and links make them."""
         shares = self._captures()
-        self._events(shares)
+        self._events()
         older = self._older()
         self._schedule()
         self._links(len(shares))
@@ -198,8 +198,8 @@ class _Update:
         engine.values("outcomes", outcome_table())
         engine.values("there", numbered(map(str, self.inputs.there)))
         shares = ["true"] if self.scores.looks_at_links else engine.shares(engine.value("crawldb/size"))
-        engine.keep("all_captures", "crawldb/captures", "crawldb.captures")
-        self._narrow("true", "captures", "links", "old")
+        engine.view("captures", "crawldb/captures")
+        self._narrow("true", "links", "old")
         return shares
 
     def _signatures(self, segments: Sequence[SegmentRef]) -> Iterator[pa.Table]:
@@ -216,7 +216,7 @@ class _Update:
                 places = pa.repeat(pa.scalar(number, pa.int32()), len(batch))
                 yield pa.Table.from_batches([batch.append_column("segment", places)])
 
-    def _events(self, shares: Sequence[str]) -> None:
+    def _events(self) -> None:
         """What happened, written down once: it is read often."""
         engine = self.engine
         named = named_rows(engine.stream("crawldb/named", GROUP_ROWS))
@@ -231,9 +231,9 @@ class _Update:
             engine.keep("linked", "crawldb/linked", "crawldb.seeds")
         else:
             engine.values("linked", table_of([], _LINKED))
-        for share in shares:
-            self._narrow(share, "captures", "seeds")
-            engine.keep("all_events", "crawldb/events", "crawldb.events", more=share != shares[0])
+        engine.view("happened", "crawldb/happened")
+        engine.keep("repeated", "crawldb/repeated", "crawldb.captures")
+        engine.keep("all_events", "crawldb/events", "crawldb.events")
         self._narrow("true", "events")
 
     def _older(self) -> list[SegmentRef]:
@@ -276,7 +276,10 @@ class _Update:
         for number, group in enumerate(_groups(len(self.inputs.segments), count)):
             self._narrow(group, "links", "events")
             self._hand_on()
-            engine.keep("said", "crawldb/said", "crawldb.links", more=number > 0)
+            if count == 1 and not self.scores.looks_at_links:
+                engine.view("said", "crawldb/said")
+            else:
+                engine.keep("said", "crawldb/said", "crawldb.links", more=number > 0)
             if self.stores.config.schedule.sitemaps:
                 engine.keep("all_hints", "crawldb/hints", "crawldb.links", more=number > 0)
         self._narrow("true", "events")

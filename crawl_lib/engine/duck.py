@@ -3,29 +3,31 @@
 import re
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crawl_lib.engine.engine import Engine, Room, in_batches, patiently, sql_text
+from crawl_lib.engine.numbers import KEY_BYTES, keys_of
 from crawl_lib.errors import DamagedFileError, NoRoomError, StoppedError, StorageError, os_errors
 from crawl_lib.segment import open_parquet
 from crawl_lib.stopping import Work
 
 _T = TypeVar("_T")
-_DIGIT, _DIGITS = "hex(key[1:1])[1:1] as krake_digit", 16
-MOST_SHARES = 64
-"""Of the keys: each reads the files of its digit, so more of them would read more than they spare in spilling."""
+LEAST_SHARES, MOST_SHARES = 16, 64
+"""Of the keys: a kept table has a file for each, all open at once."""
+MOST_BLOCK_BYTES = 128 << 20
 _READ = re.compile(r"--.*|\b(?:from|join)\s+(\w+)")
 """What a query reads, behind no comment."""
-BLAME_ROWS = 1 << 14
+BLAME_ROWS, BLOCK_ROWS = 1 << 14, 1 << 16
 LEAST_BYTES = 256 << 20
 """DuckDB keeps a block per thread and file open; with less than this it gives up instead of spilling."""
 
@@ -36,7 +38,8 @@ class Duck(Engine):
     def __init__(self, connection: duckdb.DuckDBPyConnection, room: Room) -> None:
         self._connection, self._storage, self._work = connection, room.storage, room.work
         self._scratch, self._memory_bytes = room.scratch, room.memory_bytes
-        self._are_remote = self._is_divided = False
+        self._are_remote = False
+        self._shares = 0  # of the keys, by which tables are kept; 0: they are not divided
         self._given: dict[str, None] = {}  # files of the store, in the order in which they were given
         self._views: dict[str, str] = {}  # by name: part of each statement that reads them, so they are planned once
         self._numbers = count(1)
@@ -86,26 +89,49 @@ class Duck(Engine):
         folder, text = self._scratch / "kept" / name, self._whole(query)
         if not more:
             shutil.rmtree(folder, ignore_errors=True)
-            if self._is_divided:  # where there are no rows, there is no file
+            if self._shares:  # where there are no rows, there is no file
                 self.execute(f"create or replace table {name}_none as select * from ({text}) limit 0")
         number = sum(1 for _ in folder.iterdir()) if more else 0
-        answer, options = f"({text})", "format parquet, compression zstd"
-        if self._is_divided:
-            answer, options = f"(select *, {_DIGIT} from ({text}))", f"{options}, partition_by (krake_digit)"
-        target = folder / (f"{number}" if self._is_divided else f"{number}.parquet")
         with os_errors(folder, "cannot be made"):
             folder.mkdir(parents=True, exist_ok=True)
-        self._do(lambda: self._connection.execute(f"copy {answer} to '{quoted(target)}' ({options})").fetchall(), stage)
-        files = f"read_parquet('{quoted(folder)}/**/*.parquet', hive_partitioning=false)"
-        self.define(name, f"from {files if any(folder.rglob('*.parquet')) else f'{name}_none'}")
+        if self._shares:
+            self._divide(folder, number, text, stage)
+        else:
+            copy = f"copy ({text}) to '{quoted(folder / f'{number}.parquet')}' (format parquet, compression snappy)"
+            self._do(lambda: self._connection.execute(copy).fetchall(), stage)
+        files = f"read_parquet('{quoted(folder)}/*.parquet')"
+        self.define(name, f"from {files if any(folder.iterdir()) else f'{name}_none'}")
+
+    def _divide(self, folder: Path, number: int, text: str, stage: str) -> None:
+        """Write an answer to a file for each share of the keys.
+
+        DuckDB could do so (`partition_by`), but holds the whole answer first, and spills it.
+        """
+        reader = self._do(lambda: self._connection.sql(text).to_arrow_reader(BLOCK_ROWS), stage)
+        batches = iter(lambda: self._do(lambda: next(reader, None), stage), None)
+        with _translated(self._work), os_errors(folder, "cannot be written"), ExitStack() as opened:
+            writers: dict[int, pq.ParquetWriter] = {}
+            for rows in _blocks(batches, min(self._memory_bytes // 16, MOST_BLOCK_BYTES)):
+                first_bytes = keys_of(rows.column("key").cast(pa.binary(KEY_BYTES))).view(np.uint8)[::KEY_BYTES]
+                shares = (first_bytes.astype(np.int32) * self._shares >> 8).astype(np.uint8)
+                rows_by_share = rows.take(np.argsort(shares, kind="stable"))
+                counts = np.bincount(shares, minlength=self._shares)
+                for share, (count, end) in enumerate(zip(counts.tolist(), np.cumsum(counts).tolist(), strict=True)):
+                    if count and share not in writers:
+                        path = folder / f"{number}-{share}.parquet"
+                        writer = pq.ParquetWriter(path, rows.schema, compression="lz4")
+                        writers[share] = opened.enter_context(writer)
+                    if count:
+                        writers[share].write_batch(rows_by_share.slice(end - count, count))
 
     def shares(self, size_bytes: int) -> list[str]:
-        self._is_divided = size_bytes > self._memory_bytes
-        if not self._is_divided:
+        self._shares = 0
+        if size_bytes <= self._memory_bytes:
             return ["true"]
-        count = _DIGITS  # so many at least, by one hexadecimal digit, as files are
+        count = LEAST_SHARES
         while size_bytes / count > self._memory_bytes / 2 and count < MOST_SHARES:
             count *= 2
+        self._shares = count
         ends = [f"unhex('{256 // count * number:02X}')" for number in range(count)]
         return [f"key >= {first} and key < {end}" for first, end in pairwise(ends)] + [f"key >= {ends[-1]}"]
 
@@ -170,6 +196,18 @@ class Duck(Engine):
                 raise StorageError(f"{damage}; run this again, and if it stays `krake fsck` ({error})") from error
         if isinstance(error.__cause__, duckdb.IOException):
             raise StorageError(f"{error}; run this again, and if it stays `krake fsck`") from error.__cause__
+
+
+def _blocks(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Put batches together to blocks of about so many bytes."""
+    held, size = list[pa.RecordBatch](), 0
+    for batch in chain(batches, [None]):
+        if batch is not None:
+            held.append(batch)
+            size += batch.nbytes
+        if held and (batch is None or size >= most_bytes):
+            yield pa.Table.from_batches(held).combine_chunks().to_batches()[0]
+            held, size = [], 0
 
 
 def open_duck(room: Room) -> Duck:

@@ -61,8 +61,6 @@ LINKDB = Family(
 """`settings` of a manifest are the section `linkdb` of the config, and of all of it where the scope has rules."""
 LINKDB_OUTPUT = TableOutput("linkdb", ("outlinks",), LINKDB, "source")
 _LINKS = pa.schema(list(OUTLINKS_SCHEMA)[:5])
-_COUNTS = pc.is_valid(pc.field("target")) & ~pc.field("is_gone")
-"""Not of the page itself, and not of one that is gone, or leads elsewhere."""
 _HOST = r"^[a-z]+://(?P<host>\[[^\]]*\]|[^/:]*)"
 
 
@@ -115,7 +113,7 @@ def _thinned(work: Work, links: Version, chain: Chain) -> Iterator[pa.RecordBatc
     """The links that count, with short texts, each once, at most `max_outlinks` of a page; by source."""
     options, names = work.stores.config.linkdb, _LINKS.names
     known = Versions(work.stores, OUTLINKS).batches(links, [*names, "is_gone"])
-    batches: Iterator[pa.RecordBatch] = (batch.filter(_COUNTS).select(names) for batch in known)
+    batches: Iterator[pa.RecordBatch] = (batch.filter(is_link(batch)).select(names) for batch in known)
     if not chain.is_empty:
         work.keep("ruled", _LINKS, (_ruled(batch, chain) for batch in batches))
         batches = work.engine.stream("linkdb/ruled", GROUP_ROWS, "linkdb.filter")
@@ -124,6 +122,12 @@ def _thinned(work: Work, links: Version, chain: Chain) -> Iterator[pa.RecordBatc
     texts = ((batch, pc.utf8_slice_codeunits(batch["anchor"], 0, options.max_anchor_chars)) for batch in batches)
     cut = (batch.set_column(names.index("anchor"), "anchor", text) for batch, text in texts)
     return first_of_each(first_of_each(cut, ["key", "target", "anchor"], 1), ["key"], options.max_outlinks)
+
+
+def is_link(batch: pa.RecordBatch) -> "pa.Array[Any]":
+    """Mark the rows of links: not of pages themselves, nor of pages that are gone or lead elsewhere."""
+    found: pa.Array[Any] = pc.and_not(pc.is_valid(batch.column("target")), batch.column("is_gone"))
+    return found
 
 
 def first_of_each(batches: Iterable[pa.RecordBatch], names: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:

@@ -10,14 +10,16 @@ from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crawl_lib.config import LinkRankConfig
 from crawl_lib.crawldb import CRAWLDB, newest_version
 from crawl_lib.engine import in_batches
+from crawl_lib.engine.numbers import KeyNumbers, keys_of
 from crawl_lib.errors import InputError
-from crawl_lib.linkdb import OUTLINKS, update_outlinks
+from crawl_lib.linkdb import LinkEnds, update_outlinks
+from crawl_lib.ranks.arcs import Firsts, Pairs, between, packed
 from crawl_lib.ranks.kernel import Floats, Inlinks, Ints, mapped, starts_of, with_ranks
-from crawl_lib.segment import parquet_batches
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import domain_of
@@ -32,36 +34,33 @@ LINKRANK = Family(
 )
 """`settings` of a manifest are the section `linkrank` of the config, and a digest of a CrawlDb whose duplicates go."""
 LINKRANK_OUTPUT = TableOutput("linkrank", ("outlinks",), LINKRANK)
-_ENDS = columns("key bytes, url text, id int32, host int32, domain int32")
-_KEPT = columns("source int32, target int32, source_group int32")
 _LOOPS = columns("source_domain int32, target_domain int32")
-_BATCH_ARCS = 1 << 20
+_STAGE = "linkrank"
+_Arcs = Iterator[tuple[Ints, Ints]]
 
 
 def update_linkrank(stores: Stores, *, now: datetime) -> Version:
     """Take in new segments, and rank the ends of all links that count; returns the version that has the ranks.
 
-    In memory are 40 bytes a URL that has a rank, 9 bytes more for each end of a link, and 300 bytes a host; arcs lie in
-    a mapped file, 4 bytes each. Raises InputError where no link counts, and as `linkdb.update_outlinks` does.
+    In memory are 50 bytes for each end of a link while links are thinned, then 40 bytes a URL that has a rank and 5 for
+    each end, and 300 bytes a host. Keys and arcs lie in mapped files, 20 and 4 bytes each. Raises InputError where no
+    link counts, and as `linkdb.update_outlinks` does.
     """
     links, options = update_outlinks(stores, now=now), stores.config.linkrank
     crawldb = newest_version(stores) if options.duplicates == "drop" and stores.config.frontier.is_crawldb else None
 
     def rows(work: Work) -> Iterator[pa.RecordBatch]:
-        Versions(stores, OUTLINKS).give(links, work.engine, "outlinks")
-        if crawldb is not None:
-            Versions(stores, CRAWLDB).give(crawldb, work.engine, "crawldb")
-        work.engine.view("links", "linkrank/links_but_duplicates" if crawldb else "linkrank/links")
-        work.engine.keep("unseen", "linkrank/unseen", "linkrank.unseen")
-        ends = work.keep("ends", _ENDS, _numbered(work))
-        out_degrees, is_node = _thin(work, options)
-        if ends is None or not is_node.any():
+        ends = LinkEnds(work, links, _STAGE, _duplicates(work, crawldb) if crawldb else None)
+        thinned = _Thinned(work, ends, options)
+        inlinks, is_node, out_degrees = thinned.inlinks(), thinned.is_node, thinned.out_degrees
+        del thinned, ends.numbers  # memory is for ranks from here on
+        if not inlinks.arcs:
             raise InputError(
                 f"{links.path}: has no links that count, so there is nothing to rank; linkrank.within_host and"
                 " linkrank.within_domain leave out those within a site"
             )
-        ranks = _ranks(work, out_degrees[is_node], is_node, options)
-        batches = parquet_batches(stores.storage, ends, _ENDS, ["id", "key", "url"])
+        ranks = _ranks(stores, inlinks, out_degrees[is_node], options)
+        batches = ends.batches("id", "key", "url")
         nodes = (batch.filter(pa.array(is_node[batch.column(0).to_numpy()])).select([1, 2]) for batch in batches)
         yield from in_batches(with_ranks(nodes, ranks), GROUP_ROWS)
 
@@ -69,63 +68,108 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
     return derive(Versions(stores, LINKRANK), of=links, settings=settings, rows=rows, now=now)
 
 
-def _numbered(work: Work) -> Iterator[pa.Table]:
-    """The ends of links in order of keys, with their numbers, and numbers for their hosts and domains."""
-    first, hosts, domains = 0, dict[str, tuple[int, int]](), dict[str, int]()
-    for batch in work.engine.stream("linkrank/ends", GROUP_ROWS, "linkrank.ends"):
-        names = batch.column("host").dictionary_encode()
-        named = [str(host) for host in names.dictionary.to_pylist()]
-        for host in named:
-            if host not in hosts:
-                hosts[host] = (len(hosts), domains.setdefault(domain_of(host), len(domains)))
-        numbers = np.array([hosts[host] for host in named])[names.indices.to_numpy()]
-        yield pa.table([batch["key"], batch["url"], np.arange(first, first + len(batch)), *numbers.T], _ENDS.names)
-        first += len(batch)
+def _duplicates(work: Work, crawldb: Version) -> KeyNumbers:
+    """Read the keys of pages that a CrawlDb calls duplicates."""
+    is_duplicate = pc.field("status") == "duplicate"
+    batches = Versions(work.stores, CRAWLDB).batches(crawldb, ["key", "status"])
+    return KeyNumbers(work.scratch / "duplicates", (keys_of(one.filter(is_duplicate).column(0)) for one in batches))
 
 
-def _thin(work: Work, options: LinkRankConfig) -> tuple[Ints, Ints]:
-    """The table `kept`: links that count, by the numbers of their ends, with the group of their source. Returns, for
-    each end, by how many its rank is divided, and whether a link stays that has it."""
-    engine = work.engine
-    engine.values("options", pa.Table.from_pylist([asdict(options)]))
-    # What is one where one of several links stays: a page's domain is all its pages' too.
-    group = "by_domain" if options.one_per_domain else "by_page" if options.one_per_page else "by_url"
-    engine.view("nodes", f"linkrank/{group}")
-    for name in ("sources", "arcs"):  # each join is written down: memory need hold one table of all ends at a time
-        engine.keep(name, f"linkrank/{name}", f"linkrank.{name}")
-    if options.drop_reciprocal or options.drop_triangles:
-        work.ask("domain_arcs", _LOOPS, "linkrank/domain_arcs", "linkrank.domains")
-        work.ask("loops", _LOOPS, "linkrank/loops", "linkrank.loops")
-    else:
-        engine.values("loops", _LOOPS.empty_table())
-    count = engine.value("linkrank/count")
-    out_degrees, is_node = np.zeros(count, np.int32), np.zeros(count, bool)
+class _Thinned:
+    """The links that count, by options. `inlinks` fills two arrays with a value for each end.
 
-    def counted() -> Iterator[pa.Table]:
-        for batch in engine.stream("linkrank/kept", _BATCH_ARCS, "linkrank.thin"):
-            sources = batch.column("source").to_numpy()
-            np.add.at(out_degrees, sources, 1)
-            is_node[sources] = is_node[batch.column("target").to_numpy()] = True
-            yield pa.Table.from_batches([batch])
+    `out_degrees`: by how many the end's rank is divided. `is_node`: whether a link stays that has the end.
+    """
 
-    work.keep("kept", _KEPT, counted())
-    return out_degrees, is_node
+    def __init__(self, work: Work, ends: LinkEnds, options: LinkRankConfig) -> None:
+        self._work, self._ends, self._options = work, ends, options
+        self._host, self._domain = _sites(ends)
+        self.out_degrees, self.is_node = np.zeros(len(ends), np.int32), np.zeros(len(ends), bool)
+
+    def inlinks(self) -> Inlinks:
+        """Thin the links of each page, then those to each page; number the ends that are left by themselves."""
+        group_of, scratch = self._groups(), self._work.scratch
+        pairs = Pairs.write(self._work.stores, scratch / "arcs", len(self._ends), self._by_source(group_of))
+        numbers, first = np.cumsum(self.is_node, dtype=np.int32) - np.int32(1), Firsts(len(self._ends))
+        in_degrees = np.zeros(np.count_nonzero(self.is_node), np.int64)
+
+        def sources() -> Iterator[Ints]:
+            for targets, sources in pairs.sorted(by_target=True):
+                stays = first.of(targets, group_of[sources])
+                np.add.at(in_degrees, numbers[targets[stays]], 1)
+                yield numbers[sources[stays]]
+
+        found = mapped(scratch / "sources", sources())
+        return Inlinks(starts_of(in_degrees), found)
+
+    def _by_source(self, group_of: Ints) -> _Arcs:
+        """Yield a page's first link to each group, the link to the smallest key; note what stays."""
+        first, loops = Firsts(len(self._ends)), self._loops()
+        for arcs in self._apart():
+            is_loop = _is_in(packed(*(self._domain[ends] for ends in arcs)), loops)
+            sources, targets = (ends[~is_loop] for ends in arcs)
+            stays = first.of(sources, group_of[targets])
+            sources, targets = sources[stays], targets[stays]
+            np.add.at(self.out_degrees, sources, 1)
+            self.is_node[sources] = self.is_node[targets] = True
+            yield sources, targets
+
+    def _apart(self) -> _Arcs:
+        """Read the links, by option none within a host or a domain."""
+        for sources, targets in self._ends.arcs():
+            stays = np.ones(len(sources), bool)
+            for of, is_kept in ((self._host, self._options.within_host), (self._domain, self._options.within_domain)):
+                if not is_kept:
+                    stays &= of[sources] != of[targets]
+            yield sources[stays], targets[stays]
+
+    def _groups(self) -> Ints:
+        """Number what is one where one of several links stays: a page's domain is that of all its pages too."""
+        if self._options.one_per_domain:
+            return self._domain
+        if not self._options.one_per_page:
+            return np.arange(len(self._ends), dtype=np.int32)
+        batches = self._work.engine.stream("linkrank/by_page", GROUP_ROWS, "linkrank.pages")
+        return np.concatenate([np.empty(0, np.int32), *(batch.column("node_group").to_numpy() for batch in batches)])
+
+    def _loops(self) -> Ints:
+        """Find the arcs between domains that are on loops, as packed numbers in order."""
+        found = [np.empty(0, np.int64)]
+        if self._options.drop_reciprocal or self._options.drop_triangles:
+            work, scratch, of = self._work, self._work.scratch, self._domain
+            pairs = Pairs.write(work.stores, scratch / "domains", len(of), between(self._apart(), of))
+            work.keep("domain_arcs", _LOOPS, (pa.table([*some], _LOOPS.names) for some in pairs.sorted()))
+            work.engine.values("options", pa.Table.from_pylist([asdict(self._options)]))
+            batches = work.engine.stream("linkrank/loops", GROUP_ROWS, "linkrank.loops")
+            found += [packed(*(column.to_numpy() for column in batch.columns)) for batch in batches]
+        return np.concatenate(found)
 
 
-def _ranks(work: Work, out_degrees: Ints, is_node: Ints, options: LinkRankConfig) -> Floats:
+def _is_in(numbers: Ints, some: Ints) -> Ints:
+    """Mark the numbers that are among some sorted ones."""
+    return np.searchsorted(some, numbers, "right") > np.searchsorted(some, numbers)
+
+
+def _sites(ends: LinkEnds) -> tuple[Ints, Ints]:
+    """Number the hosts and the domains of ends."""
+    numbers, domains = dict[str, tuple[int, int]](), dict[str, int]()
+    found = [np.empty((0, 2), np.int32)]
+    for batch in ends.batches("host"):
+        names = batch.column(0).dictionary_encode()
+        hosts = [str(host) for host in names.dictionary.to_pylist()]
+        for host in hosts:
+            if host not in numbers:
+                numbers[host] = (len(numbers), domains.setdefault(domain_of(host), len(domains)))
+        found.append(np.array([numbers[host] for host in hosts], np.int32)[names.indices.to_numpy()])
+    host, domain = np.concatenate(found).T
+    return np.ascontiguousarray(host), np.ascontiguousarray(domain)
+
+
+def _ranks(stores: Stores, inlinks: Inlinks, out_degrees: Ints, options: LinkRankConfig) -> Floats:
     """The ranks of the nodes, in order of their keys. The same graph gives the same bytes."""
-    numbers = np.cumsum(is_node, dtype=np.int32) - np.int32(1)
-    in_degrees = np.zeros(len(out_degrees), np.int64)
-
-    def counted() -> Iterator[Ints]:
-        for batch in work.stores.until_stopped(work.engine.stream("linkrank/inlinks", _BATCH_ARCS, "linkrank.inlinks")):
-            np.add.at(in_degrees, numbers[batch.column("target").to_numpy()], 1)
-            yield numbers[batch.column("source").to_numpy()]
-
-    sources = mapped(work.scratch / "sources", counted())
-    inlinks, damping, ranks = Inlinks(starts_of(in_degrees), sources), options.damping, np.ones(len(out_degrees))
+    damping, ranks = options.damping, np.ones(inlinks.nodes)
     out_degrees = np.maximum(out_degrees, 1)
-    progress = Progress(work.stores, "linkrank.rounds", options.rounds * inlinks.arcs, "arcs")
+    progress = Progress(stores, "linkrank.rounds", options.rounds * inlinks.arcs, "arcs")
     for _ in range(options.rounds):
         found = inlinks.sums(ranks / out_degrees, progress)
         ranks = (1 - damping) + damping * (found + 1 / inlinks.nodes)

@@ -1,9 +1,11 @@
--- What happened to URLs since the last version, but for links to them: captures and seeds, each with its place in the
--- order of time among those of its URL.
--- `began`: of a URL that a capture speaks of first, when. `has_links`: whether its links are the page's from now on;
--- `is_newest`: whether no later capture has other ones.
--- In: captures, seeds (key, url, host, moment, seen, folder, due, depth, metadata, score, interval_s), linked (key,
--- linked_at: when a new capture linked to it first).
+-- What happened to URLs, each with its place in the order of time among those of its URL. Only the events of a URL that
+-- has several are sorted.
+-- `began`: of a URL that a capture speaks of first, when. `is_newest`: whether no later capture has other links.
+-- In: happened, repeated (key: of URLs with several events).
+select *, 1 as place, 1 as places, case when kind = 'capture' then moment end as began, has_links as is_newest
+from happened
+where not exists (select 1 from repeated where repeated.key = happened.key)
+union all
 select
   *,
   cast(row_number() over (partition by key order by moment, kind desc, segment, warc_file, warc_offset) as integer)
@@ -16,20 +18,5 @@ select
   end as began,
   has_links and row_number()
     over (partition by key, has_links order by moment desc, segment desc, warc_file desc, warc_offset desc) = 1 as is_newest
-from (
-  select *, seen = 'content' and is_full as has_links
-  from captures
-  union all
-  select
-    seeds.key, url, host, moment, 'seed' as kind, seen, 0 as cost,
-    case when linked_at < moment and seen <> 'seed_overwrite' then linked_at else due end as due, cast(null as string) as redirect_url,
-    cast(null as string) as etag, cast(null as string) as last_modified, cast(null as binary) as signature, depth,
-    case when linked_at < moment and seen = 'seed_keep' then null else metadata end as metadata,
-    cast(null as string) as mime, false as is_full, -1 as segment, cast(null as string) as segment_name,
-    folder as warc_file, cast(0 as bigint) as warc_offset, cast(null as binary) as payload_digest,
-    case when linked_at < moment and seen = 'seed_keep' then null else score end as score,
-    case when linked_at < moment and seen = 'seed_keep' then null else interval_s end as interval_s,
-    false as has_links
-  from seeds
-  left join linked on linked.key = seeds.key
-) as happened
+from happened
+where exists (select 1 from repeated where repeated.key = happened.key)

@@ -1,4 +1,4 @@
--- The arcs between domains that link to each other, or that are on a cycle of three, by option.
+-- The arcs between domains that link to each other, or that are on a cycle of three, by option; in order.
 -- In: domain_arcs (source_domain, target_domain), options (drop_reciprocal, drop_triangles).
 select ab.source_domain, ab.target_domain
 from domain_arcs as ab
@@ -14,3 +14,4 @@ join domain_arcs as ca
   on ca.source_domain = bc.target_domain and ca.target_domain = ab.source_domain
 cross join options
 where options.drop_triangles
+order by source_domain, target_domain

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crawl_lib.commoncrawl import FORMATS, arcs, export_graph_files
+from crawl_lib.commoncrawl import FORMATS, export_graph_files
 from crawl_lib.commoncrawl.graphs import file_names
 from crawl_lib.config import Config
 from crawl_lib.errors import InputError, PathNotFoundError, StoppedError
 from crawl_lib.export import export_pages
 from crawl_lib.graph import link_export
+from crawl_lib.ranks import arcs
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 from tests.commoncrawl.bvreader import read_bv

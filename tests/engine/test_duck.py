@@ -6,14 +6,16 @@ import random
 import signal
 import threading
 from dataclasses import replace
+from hashlib import sha1
 from pathlib import Path
 from types import FrameType
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib.config import Config
-from crawl_lib.engine import Room, open_engine
+from crawl_lib.engine import Room, duck, open_engine
 from crawl_lib.errors import NoRoomError, StoppedError
 from crawl_lib.stopping import Work
 from crawl_lib.storage import LocalStorage
@@ -127,6 +129,27 @@ def test_what_is_kept_of_no_rows_has_its_columns_and_more_follows_it(
             assert batch.to_pylist() == sorted(rows.to_pylist() * 2, key=lambda row: row["key"])
             engine.keep(name, "none")
             assert engine.column(name) == []
+
+
+def test_what_is_kept_by_shares_is_written_in_small_blocks(
+    config: Config, endless: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file has the rows of one share, those of several blocks, and no row is lost."""
+    monkeypatch.setattr(duck, "MOST_BLOCK_BYTES", 1 << 15)
+    monkeypatch.setattr(duck, "BLOCK_ROWS", 100)
+    rows = pa.table({"n": range(9000), "key": [sha1(b"%d" % n).digest() for n in range(9000)]})
+    (tmp_path / "all.sql").write_text("select * from given")
+    (tmp_path / "kept.sql").write_text("select * from kept order by n")
+    with open_engine(config, endless) as engine:
+        engine.values("given", rows)
+        shares = engine.shares(endless.memory_bytes * 10)
+        engine.keep("kept", "all")
+        files = sorted((endless.scratch / "kept" / "kept").iterdir())
+        firsts = [{key[0] * len(shares) // 256 for key in pq.read_table(file)["key"].to_pylist()} for file in files]
+        groups = [pq.ParquetFile(file).num_row_groups for file in files]
+        assert sorted(firsts, key=min) == [{share} for share in range(len(shares))]
+        assert min(groups) > 5
+        assert pa.Table.from_batches(engine.stream("kept", 10_000)).to_pylist() == rows.to_pylist()
 
 
 ENDLESS = "select count(*) as n from range(10000000) a, range(10000000) b where a.range * b.range % 7 = 3"

@@ -10,6 +10,7 @@ from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from crawl_lib.config import Config, LinkRankConfig
@@ -17,15 +18,16 @@ from crawl_lib.crawldb import update
 from crawl_lib.duplicates import mark_duplicates
 from crawl_lib.engine import duck
 from crawl_lib.errors import InputError, KrakeError
-from crawl_lib.linkdb import OUTLINKS, update_outlinks
-from crawl_lib.ranks import LINKRANK, update_linkrank
+from crawl_lib.linkdb import OUTLINKS, OUTLINKS_SCHEMA, update_outlinks
+from crawl_lib.ranks import LINKRANK, arcs, update_linkrank
+from crawl_lib.segment import tables
 from crawl_lib.storage import open_storage
 from crawl_lib.urls import domain_of, host_of
 from crawl_lib.versions import Versions, writing
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.test_update import DAY, NOW, T
 from tests.linkdb.docs import SITES, visits
-from tests.linkdb.tables import A, B, C, rows_of
+from tests.linkdb.tables import A, B, C, leave_links, rows_of
 from tests.linkdb.test_determinism import grow, sums
 from tests.stores import stores_on
 
@@ -168,6 +170,55 @@ def test_two_sites_as_plain_python_ranks_them(config: Config, sites: list[Visit]
         counts.add((len(found), round(sum(found.values()), 6)))
         assert found == pytest.approx(expected, abs=1e-6, rel=0), options
     assert len(counts) > 6, "the options make a difference"
+
+
+@pytest.mark.parametrize("options", [LOOSE, STRICT, {"within_domain": True}], ids=["loose", "strict", "domains"])
+def test_links_in_small_parts_give_the_same_bytes(
+    config: Config, sites: list[Visit], monkeypatch: pytest.MonkeyPatch, options: dict[str, bool]
+) -> None:
+    """A page has more links, and more links to it, than are sorted at a time."""
+    found = []
+    for most in (None, 4):
+        crawl = opened(config, **options)
+        if most is None:
+            crawl.segment(T, sites)
+        else:
+            for name in ("SORTED_ARCS", "BLOCK_ARCS", "_PLACES"):
+                monkeypatch.setattr(arcs, name, most)
+            monkeypatch.setattr(tables, "BATCH_ROWS", 61)
+            shutil.rmtree(crawl.root / "linkrank")
+        update_linkrank(crawl.stores, now=NOW)
+        found.append(sums(crawl, LINKRANK))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("options", [LOOSE, {"one_per_page": False, "one_per_domain": False}], ids=["loose", "apart"])
+def test_keys_that_share_their_first_bytes_are_told_apart(config: Config, options: dict[str, bool]) -> None:
+    """Each graph has the same arcs, and keys in the same order: spread ones, and ones that share 8 or 19 bytes."""
+    urls = [f"http://{number}.example/" for number in range(9)]
+    links = [
+        (number, target)
+        for number in range(8)
+        for target in range(9)
+        if number != target and (number * number + target) % 5 < 3
+    ]
+    found = []
+    for first, last in ((0, 20), (8, 12), (19, 1)):
+        keys = [b"k" * first + bytes([number * 25]) + b"z" * (last - 1) for number in range(9)]
+        rows = [
+            {"key": keys[one], "url": urls[one], "target": keys[other], "target_url": urls[other], "anchor": ""}
+            for one, other in links
+        ]
+        rows += [{"key": keys[one], "url": urls[one], "seen_time": NOW} for one in range(8)]
+        rows.sort(key=lambda row: (row["key"], row.get("target", b"")))
+        crawl = opened(config, **(LOOSE | options))
+        for folder in ("outlinks", "linkrank"):
+            shutil.rmtree(crawl.root / folder, ignore_errors=True)
+        table = pa.Table.from_pylist([{"is_gone": False} | row for row in rows], OUTLINKS_SCHEMA)
+        leave_links(crawl.stores, table.to_batches())
+        found.append(ranked(crawl))
+    assert found[0] == found[1] == found[2]
+    assert len(set(found[0].values())) > 5
 
 
 def test_links_of_pages_that_are_gone_or_lead_elsewhere_count_nothing(config: Config) -> None:

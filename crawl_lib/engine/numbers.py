@@ -1,0 +1,84 @@
+"""Numbers for keys without a join: the place of each key in a sorted table."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from crawl_lib.errors import os_errors
+
+KEY_BYTES, STEPS = 20, 8
+_BLOCK = 1 << 18
+Keys = npt.NDArray[np.bytes_]
+Ints = npt.NDArray[Any]
+
+
+class KeyNumbers:
+    """The numbers of keys, which are SHA-1 digests in ascending order: the first key has the number 0.
+
+    Digests are evenly spread, so the first bits of a key give its number within a few places. The first 8 bytes find
+    the place, and all 20 bytes are compared there. Keys that share 8 bytes, or are spread unevenly, cost a binary
+    search, and never a wrong number. In memory are 12 bytes a key; whole keys lie in a mapped file.
+    """
+
+    def __init__(self, file: Path, blocks: Iterable[Keys]) -> None:
+        """Write the sorted, distinct keys to a file of this machine. Raises StorageError naming the file."""
+        with os_errors(file), file.open("wb") as out:
+            for keys in blocks:
+                out.write(keys.data)
+            count = out.tell() // KEY_BYTES
+        # An empty file cannot be mapped.
+        self._keys: Keys = np.memmap(file, f"S{KEY_BYTES}", "r").view(np.ndarray) if count else np.empty(0, "S20")
+        self._firsts = np.full(count + 1, ~np.uint64(0))  # the last one ends each search
+        for start in range(0, count, _BLOCK):
+            self._firsts[start : min(count, start + _BLOCK)] = _first_bytes(self._keys[start : start + _BLOCK])
+        bits = max(1, count.bit_length() - 1)
+        self._shift = np.uint64(64 - bits)
+        self._starts = np.empty(1 << bits, np.int32)
+        for start in range(0, len(self._starts), _BLOCK):
+            prefixes = np.arange(start, min(len(self._starts), start + _BLOCK), dtype=np.uint64)
+            self._starts[start : start + _BLOCK] = np.searchsorted(self._firsts[:-1], prefixes << self._shift)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def of(self, keys: Keys) -> Ints:
+        """Return the number of each key; -1 where the table does not have the key."""
+        if not len(self):
+            return np.full(len(keys), -1, np.int32)
+        firsts = _first_bytes(keys)
+        found = self._places(firsts)
+        differs = self._keys[found] != keys
+        alike = np.flatnonzero(differs)
+        alike = alike[self._firsts[found[alike]] == firsts[alike]]  # several keys may share these 8 bytes
+        found[alike] = np.minimum(np.searchsorted(self._keys, keys[alike]), len(self) - 1)
+        differs[alike] = self._keys[found[alike]] != keys[alike]
+        found[differs] = -1
+        return found
+
+    def _places(self, firsts: Ints) -> Ints:
+        """Find the first key whose 8 bytes are not smaller."""
+        found = self._starts[(firsts >> self._shift).astype(np.int64)]
+        behind = np.flatnonzero(self._firsts[found] < firsts)
+        for _ in range(STEPS):
+            found[behind] += np.int32(1)
+            behind = behind[self._firsts[found[behind]] < firsts[behind]]
+        found[behind] = np.searchsorted(self._firsts, firsts[behind])
+        return np.minimum(found, np.int32(len(self) - 1))
+
+
+def keys_of(column: "pa.Array[Any]") -> Keys:
+    """Return the keys of a column of 20 bytes a row, without a copy. A null is any key."""
+    data, end = column.buffers()[1], column.offset + len(column)
+    if data is None:
+        return np.zeros(len(column), f"S{KEY_BYTES}")
+    return np.frombuffer(memoryview(data), f"S{KEY_BYTES}", end)[column.offset :]
+
+
+def _first_bytes(keys: Keys) -> Ints:
+    """Return the first 8 bytes of keys as numbers in the same order."""
+    whole = keys.view(np.uint8).reshape(-1, KEY_BYTES)
+    return np.ascontiguousarray(whole[:, :8]).view(">u8").ravel().astype(np.uint64)

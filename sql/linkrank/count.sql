@@ -1,4 +1,0 @@
--- How many ends of links there are.
--- In: ends.
-select count(*) as ends
-from ends
