@@ -117,7 +117,7 @@ class LinkedPages(Pages):
     def column(self, name: str) -> "Iterator[pa.Array[Any]]":
         """Read a column of the table of ends."""
         if self.path:
-            for batch in self.stores.until_stopped(parquet_batches(self.stores.storage, self.path, _ENDS, [name])):
+            for batch in self.stores.until_stopped(parquet_batches(self.work.tables, self.path, _ENDS, [name])):
                 yield batch.column(0)
 
     def arcs(self) -> Iterator[tuple[Ints, Ints]]:
