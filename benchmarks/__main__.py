@@ -30,6 +30,7 @@ PARTS = (
     "parsing",
     "recrawl",
     "crawldb",
+    "captures",
     "ranks",
     "linkrank",
     "search",

@@ -252,14 +252,14 @@ def test_a_crawl_triggered_by_rest_finds_the_truth_and_each_task_ran_on_its_node
 
 
 WATCHED_DELAY_S = 5.0
-"""So long that a task of a node fetches while it reports several times."""
+"""So long that a task of a node reports several times while it fetches."""
 MOVES = 3
 MOST_STILL_S = 10
 """The numbers of a node that fetches move at least so often."""
 NOTE_MOVES = """() => {
     window.moves = {};
     const note = row => (moves[row.cells[0].innerText] ||= []).push(row.cells[4].innerText);
-    new MutationObserver(() => document.querySelectorAll('.nodes tbody tr').forEach(note)).observe(
+    new MutationObserver(() => document.querySelectorAll('.nodes > tbody > tr').forEach(note)).observe(
         live, {subtree: true, childList: true, characterData: true, attributes: true});
 }"""
 """Notes what the fifth cell of each node's row says, the number of URLs that the node fetched."""
@@ -281,12 +281,10 @@ def test_the_page_follows_nodes_that_share_no_disk_with_the_api_server(
         tab.evaluate(NOTE_MOVES)
         crawl.succeed()
         tab.get_by_text(f"rests after {SMALL_ITERATIONS} iterations").wait_for()
-        moves = tab.evaluate("window.moves")
-        assert {node: len(set(moves.get(node, ()))) > MOVES for node in topology.nodes} == dict.fromkeys(
-            topology.nodes, True
-        ), moves
+        moves = {node: set(tab.evaluate("window.moves")[node]) for node in topology.nodes}
+        assert min(map(len, moves.values())) > MOVES, moves
         tab.screenshot(path=tmp_path / "shots" / "elsewhere.png", full_page=True)
-        manifests = crawl.check(small, tmp_path).manifests()
+        manifests = crawl.result(tmp_path).manifests()
         sums = {name: sum(one["counts"][name] for one in manifests) for name in ("pages", "links")}
         assert tiles(tab) >= {("tries", f"{sums['pages']:,}"), ("links", f"{sums['links']:,}")}
         for manifest in manifests:
