@@ -29,6 +29,7 @@ from crawl_lib.crawldb import generate, update
 from crawl_lib.crawldir import ITERATION_FILE, SCOPE_DIGEST, SCOPE_FILE, scope_digest, write_json_bytes
 from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
 from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, Manifest, file_entry, write_parquet
+from crawl_lib.segment.tables import PAGE_BLOCK_ROWS
 from crawl_lib.stores import Stores, open_stores
 
 ROWS = int(os.environ.get("CRAWLDB_ROWS", "2000000"))
@@ -88,7 +89,8 @@ def _pages(keys: Path, first: int, last: int, folder: int) -> Iterator[pa.Record
             "warc_length": 1,
             "digest": pa.FixedSizeBinaryArray.from_buffers(pa.binary(20), len(numbers), [None, pa.py_buffer(digests)]),
         }
-        yield _table(PAGES_SCHEMA, len(numbers), {**always, **rows})
+        table = _table(PAGES_SCHEMA, len(numbers), {**always, **rows})
+        yield from (table.slice(at, PAGE_BLOCK_ROWS) for at in range(0, len(numbers), PAGE_BLOCK_ROWS))
 
 
 def _links(keys: Path, first: int, last: int, rows: int) -> Iterator[pa.RecordBatch]:
