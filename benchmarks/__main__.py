@@ -27,6 +27,7 @@ PARTS = (
     "batch",
     "hdfs",
     "airflow",
+    "page",
     "parsing",
     "recrawl",
     "crawldb",

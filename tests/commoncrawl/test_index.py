@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -33,6 +35,7 @@ from crawl_lib.config import CommonCrawlConfig, Config
 from crawl_lib.curate import drop_pages
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import InputError, OutputConflictError
+from crawl_lib.export import Wanted
 from crawl_lib.segment import SegmentReader, surt
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.text import text_table
@@ -441,6 +444,14 @@ def test_texts_beyond_32_bits_go_to_a_further_wet_file(stores: Stores, monkeypat
     for row in rows:
         response, text = (cut(root, row, kind) for kind in ("warc", "wet"))
         assert text.rec_headers.get_header("WARC-Refers-To") == response.rec_headers.get_header("WARC-Record-ID")
+
+
+@pytest.mark.parametrize("before", [0, 1_000, 30_000])
+def test_the_id_of_a_record_is_found_behind_long_fields(before: int) -> None:
+    """Few bytes of a page are unpacked first."""
+    head = f"WARC/1.1\r\nWARC-Target-URI: http://h/{'x' * before}\r\nWARC-Record-ID: <urn:uuid:1>\r\n\r\n"
+    data = gzip.compress(head.encode() + random.Random(1).randbytes(100_000))
+    assert wet._record_id(Wanted(0, "x.warc.gz", 0, len(data)), data) == "<urn:uuid:1>"
 
 
 def test_places_of_an_older_version_are_read(stores: Stores) -> None:
