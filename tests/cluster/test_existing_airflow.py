@@ -203,7 +203,7 @@ def test_where_the_page_cannot_be_loaded_dags_still_run(added: Environment, web:
     """The last test here: the page is broken from now on."""
     [page] = added.folder.glob("venv/lib/python*/site-packages/krake_airflow/page/__init__.py")
     page.write_text("raise ImportError('the page is broken')")
-    assert answers(added)[0].startswith("answer 404")
+    assert answers(added) == ["answer 200 False"] * 2, "Airflow's own page, as for any path"
     file = added.folder / "crawls" / "news" / "news.yml"
     before = set(exports(load_config(file)))
     given = json.dumps({"seeds": web.url(0, "/new"), "iterations": 1})
