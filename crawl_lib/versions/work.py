@@ -1,7 +1,8 @@
-"""Where a version is made: an engine, and tables that only its making needs, in a folder that goes with it.
+"""The place where a version or an answer is made: an engine, and a folder of tables that is deleted afterwards.
 
-For a version this is a hidden folder of the store. An answer to people has no version whose name tells a sweep that a
-hidden folder is left over, so tables of an answer are in the scratch of this machine, which the next process cleans.
+Tables of a version are in a hidden folder of the store. `krake sweep` knows the folder by the number of the version. An
+answer to people has no number, so tables of an answer are in the scratch of this machine, and the next process there
+deletes the tables of a killed process.
 """
 
 import re
@@ -116,7 +117,7 @@ class Work:
         return path
 
     def write(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str | None:
-        """Write rows to a file of the store `self.tables`, and return its path; None where there are no rows."""
+        """Write rows to a file of the store `self.tables`, and return the path; None without rows."""
         waiting = iter(tables)
         first = list(islice(waiting, 1))
         if not first:
