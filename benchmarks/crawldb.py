@@ -29,6 +29,7 @@ from crawl_lib.crawldb import generate, update
 from crawl_lib.crawldir import ITERATION_FILE, SCOPE_DIGEST, SCOPE_FILE, scope_digest, write_json_bytes
 from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
 from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, Manifest, file_entry, write_parquet
+from crawl_lib.segment.tables import PAGE_BLOCK_ROWS
 from crawl_lib.stores import Stores, open_stores
 
 ROWS = int(os.environ.get("CRAWLDB_ROWS", "2000000"))
@@ -38,20 +39,22 @@ MOST_S, MOST_MB, MOST_SCRATCH_GB = {"update": 600, "list": 60, "small": 120}, 40
 LOOK_S = 0.5
 
 
-def _nodes(pages: int) -> list[str]:
+def nodes_of(pages: int) -> list[str]:
+    """Name the nodes of so many pages."""
     return [f"node-{number:02d}" for number in range(-(-pages // NODE_PAGES))]
 
 
-def _urls(numbers: np.ndarray) -> pa.Array:
+def urls_of(numbers: np.ndarray) -> pa.Array:
+    """Return the URLs of pages."""
     texts = [pa.array(some).cast(pa.string()) for some in (numbers // PAGES_PER_HOST, numbers)]
     return pc.binary_join_element_wise("http://h", texts[0], ".example/page/", texts[1], "")
 
 
-def _make_keys(path: Path, count: int) -> None:
+def make_keys(path: Path, count: int) -> None:
     """SHA-1 sums of the URLs of so many pages, in order of their numbers."""
     with path.open("wb") as file:
         for first in range(0, count, BLOCK):
-            urls = _urls(np.arange(first, min(count, first + BLOCK))).to_pylist()
+            urls = urls_of(np.arange(first, min(count, first + BLOCK))).to_pylist()
             file.write(b"".join(sha1(url.encode()).digest() for url in urls))
 
 
@@ -77,7 +80,7 @@ def _pages(keys: Path, first: int, last: int, folder: int) -> Iterator[pa.Record
         digests = np.random.default_rng(begin).bytes(20 * len(numbers))
         rows = {
             "key": _keys(keys, numbers),
-            "url": _urls(numbers),
+            "url": urls_of(numbers),
             "host": pc.binary_join_element_wise(
                 "h", pa.array(numbers // PAGES_PER_HOST).cast("string"), ".example", ""
             ),
@@ -86,7 +89,8 @@ def _pages(keys: Path, first: int, last: int, folder: int) -> Iterator[pa.Record
             "warc_length": 1,
             "digest": pa.FixedSizeBinaryArray.from_buffers(pa.binary(20), len(numbers), [None, pa.py_buffer(digests)]),
         }
-        yield _table(PAGES_SCHEMA, len(numbers), {**always, **rows})
+        table = _table(PAGES_SCHEMA, len(numbers), {**always, **rows})
+        yield from (table.slice(at, PAGE_BLOCK_ROWS) for at in range(0, len(numbers), PAGE_BLOCK_ROWS))
 
 
 def _links(keys: Path, first: int, last: int, rows: int) -> Iterator[pa.RecordBatch]:
@@ -96,22 +100,24 @@ def _links(keys: Path, first: int, last: int, rows: int) -> Iterator[pa.RecordBa
         targets = np.random.default_rng(begin).integers(0, rows, len(numbers) * LINKS_PER_PAGE)
         ends = {"source": _keys(keys, np.repeat(numbers, LINKS_PER_PAGE)), "target": _keys(keys, targets)}
         always = {"element": "a", "followed": True, "rule": "accepted"}
-        yield _table(LINKS_SCHEMA, len(targets), {**ends, "target_url": _urls(targets), **always})
+        yield _table(LINKS_SCHEMA, len(targets), {**ends, "target_url": urls_of(targets), **always})
 
 
 def make_segment(root: Path, folder: int, number: int, pages: int, rows: int) -> None:
-    """The segment of a node, with tables alone."""
-    node, first = _nodes(pages)[number], number * NODE_PAGES
+    """The segment of a node, with tables alone. `rows`: of which links go to; 0: there are no links."""
+    node, first = nodes_of(pages)[number], number * NODE_PAGES
     last = min(pages, first + NODE_PAGES)
     place = root / "dfs" / "crawl" / str(folder) / node
     place.mkdir()
     write_parquet(place / PAGES_NAME, PAGES_SCHEMA, _pages(root / "keys", first, last, folder))
-    write_parquet(place / LINKS_NAME, LINKS_SCHEMA, _links(root / "keys", first, last, rows))
+    if rows:
+        write_parquet(place / LINKS_NAME, LINKS_SCHEMA, _links(root / "keys", first, last, rows))
     own = {"take_id": "bench", "run_id": "bench", "iteration": 1, "folder": str(folder), "node": node}
     named = dict.fromkeys(("krake_version", "config_digest", "user_agent", "robots_policy"), "")
     count = last - first
-    counts = {"taken": count, "deferred": 0, "pages": count, "links": count * LINKS_PER_PAGE, "outcomes": {}}
-    files = [file_entry(place / name) for name in (PAGES_NAME, LINKS_NAME)]
+    links = count * LINKS_PER_PAGE if rows else 0
+    counts = {"taken": count, "deferred": 0, "pages": count, "links": links, "outcomes": {}}
+    files = [file_entry(place / name) for name in (PAGES_NAME, LINKS_NAME)[: 2 if rows else 1]]
     manifest = Manifest(**own, **named, counts=counts, files=files, started="1970-01-01T00:00:00Z")  # type: ignore[arg-type]
     (place / MANIFEST_FILE).write_bytes(manifest.to_bytes())
 
@@ -122,9 +128,9 @@ def make_round(root: Path, folder: int, pages: int, rows: int) -> None:
         return
     place.mkdir(parents=True)
     with ProcessPoolExecutor() as pool:
-        for made in [pool.submit(make_segment, root, folder, one, pages, rows) for one in range(len(_nodes(pages)))]:
+        for made in [pool.submit(make_segment, root, folder, one, pages, rows) for one in range(len(nodes_of(pages)))]:
             made.result()
-    facts = {"run_id": "bench", "iteration": 1, "nodes": _nodes(pages), "routing": "host", "config_digest": ""}
+    facts = {"run_id": "bench", "iteration": 1, "nodes": nodes_of(pages), "routing": "host", "config_digest": ""}
     sums = {"batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": [], SCOPE_DIGEST: scope_digest(b"")}
     (place / SCOPE_FILE).write_bytes(b"")
     (place / ITERATION_FILE).write_bytes(write_json_bytes({**facts, **sums, "format_version": SEALED_VERSION}))
@@ -191,8 +197,8 @@ def run(directory: Path) -> list[Row]:
     root.mkdir(exist_ok=True)
     _clean(root)
     if not (root / "keys").exists():
-        _make_keys(root / "keys", ROWS)
-    nodes, rows = _nodes(ROWS // 2), []
+        make_keys(root / "keys", ROWS)
+    nodes, rows = nodes_of(ROWS // 2), []
     for name, step, folder, pages in (
         ("update", grow, BEGAN, ROWS // 2),
         ("list", make_list, 0, 0),

@@ -44,7 +44,7 @@ PLACES = Family(
 )
 """A manifest has `segments` (their names with digests) and `open` (folders to which a late segment may come)."""
 _GROUP_ROWS = 1 << 12
-"""Of a row group: a look-up reads the keys of about ten groups, and one group whole."""
+"""Of a row group: a look-up reads the keys of two groups, and one group whole."""
 SHARE_ROWS, _GATHERED_ROWS = 1 << 20, 1 << 17
 """About how many rows are sorted at once, and are divided among the shares at once."""
 _PACKED = pa.ipc.IpcWriteOptions(compression="lz4")

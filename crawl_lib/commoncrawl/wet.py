@@ -40,6 +40,8 @@ MOST_WET_BYTES = (1 << 31) - 1
 """The size of a WET file ends here: Common Crawl's index counts offsets with 32 bits."""
 HEAD_BYTES = 1 << 16
 """Of a response record: within so many its WARC header ends."""
+_USUAL_HEAD_BYTES = 1 << 10
+"""In most records the WARC header ends here, and the rest of the page need not be unpacked."""
 _RECORD_ID = re.compile(rb"^WARC-Record-ID:[ \t]*(<[^>\r\n]+>)", re.MULTILINE | re.IGNORECASE)
 _PAGE_COLUMNS = ("key", "url", "warc_file", "warc_offset", "warc_length")
 
@@ -198,7 +200,11 @@ class SegmentTexts:
 def _record_id(wanted: Wanted, data: bytes) -> str:
     """Read the record id of a response. Raises DamagedFileError naming file and offset."""
     try:
-        head = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(data, HEAD_BYTES).partition(b"\r\n\r\n")[0]
+        unpacking = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        start = unpacking.decompress(data, _USUAL_HEAD_BYTES)
+        if b"\r\n\r\n" not in start:
+            start += unpacking.decompress(unpacking.unconsumed_tail, HEAD_BYTES)
+        head = start.partition(b"\r\n\r\n")[0]
     except zlib.error as error:
         raise wanted.damaged(f"byte {wanted.offset}: no gzip member: {error}") from error
     found = _RECORD_ID.search(head)

@@ -71,7 +71,10 @@ class Duck(Engine):
         with os_errors(place, "cannot be written"):
             place.parent.mkdir(exist_ok=True)
             pq.write_table(rows, place)
-        self.define(name, f"from read_parquet('{quoted(place)}')")
+        self.local_table(name, place)
+
+    def local_table(self, name: str, path: Path) -> None:
+        self.define(name, f"from read_parquet('{quoted(path)}')")
 
     def define(self, name: str, text: str) -> None:
         self._views[name] = text

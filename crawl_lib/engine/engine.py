@@ -65,6 +65,10 @@ class Engine(ABC):
         """One Parquet file as a table."""
 
     @abstractmethod
+    def local_table(self, name: str, path: Path) -> None:
+        """Name a Parquet file of this machine's disk as a table. The file stays until `close`."""
+
+    @abstractmethod
     def values(self, name: str, rows: pa.Table) -> None:
         """A small table that is given here."""
 

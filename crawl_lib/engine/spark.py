@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -52,7 +53,7 @@ class Spark(Engine):
     def __init__(self, session: SparkSession, room: Room, dfs_url: str | None) -> None:
         self._session, self._room = session, room
         self._url = None if dfs_url is None else dfs_url.rstrip("/")
-        self._results, self._dead = 0, False
+        self._results, self._dead, self._has_shared = 0, False, False
         self._thread = ThreadPoolExecutor(1)  # one for all jobs, since each has a thread and a connection in Java
 
     def tables(self, name: str, paths: Sequence[str | None], schema: pa.Schema) -> None:
@@ -79,6 +80,14 @@ class Spark(Engine):
 
     def table(self, name: str, path: str) -> None:
         self._do(lambda: self._read([self._place(path, f"{name}.parquet")]).createOrReplaceTempView(name))
+
+    def local_table(self, name: str, path: Path) -> None:
+        place = f"file://{path}"
+        if self._url is not None:  # executors are on other machines
+            shared = f"{self._room.hidden}/given-{name}.parquet"
+            self._room.storage.upload(path, shared)
+            place, self._has_shared = f"{self._url}/{shared}", True
+        self._do(lambda: self._read([place]).createOrReplaceTempView(name))
 
     def values(self, name: str, rows: pa.Table) -> None:
         self._do(lambda: self._given(rows).createOrReplaceTempView(name))
@@ -136,7 +145,7 @@ class Spark(Engine):
 
     def clean(self) -> None:
         """Delete what executors left for each other in the store."""
-        if self._results and self._url is not None:
+        if (self._results or self._has_shared) and self._url is not None:
             self._room.storage.delete(self._room.hidden)
 
     def _do(self, ask: Callable[[], _T], stage: str = "") -> _T:

@@ -40,7 +40,7 @@ class LinkEnds:
     def batches(self, *names: str) -> Iterator[pa.RecordBatch]:
         """Read columns of the table `ends` by number. Raises DamagedFileError, StorageError, StoppedError."""
         if self._path is not None:
-            found = parquet_batches(self._work.stores.storage, self._path, _ENDS, names)
+            found = parquet_batches(self._work.tables, self._path, _ENDS, names)
             yield from self._work.stores.until_stopped(found)
 
     def arcs(self) -> Iterator[tuple[Ints, Ints]]:

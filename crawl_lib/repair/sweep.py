@@ -14,6 +14,7 @@ A hidden name belongs to the attempt that made it. It is deleted only if it is c
   exists, and tables of texts that are no segment's newest.
 * `scope/<digest>`: the scope of iterations whose folders are deleted; it lacks a host that each later scope will have.
 * `retry_now/<time>-<id>`: a note of `krake retry --now` that is older than any wait.
+* `.read-<time>-<id>`: tables of an answer of Spark, older than any answer takes.
 * `.deleted.<id>`: a folder that was being deleted on a local store. Two may delete it at once.
 
 A repair that was killed before it decided leaves `<folder>/.new-<node>-<digest>`; the next one of that segment deletes
@@ -56,6 +57,7 @@ from crawl_lib.rounds import list_number
 from crawl_lib.seeds import check_seeds
 from crawl_lib.segment import check_segment
 from crawl_lib.stores import Stores
+from crawl_lib.versions import is_answer_over
 
 _HIDDEN = re.compile(r"\.(.+)-([0-9a-f]{32})")
 
@@ -80,7 +82,7 @@ def sweep(
     report = SweepReport(dry_run)
     with nodes_held(stores, "krake sweep", dry_run=True) as (nodes, at_work):
         report.skipped += at_work.values()
-        paths = [one.where for one in check_leftovers(stores, nodes)]
+        paths = [one.where for one in check_leftovers(stores, nodes, clock())]
         if damaged:
             paths += _damaged(stores, report, clock())
         for number, path in enumerate(stores.until_stopped(paths), 1):
@@ -123,8 +125,12 @@ def _damaged(stores: Stores, report: SweepReport, now_s: float) -> Iterator[str]
                 yield from (crawl.at(folder, name) for name in names)
 
 
-def check_leftovers(stores: Stores, nodes: Collection[str]) -> list[Finding]:
-    """What killed attempts left on the store, and no attempt owns. `nodes`: of this machine, whose locks are held."""
+def check_leftovers(stores: Stores, nodes: Collection[str], now_s: float | None = None) -> list[Finding]:
+    """Find what killed attempts left on the store, and no attempt owns.
+
+    `nodes`: of this machine, whose locks are held; `now_s`: in POSIX seconds, None: now.
+    """
+    now_s = time.time() if now_s is None else now_s
     crawl, storage, findings = stores.crawl, stores.storage, []
     iterations = readable_iterations(stores)
     starts = tuple(hidden_prefix(one.run_id, one.iteration) for one in iterations)
@@ -144,6 +150,8 @@ def check_leftovers(stores: Stores, nodes: Collection[str]) -> list[Finding]:
                 problem = "is of an attempt of a start whose iteration has its folder"
             elif folder == crawl.path and entry.name.startswith(START_PREFIX) and is_passed_over(crawl, entry.name):
                 problem = "is of an attempt of a start, and another one's folder was chosen"
+            elif folder == crawl.path and is_answer_over(entry.name, now_s):
+                problem = "is of an answer that was killed"
             else:
                 problem = _problem(stores, folder, entry.name, nodes) if entry.name.startswith(".") else ""
             if problem:

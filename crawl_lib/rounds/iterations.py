@@ -110,7 +110,7 @@ class Iterations:
             if kept and kept.mark == mark:
                 kept.asked_s = now_s
                 return kept.entry
-            entry = _read(stores, folder)
+            entry = _read(stores, folder, has_dropped=mark[1])
         except KrakeError as error:
             self._kept.pop(folder, None)
             return {"folder": folder, "error": str(error)}
@@ -127,11 +127,11 @@ def _mark(stores: Stores, folder: str) -> tuple[str | None, bool]:
     return stores.storage.stamp(where.at(INDEX_FILE)), stores.storage.exists(where.at(DROPPED_FILE))
 
 
-def _read(stores: Stores, folder: str) -> dict[str, Any]:
-    """Read an iteration. Raises StorageError or DamagedFileError."""
+def _read(stores: Stores, folder: str, *, has_dropped: bool) -> dict[str, Any]:
+    """Read an iteration. `has_dropped`: somebody dropped pages of it. Raises StorageError or DamagedFileError."""
     state = FolderState.read(stores.crawl, folder)
     iteration, dropped = state.folder.iteration(), 0
-    if stores.storage.exists(state.folder.at(DROPPED_FILE)):  # these pages are still in the files, and in `counts`
+    if has_dropped:  # these pages are still in the files, and in `counts`
         dropped = sum(len(SegmentReader(stores.storage, state.folder.at(node)).dropped) for node in state.present)
     return {
         "folder": folder,

@@ -114,10 +114,13 @@ class SegmentReader:
         wanted = pa.array(sorted({*keys} - self.dropped), pa.binary(20))
         with self._open(PAGES_NAME) as table, parquet_errors(table.where, table.remedy):
             for number in [n for n in range(table.groups) if group in {None, n}]:
-                chosen = pc.is_in(table.group(number, ["key"]).column(0), value_set=wanted)
+                its_keys = table.group(number, ["key"])
+                chosen = pc.is_in(its_keys.column(0), value_set=wanted)
                 if pc.any(chosen).as_py():
-                    for row in table.group(number).filter(chosen).to_pylist():
-                        yield {**dict.fromkeys(PAGES_SCHEMA.names), **row}
+                    others = table.group(number, [name for name in table.names if name != "key"])
+                    found = (part.filter(chosen).to_pylist() for part in (its_keys, others))
+                    for key, row in zip(*found, strict=True):
+                        yield {**dict.fromkeys(PAGES_SCHEMA.names), **key, **row}
 
     def row_groups(self, columns: Sequence[str]) -> Iterator[tuple[int, pa.Table]]:
         """Yield the row groups of `pages` with their numbers, some columns of them, without dropped pages.

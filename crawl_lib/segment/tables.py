@@ -30,6 +30,8 @@ NO_COLUMNS: pa.Schema = pa.schema([])
 BATCH_ROWS = 1 << 16
 LINK_BLOCK_ROWS = 16_384
 PAGE_BLOCK_ROWS = 4_096
+PAGE_GROUP_ROWS = 2 * PAGE_BLOCK_ROWS
+"""Of `pages`: who looks up one page reads a row group whole."""
 GROUP_BYTES = 32 << 20
 """A row group ends after so many bytes, however few rows it has."""
 BLOCK_BYTES = 8 << 20
@@ -240,6 +242,16 @@ class ParquetTable:
         """How many row groups it has."""
         return int(self.file.num_row_groups)
 
+    def last_key(self, number: int) -> bytes | None:
+        """Return the largest value of the column `key` in a row group, as the footer tells it; None: not told.
+
+        No checksum protects the footer: a reader has to compare with keys.
+        """
+        with parquet_errors(self.where, self.remedy):
+            found = self.file.metadata.row_group(number).column(self.names.index("key")).statistics
+            largest = found.max if found is not None and found.has_min_max else None
+        return largest if isinstance(largest, bytes) else None
+
     def group(self, number: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Read one row group, all columns or some, with the checksums of its pages; no other rows are read."""
         with parquet_errors(self.where, self.remedy):
@@ -293,7 +305,7 @@ def read_blocks(path: Path) -> Iterator[pa.RecordBatch]:
 def write_parquet(path: Path, schema: pa.Schema, blocks: Iterable[pa.RecordBatch]) -> int:
     """Write one table of all these rows; durable. Returns their number.
 
-    A row group has about 50,000 rows, or `GROUP_BYTES`.
+    A row group has about `GROUP_ROWS` rows (of `pages`: `PAGE_GROUP_ROWS`), or `GROUP_BYTES`.
     """
     import pyarrow.parquet as pq  # noqa: PLC0415 - only the process that builds the segment needs it
 
@@ -319,6 +331,7 @@ def write_parquet(path: Path, schema: pa.Schema, blocks: Iterable[pa.RecordBatch
 
 def _groups(path: Path, blocks: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
     """Blocks put together to row groups; those of a spool that an older version left have all columns too."""
+    most = PAGE_GROUP_ROWS if schema is PAGES_SCHEMA else GROUP_ROWS
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for block in blocks:
@@ -326,7 +339,7 @@ def _groups(path: Path, blocks: Iterable[pa.RecordBatch], schema: pa.Schema) -> 
         if not held[-1].schema.equals(schema):
             raise DamagedFileError(f"{path}: rows for it have other columns than this version's: {block.schema.names}")
         rows, size = rows + block.num_rows, size + block.nbytes
-        if rows >= GROUP_ROWS or size >= GROUP_BYTES:
+        if rows >= most or size >= GROUP_BYTES:
             yield pa.Table.from_batches(held)
             held, rows, size = [], 0, 0
     if rows:  # blocks may have none

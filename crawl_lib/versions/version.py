@@ -12,8 +12,9 @@ import logging
 import time
 import uuid
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
 from typing import Any
 
@@ -217,18 +218,28 @@ class Versions:
 
 
 def find_rows(table: ParquetTable, key: bytes) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a key in a table in order of keys.
+    """Yield the rows of a key in a table in order of keys. Raises DamagedFileError, StorageError."""
 
-    The first row group that may have some is found by bisection. Raises DamagedFileError, StorageError.
-    """
+    @cache
+    def ends(group: int) -> tuple[bytes, bytes]:
+        keys = table.group(group, ["key"]).column(0)
+        return keys[0].as_py(), keys[-1].as_py()
 
-    def keys(group: int) -> "pa.ChunkedArray[Any]":
-        return table.group(group, ["key"]).column(0)
-
-    groups = range(table.groups)
-    for group in groups[bisect_left(groups, key, key=lambda group: keys(group)[-1].as_py()) :]:
-        if keys(group)[0].as_py() > key:
+    for group in range(_first_group(table, key, ends), table.groups):
+        if ends(group)[0] > key:
             break
         found = table.group(group)
         wanted = pa.scalar(key, found.schema.field("key").type)
         yield from found.filter(pc.equal(found.column("key"), wanted)).to_batches()
+
+
+def _first_group(table: ParquetTable, key: bytes, ends: Callable[[int], tuple[bytes, bytes]]) -> int:
+    """Find the first row group whose last key is not less than a key. `ends`: reads the ends of a group.
+
+    The footer tells the last key of each group. No checksum protects the footer, so the keys of two groups are read: if
+    these keys do not agree, the keys of further groups are read, by bisection.
+    """
+    groups = range(table.groups)
+    found = bisect_left(groups, key, key=lambda group: table.last_key(group) or ends(group)[1])
+    agrees = (not found or ends(found - 1)[1] < key) and (found == table.groups or ends(found)[1] >= key)
+    return found if agrees else bisect_left(groups, key, key=lambda group: ends(group)[1])

@@ -1,9 +1,16 @@
-"""Where a version is made: an engine, and tables that only its making needs, in a hidden folder that goes with it."""
+"""The place where a version or an answer is made: an engine, and a folder of tables that is deleted afterwards.
 
+Tables of a version are in a hidden folder of the store. `krake sweep` knows the folder by the number of the version. An
+answer to people has no number, so tables of an answer are in the scratch of this machine, and the next process there
+deletes the tables of a killed process.
+"""
+
+import re
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -13,6 +20,7 @@ import pyarrow.parquet as pq
 
 from crawl_lib.engine import Engine, Room, open_engine
 from crawl_lib.export import scratch_folder
+from crawl_lib.storage import LocalStorage, Storage
 from crawl_lib.stores import Stores
 from crawl_lib.versions.version import GROUP_ROWS, Versions
 
@@ -29,14 +37,36 @@ _TYPES: "dict[str, pa.DataType]" = {
     "key": pa.binary(20),
 }
 
+_TABLES = "tables"
+_ANSWER = re.compile(r"\.read-(?:([0-9]{1,15})-)?[0-9a-f]{32}")
+_LONGEST_ANSWER_S = 7 * 86_400.0
+"""No answer takes so long: a hidden folder of an older answer is left over."""
+
+
+def answer_folder(stores: Stores, now_s: float) -> str:
+    """Name a hidden folder of the store for an answer that begins now, in POSIX seconds."""
+    return stores.crawl.at(f".read-{int(now_s)}-{uuid.uuid4().hex}")
+
+
+def is_answer_over(name: str, now_s: float) -> bool:
+    """Tell whether a hidden name of the crawl directory is of an answer that has ended, or was killed.
+
+    Names without a time are of older versions of Krake.
+    """
+    found = _ANSWER.fullmatch(name)
+    return found is not None and int(found[1] or 0) + _LONGEST_ANSWER_S < now_s
+
 
 @dataclass(frozen=True)
 class Work:
-    """The making of a version, or of an answer. `folder`: where its own tables are, relative to the storage's root;
-    `scratch`: a folder of this machine."""
+    """The making of a version, or of an answer.
+
+    `folder`: where its own tables are, relative to the root of `tables`; `scratch`: a folder of this machine.
+    """
 
     stores: Stores
     engine: Engine
+    tables: Storage
     folder: str
     scratch: Path
 
@@ -50,9 +80,12 @@ class Work:
     @classmethod
     @contextmanager
     def to_read(cls, stores: Stores) -> "Iterator[Work]":
-        """For an answer. Raises as `at` does."""
-        with cls.at(stores, stores.crawl.at(f".read-{uuid.uuid4().hex}")) as work:
-            yield work
+        """Open the engine for an answer: a killed process leaves nothing on the store. Raises as `at` does.
+
+        Only Spark on many machines (`spark.dfs_url`) writes to the store, below a hidden name with the time in it.
+        """
+        with cls.at(stores, answer_folder(stores, time.time())) as work:
+            yield replace(work, tables=LocalStorage(work.scratch), folder=_TABLES)
 
     @classmethod
     @contextmanager
@@ -63,7 +96,7 @@ class Work:
             with scratch_folder(stores.config, f"work-{uuid.uuid4().hex}") as scratch:
                 room = Room(stores.storage, scratch, f"{folder}/engine", limits.memory_bytes, stores, limits.max_bytes)
                 with open_engine(stores.secrets.dfs.applied(stores.config), room) as engine:
-                    yield cls(stores, engine, folder, scratch)
+                    yield cls(stores, engine, stores.storage, folder, scratch)
         finally:
             stores.storage.delete(folder)
 
@@ -73,21 +106,24 @@ class Work:
         self.keep(name, schema, (pa.Table.from_batches([batch]) for batch in answer))
 
     def keep(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str | None:
-        """Make a table of rows, by way of a file, which is returned if there are any: there may be many."""
+        """Make a table of rows by way of a file, since there may be many; return the path of `write`."""
         if path := self.write(name, schema, tables):
-            self.engine.table(name, path)
+            if self.tables is self.stores.storage:
+                self.engine.table(name, path)
+            else:
+                self.engine.local_table(name, self.scratch / path)
         else:
             self.engine.values(name, schema.empty_table())
         return path
 
     def write(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str | None:
-        """A file of rows, its path; None where there are none."""
+        """Write rows to a file of the store `self.tables`, and return the path; None without rows."""
         waiting = iter(tables)
         first = list(islice(waiting, 1))
         if not first:
             return None
         path = f"{self.folder}/{name}.parquet"
-        with self.stores.storage.open_write(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        with self.tables.open_write(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
             for rows in chain(first, waiting):
                 writer.write_table(rows.cast(schema))
         return path

@@ -16,7 +16,7 @@ from crawl_lib.ask import newest_rows, why
 from crawl_lib.captures import PLACES, KnownCaptures, places, update_captures
 from crawl_lib.config import Config
 from crawl_lib.errors import InputError
-from crawl_lib.segment import LINKS_NAME, PAGES_NAME
+from crawl_lib.segment import LINKS_NAME, PAGES_NAME, ParquetTable
 from crawl_lib.storage import LocalStorage
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version, Versions
@@ -194,7 +194,20 @@ def test_a_look_up_reads_one_row_group_of_one_segment(
         row = newest_rows(stores, [key(url)]).get(key(url))
         assert (row or {"url": url})["url"] == url
         assert {path.rpartition("/")[0] for path in storage.read if path.endswith(PAGES_NAME)} == segments
-        assert len(asked) <= 14, "bisection of 100 row groups, one group whole, and two of the segment"
+        assert len(asked) <= 6, "the keys of two row groups, one group whole, and two reads of the segment"
+
+
+@pytest.mark.parametrize("told", [b"\0" * 20, b"\xff" * 20, None])
+def test_a_footer_that_lies_hides_no_row(
+    stores: Stores, crawl: CrawlMaker, monkeypatch: pytest.MonkeyPatch, told: bytes | None
+) -> None:
+    """No checksum protects what the footer tells of keys."""
+    monkeypatch.setattr(places, "_GROUP_ROWS", 2)
+    urls = [f"http://h/{page}" for page in range(20)]
+    crawl.segment("100", "node-a", [Capture(url, time=1) for url in urls])
+    update(stores)
+    monkeypatch.setattr(ParquetTable, "last_key", lambda *_: told)
+    assert set(newest_rows(stores, [key(url) for url in [*urls, "http://h/none"]])) == set(map(key, urls))
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "flipped", "all"])

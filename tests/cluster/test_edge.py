@@ -13,8 +13,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -247,6 +249,68 @@ def test_a_crawl_triggered_by_rest_finds_the_truth_and_each_task_ran_on_its_node
         assert [path.name for path in (topology.home(node) / "whole" / "queue").iterdir()] == [node]
         logs = {path.name for path in (topology.home(node) / "logs").rglob("task_id=*")}
         assert {name.rpartition(".")[2] for name in logs} == {node}
+
+
+WATCHED_DELAY_S = 5.0
+"""So long that a task of a node reports several times while it fetches."""
+MOVES = 3
+MOST_STILL_S = 10
+"""The numbers of a node that fetches move at least so often."""
+NOTE_MOVES = """() => {
+    window.moves = {};
+    const note = row => (moves[row.cells[0].innerText] ||= []).push(row.cells[4].innerText);
+    new MutationObserver(() => document.querySelectorAll('.nodes > tbody > tr').forEach(note)).observe(
+        live, {subtree: true, childList: true, characterData: true, attributes: true});
+}"""
+"""Notes what the fifth cell of each node's row says, the number of URLs that the node fetched."""
+
+
+def test_the_page_follows_nodes_that_share_no_disk_with_the_api_server(
+    topology: Topology, small: Web, tmp_path: Path
+) -> None:
+    """By the times of the nodes' own curves: this machine may give the API server no time for long."""
+    from tests.cluster.search.browser import chromium  # noqa: PLC0415  # without Chromium the other tests run
+
+    crawl = Crawl.begin(topology, "watched", small, iterations=SMALL_ITERATIONS, delay_s=WATCHED_DELAY_S)
+    with chromium() as browser:
+        context = browser.new_context()
+        context.add_cookies([{"name": "_token", "value": topology.api.token, "url": topology.url}])
+        tab = context.new_page()
+        tab.set_default_timeout(1000 * RUN_S)
+        tab.goto(f"{topology.url}/krake/crawl/krake")
+        tab.evaluate(NOTE_MOVES)
+        crawl.succeed()
+        tab.get_by_text(f"rests after {SMALL_ITERATIONS} iterations").wait_for()
+        moves = {node: set(tab.evaluate("window.moves")[node]) for node in topology.nodes}
+        assert min(map(len, moves.values())) > MOVES, moves
+        tab.screenshot(path=tmp_path / "shots" / "elsewhere.png", full_page=True)
+        manifests = crawl.result(tmp_path).manifests()
+        sums = {name: sum(one["counts"][name] for one in manifests) for name in ("pages", "links")}
+        assert tiles(tab) >= {("tries", f"{sums['pages']:,}"), ("links", f"{sums['links']:,}")}
+        for manifest in manifests:
+            task = f"iteration_{manifest['iteration']}.crawl.{manifest['node']}"
+            tab.goto(f"{topology.url}/krake/tab?dag_id=krake_crawl&run_id={quote(crawl.run)}&task_id={task}")
+            counts = manifest["counts"]
+            assert tiles(tab) >= {("tries", f"{counts['pages']:,}"), ("URLs taken", f"{counts['taken']:,}")}, task
+        context.close()
+    for manifest in manifests:
+        times = [point[0] for point in curve_of(crawl, manifest)]
+        assert max((after - before for before, after in pairwise(times)), default=0) <= MOST_STILL_S, (manifest, times)
+
+
+def tiles(tab: Any) -> set[tuple[str, str]]:
+    """Return names and values of the large numbers of a page."""
+    names, values = (tab.locator(f".tiles {tag}").all_inner_texts() for tag in ("dt", "dd"))
+    return set(zip(names, values, strict=True))
+
+
+def curve_of(crawl: Crawl, manifest: dict[str, Any]) -> list[list[int]]:
+    """Return the curve that the task of a segment left in Airflow."""
+    task = f"iteration_{manifest['iteration']}.crawl.{manifest['node']}"
+    path = f"/api/v2/dags/krake_crawl/dagRuns/{quote(crawl.run)}/taskInstances/{task}/state-store/progress"
+    value = crawl.topology.api.ask("GET", path)["value"]
+    found: list[list[int]] = (json.loads(value) if isinstance(value, str) else value)["curve"]
+    return found
 
 
 # -- faults, one at a time

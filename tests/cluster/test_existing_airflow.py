@@ -47,6 +47,18 @@ def own():
 
 own()
 """
+ASK = """
+from airflow.api_fastapi.app import create_app, get_auth_manager
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from fastapi.testclient import TestClient
+
+with TestClient(create_app()) as client:
+    token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="reader", role="admin"))
+    for headers in ({}, {"Authorization": f"Bearer {token}"}):
+        answer = client.get("/krake/crawl/news", headers=headers)
+        print("answer", answer.status_code, "rests after" in answer.text)
+"""
+"""Asks Airflow's own API server for the page, without a login and with one."""
 UV = [str(Path(sys.executable).with_name("uv")), "pip"]
 
 
@@ -173,3 +185,27 @@ def test_a_crawl_there_equals_one_of_the_checkout(added: Environment, web: Servi
     expected = run_crawl(make_config(tmp_path, nodes=2, fetch={"host_delay_s": 0.0}), web.seeds)
     [export] = exports(config)
     assert exported_bytes(config, export) == exported_bytes(expected.config, expected.export)
+
+
+def answers(added: Environment) -> list[str]:
+    """Return what the API server of that Airflow answers for the page of the crawl."""
+    file = added.folder / "crawls" / "news" / "news.yml"
+    printed = added.run("python", "-W", "ignore", "-c", ASK, KRAKE_CONFIG_PATH=str(file))
+    return [line for line in printed.splitlines() if line.startswith("answer")]
+
+
+def test_the_page_comes_with_the_wheel(added: Environment) -> None:
+    """Its templates, its script and its style too, which are no modules."""
+    assert answers(added) == ["answer 401 False", "answer 200 True"]
+
+
+def test_where_the_page_cannot_be_loaded_dags_still_run(added: Environment, web: Serving) -> None:
+    """The last test here: the page is broken from now on."""
+    [page] = added.folder.glob("venv/lib/python*/site-packages/krake_airflow/page/__init__.py")
+    page.write_text("raise ImportError('the page is broken')")
+    assert answers(added) == ["answer 200 False"] * 2, "Airflow's own page, as for any path"
+    file = added.folder / "crawls" / "news" / "news.yml"
+    before = set(exports(load_config(file)))
+    given = json.dumps({"seeds": web.url(0, "/new"), "iterations": 1})
+    added.run("airflow", "dags", "test", "news_crawl", "--conf", given, KRAKE_CONFIG_PATH=str(file))
+    assert set(exports(load_config(file))) > before

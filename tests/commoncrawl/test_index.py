@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -33,6 +35,7 @@ from crawl_lib.config import CommonCrawlConfig, Config
 from crawl_lib.curate import drop_pages
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import InputError, OutputConflictError
+from crawl_lib.export import Wanted
 from crawl_lib.segment import SegmentReader, surt
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.text import text_table
@@ -52,9 +55,14 @@ OWN = ("wet_filename", "wet_record_offset", "wet_record_length")
 @pytest.fixture(scope="module")
 def crawled(tmp_path_factory: pytest.TempPathFactory) -> Config:
     """A crawl of three iterations on two nodes, with texts."""
+    return crawl_of(SynthWeb(seed=3, sites=3, pages_per_site=10), tmp_path_factory.mktemp("crawled"))
+
+
+def crawl_of(pages: SynthWeb, directory: Path) -> Config:
+    """Crawl a web for three iterations on two nodes, and make index, WET files and texts."""
     asked = {"make": ["index", "wet"]}
-    config = make_config(tmp_path_factory.mktemp("crawled"), nodes=2, fetch={"host_delay_s": 0.0}, commoncrawl=asked)
-    with Serving(SynthWeb(seed=3, sites=3, pages_per_site=10)) as web:
+    config = make_config(directory, nodes=2, fetch={"host_delay_s": 0.0}, commoncrawl=asked)
+    with Serving(pages) as web:
         stages.inject(open_stores(config), run_id=RUN, seeds="\n".join(web.seeds))
         for iteration in (1, 2, 3):
             for node in config.servers:
@@ -165,7 +173,17 @@ def test_the_schema_is_common_crawls_and_three_columns_more(testdata: Path) -> N
     assert tuple(INDEX_SCHEMA.names[30:]) == OWN
 
 
+@pytest.mark.slow
+def test_each_column_of_a_thousand_rows_is_what_the_records_and_the_url_say(tmp_path: Path) -> None:
+    assert compared_rows(crawl_of(SynthWeb(seed=14, sites=12, pages_per_site=150), tmp_path)) >= 1_000
+
+
 def test_each_column_of_each_row_is_what_the_records_and_the_url_say(crawled: Config) -> None:
+    assert compared_rows(crawled) > 100
+
+
+def compared_rows(crawled: Config) -> int:
+    """Compare the index of a crawl with WARC records and URLs; return the number of rows."""
     truth = expected(crawled)
     assert {row["subset"] for row in truth.values()} == set(SUBSETS)
     for subset in SUBSETS:
@@ -177,6 +195,7 @@ def test_each_column_of_each_row_is_what_the_records_and_the_url_say(crawled: Co
             assert timedelta(0) <= time - row["fetch_time"] < timedelta(milliseconds=1)
             for name in known.keys() - {"fetch_time", "subset"}:
                 assert row[name] == known[name], (name, row["url"])
+    return len(truth)
 
 
 def test_what_pages_and_texts_say_is_there_too(crawled: Config) -> None:
@@ -425,6 +444,14 @@ def test_texts_beyond_32_bits_go_to_a_further_wet_file(stores: Stores, monkeypat
     for row in rows:
         response, text = (cut(root, row, kind) for kind in ("warc", "wet"))
         assert text.rec_headers.get_header("WARC-Refers-To") == response.rec_headers.get_header("WARC-Record-ID")
+
+
+@pytest.mark.parametrize("before", [0, 1_000, 30_000])
+def test_the_id_of_a_record_is_found_behind_long_fields(before: int) -> None:
+    """Few bytes of a page are unpacked first."""
+    head = f"WARC/1.1\r\nWARC-Target-URI: http://h/{'x' * before}\r\nWARC-Record-ID: <urn:uuid:1>\r\n\r\n"
+    data = gzip.compress(head.encode() + random.Random(1).randbytes(100_000))
+    assert wet._record_id(Wanted(0, "x.warc.gz", 0, len(data)), data) == "<urn:uuid:1>"
 
 
 def test_places_of_an_older_version_are_read(stores: Stores) -> None:

@@ -371,6 +371,21 @@ def test_no_name_is_html(
         assert all(link.startswith(("/", f"{replay}/")) or not link for link in hostile.links)
 
 
+def test_later_tries_are_named(
+    client: TestClient, manager: Choosy, monkeypatch: pytest.MonkeyPatch, status: dict[str, Any]
+) -> None:
+    """A failed try that Airflow repeats looked like the end of its task."""
+    for state, number, phase, words in (
+        ("up_for_retry", 1, "failed", "try 1 failed, and Airflow tries again, no disk"),
+        ("running", 2, "fetch", "try 2, no disk"),
+        ("running", 1, "fetch", "no disk"),
+    ):
+        said = {"phase": phase, "error": "no disk", "try": number, "time": 9e9}
+        found = {**status, "queues": {"node-0": entry_of(NodeTask("node-0", 1, "t", "run", state, number), said)}}
+        monkeypatch.setattr(Crawl, "look", lambda self, wait_s=None, found=found: found)
+        assert words in Page(client.get("/crawl/krake", headers=token(manager)).text).texts
+
+
 def test_a_look_up_for_another_site_is_refused(
     client: TestClient, manager: Choosy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

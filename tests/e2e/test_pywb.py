@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from hashlib import sha1
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,10 +127,16 @@ def wayback(crawled: Result, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="module")
 def from_wacz(crawled: Result, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pywb]:
-    """pywb with what the commands of docs/field-tools.md unpack of the WACZ that they make."""
+    """pywb with a WACZ of the crawl."""
     if not PYTHON.exists():
         pytest.skip("pywb is not there: run `make setup-pywb`")
-    directory = tmp_path_factory.mktemp("wacz")
+    with wacz_of(crawled, tmp_path_factory.mktemp("wacz")) as running:
+        yield running
+
+
+@contextmanager
+def wacz_of(crawled: Result, directory: Path) -> Iterator[Pywb]:
+    """Run pywb with what the commands of docs/field-tools.md unpack of the WACZ that they make."""
     [block] = [one for one in fences((ROOT / "docs" / "field-tools.md").read_text(), "sh") if "wacz create" in one]
     packing, replaying = block.split("wayback --bind")
     assert "/krake/" in replaying
@@ -161,9 +170,31 @@ def test_the_crawl_has_what_is_to_be_replayed(crawled: Result, odd_urls: list[st
 
 @pytest.mark.parametrize("where", ["wayback", "from_wacz"])
 def test_every_page_is_replayed_as_it_was_captured(crawled: Result, where: str, request: pytest.FixtureRequest) -> None:
-    wayback: Pywb = request.getfixturevalue(where)
+    check_replay(request.getfixturevalue(where), answers(crawled))
+
+
+@pytest.mark.slow
+def test_three_hundred_random_pages_are_replayed(tmp_path: Path) -> None:
+    """Of a crawl of a thousand, by its own index and from its WACZ."""
+    if not PYTHON.exists():
+        pytest.skip("pywb is not there: run `make setup-pywb`")
+    config = make_config(tmp_path, nodes=2, fetch={"host_delay_s": 0.0, "max_redirects": 4})
+    with Serving(SynthWeb(seed=15, sites=8, pages_per_site=150)) as serving:
+        result = run_crawl(config, serving.seeds, ITERATIONS + 1, process=False)
+    merge_indexes(open_stores(config))
+    rows = random.Random(1).sample(answers(result), 300)
+    for name in ("own", "wacz"):
+        (tmp_path / name).mkdir()
+    with Pywb(tmp_path / "own", index=result.crawl_dir / "index.cdxj", archive=result.crawl_dir) as wayback:
+        check_replay(wayback, rows)
+    with wacz_of(result, tmp_path / "wacz") as wayback:
+        check_replay(wayback, rows)
+
+
+def check_replay(wayback: Pywb, rows: list[dict[str, Any]]) -> None:
+    """Compare what pywb shows of pages with what was captured: status and every byte."""
     expected, found = {}, {}
-    for row in answers(crawled):
+    for row in rows:
         replayed = wayback.replay(row["url"], stamp_of(row))
         head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {replayed.headers.get('Content-Encoding', '')}\r\n\r\n"
         content = decode_content(parse_head(head.encode()), replayed.body, max_bytes=1 << 30).data

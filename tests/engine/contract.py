@@ -170,6 +170,12 @@ class EngineContract:
         engine.values(f"{table}_none", pa.table({"n": pa.array([], pa.int32())}))
         assert engine.column(write_query(f"select n from {table}_none")) == []
 
+    def test_a_file_of_this_machine_is_a_table(self, engine, write_query, tmp_path):
+        table, file = self.name(), tmp_path / "own.parquet"
+        pq.write_table(pa.table({"n": pa.array([1, 2], pa.int32())}), file)
+        engine.local_table(table, file)
+        assert engine.value(write_query(f"select sum(n) as n from {table}")) == 3
+
     def test_progress_is_told_while_an_answer_is_sorted(self, engine, write_query, monkeypatch):
         monkeypatch.setattr("crawl_lib.engine.engine.LOOK_S", 0.0001)
         table = self.name()

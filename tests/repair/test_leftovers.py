@@ -17,6 +17,7 @@ from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.repair import sweep
 from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import open_stores
+from crawl_lib.versions import answer_folder
 from demo import Serving
 from tests.cli.conftest import Krake
 from tests.forked import run_forked
@@ -181,6 +182,18 @@ def test_a_start_of_a_run_that_was_given_up_is_swept_once_another_folder_was_cho
 
 
 DELETED_IN = ("dfs/crawl", "dfs/crawl/seeds", "dfs/crawl/held", "dfs/crawl/{one}", "dfs/export", "dfs/export/x")
+
+
+def test_tables_of_an_answer_are_swept_once_no_answer_can_need_them(config: Config) -> None:
+    """Of Spark on many machines. Names without a time are of older versions of Krake."""
+    stores = open_stores(config)
+    now = answer_folder(stores, 1_800_000_000.0)
+    old = stores.crawl.at(f".read-{'a' * 32}")
+    for folder in (now, old):
+        stores.storage.write_bytes(f"{folder}/engine/x", b"x")
+    for at_s, left in ((1_800_000_000.0, [now]), (1_800_000_000.0 + 30 * 86_400.0, [])):
+        sweep(stores, clock=lambda at_s=at_s: at_s)
+        assert [folder for folder in (now, old) if stores.storage.exists(folder)] == left
 
 
 @pytest.mark.parametrize("place", DELETED_IN)

@@ -6,6 +6,7 @@ Each check returns findings: lines that say what is wrong. None is what is hoped
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,11 +16,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from warcio.archiveiterator import ArchiveIterator
 
 from crawl_lib.captures import PLACES
-from crawl_lib.commoncrawl import GRAPHS_OUTPUT
+from crawl_lib.commoncrawl import COMMONCRAWL_OUTPUT, GRAPHS_OUTPUT
 from crawl_lib.config import Config
 from crawl_lib.crawldb import CRAWLDB_SCHEMA, Status, newest_version, rebuild
 from crawl_lib.crawldir import ITERATION_FILE, START_PREFIX
@@ -37,6 +39,8 @@ from crawl_lib.states import KEY_STATE_OF_OUTCOME, Outcome
 from crawl_lib.storage.s3 import PROBE
 from crawl_lib.stores import open_stores
 from crawl_lib.terms import TERMS
+from crawl_lib.text import TEXT_SCHEMA
+from crawl_lib.text.stage import text_tables
 from crawl_lib.urls import key_of
 from crawl_lib.versions import Versions
 from demo import LoggedRequest, RequestLog, Truth
@@ -239,8 +243,7 @@ def _unmarked(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def derived(result: Result) -> dict[str, str]:
-    """SHA-256 by name of what follows from the crawl's pages and links, as far as it was made: the bytes of tables that
-    no time is in, the ranks of the export, and scores and duplicates of the CrawlDb."""
+    """Return a SHA-256 by name of each output that was made: of its bytes, or without times and places of records."""
     stores = open_stores(result.config)
     newest = {family.folder: Versions(stores, family).newest() for family in (LINKDB, LINKRANK, DUPLICATES, TERMS)}
     found = {name: version.digest for name, version in newest.items() if version is not None}
@@ -256,7 +259,32 @@ def derived(result: Result) -> dict[str, str]:
         found["index"] = _digest([index.manifest[name] for name in ("pages", "left_out")])
     for folder in GRAPHS_OUTPUT.folders(stores):
         found[folder.path] = _digest([(file["name"], file["sha256"]) for file in folder.read()["files"]])
+    for folder in COMMONCRAWL_OUTPUT.folders(stores):  # its name is that of the newest iteration, a time
+        found[folder.path.partition("/")[0]] = _digest(_as_others_read(result, folder.path))
+    if texts := text_tables(stores):
+        names = [name for name in TEXT_SCHEMA.names if not _VARYING.fullmatch(name)]
+        found["text"] = _digest(sorted(repr(row) for path in texts for row in _read(result, path, names)))
     return found
+
+
+_VARYING = re.compile(r"time|fetch_time|(warc|wet)_\w+")
+"""Columns of times, and of places that go by times."""
+
+
+def _as_others_read(result: Result, folder: str) -> list[str]:
+    """Return the rows of an index, or the pages and digests of WET files, without times and places."""
+    place = Path(result.config.dfs_primary) / folder
+    tables = (pq.read_table(path, partitioning=None) for path in place.rglob("*.gz.parquet"))
+    rows = [repr(row) for table in tables for row in _unvarying(table).to_pylist()]
+    for path in place.rglob("*.warc.wet.gz"):
+        with path.open("rb") as file:
+            heads = [record.rec_headers for record in ArchiveIterator(file) if record.rec_type == "conversion"]
+        rows += [f"{head['WARC-Target-URI']} {head['WARC-Block-Digest']}" for head in heads]
+    return sorted(rows)
+
+
+def _unvarying(table: pa.Table) -> pa.Table:
+    return table.select([name for name in table.column_names if not _VARYING.fullmatch(name)])
 
 
 def same_derived(own: Mapping[str, str], unbroken: Mapping[str, str]) -> Iterator[str]:

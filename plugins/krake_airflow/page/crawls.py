@@ -86,9 +86,10 @@ class Crawl:
             return self._without_store(str(error))
 
     def _add_curves(self, queues: Mapping[str, dict[str, Any]]) -> None:
-        """Add the curves of this machine's nodes, from Airflow's database."""
+        """Add the curves and tries of this machine's nodes, from Airflow's database."""
         here = [node for node, queue in queues.items() if not queue.keys() & {"task", "note"}]
         for node, entry in told_by_nodes(self.config, here).items():
+            queues[node]["task"] = entry.get("task", {})
             if said := entry.get("progress"):
                 queues[node]["curve"] = said["curve"]
                 queues[node].setdefault("progress", said)  # a node of this machine that rests

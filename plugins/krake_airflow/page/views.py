@@ -188,7 +188,7 @@ def _node_row(crawl: Crawl, node: str, queue: Status, links: Links) -> Row:
         "rate": f"{said.get('pages_per_s') or 0:,.1f}" if take else "",
         "queue": _number(queue.get("length")),
         "eta": duration(said["eta_s"]) if "eta_s" in said else "",
-        "remark": _remark(queue) or _ago(said),
+        "remark": ", ".join(filter(None, (_try(queue.get("task", {})), _remark(queue) or _ago(said)))),
         "chart": _html(_small_curve(node, queue.get("curve") or said.get("curve") or [])),
     }
 
@@ -199,6 +199,14 @@ def _remark(queue: Status) -> str:
     if "silent_since" in queue:
         return f"no report since {queue['silent_since'] or 'the try began'}; Airflow says: {queue['task']['state']}"
     return str(queue.get("error") or said.get("reason") or said.get("error") or queue.get("note") or "")
+
+
+def _try(task: Status) -> str:
+    """Say which try of a task this is, and whether another one follows; "" for a first try that nobody repeats."""
+    number = task.get("try")
+    if task.get("state") == "up_for_retry":
+        return f"try {number} failed, and Airflow tries again"
+    return f"try {number}" if isinstance(number, int) and number > 1 else ""
 
 
 def _ago(said: Status) -> str:
@@ -323,7 +331,7 @@ def task_view(crawl: Crawl, task_id: str, value: Any, links: Links) -> dict[str,
         "told": value is not None,
         "mood": {"done": "works", "failed": "fails", "paused": "waits"}.get(phase, "" if phase in ENDED else "works"),
         "phase": phase or "begins",
-        "at": _ago(known),
+        "at": ", ".join(filter(None, (_try(mapping_of(value)), _ago(known)))),
         "reason": known.get("reason") or known.get("error") or "",
         "tiles": {words: _number(known[name]) for name, words in names.items()}
         | {"MB": _megabytes(known["bytes"]), title: f"{known['pages_per_s']:,.1f}"},

@@ -176,10 +176,38 @@ def test_links_of_airflow_leave_the_frame(ended: Seen, tmp_path: Path) -> None:
     tab.screenshot(path=tmp_path / "shots" / "frame.png")
     frame.locator("svg.columns a").first.click()
     tab.wait_for_url(f"**/dags/krake_crawl/runs/{quote(ended.run)}*")
-    task = f"{quote(ended.run)}/taskInstances/iteration_1.crawl.node-0"
-    button = ended.ui.ask("GET", f"/api/v2/dags/krake_crawl/dagRuns/{task}/links")["extra_links"]["Krake"]
-    tab.goto(f"{ended.ui.url}{button}")
+    tab.context.close()
+
+
+def test_the_button_of_a_task_leads_to_its_tab(ended: Seen) -> None:
+    tab = ended.open(f"/dags/krake_crawl/runs/{quote(ended.run)}/tasks/iteration_1.crawl.node-0/details")
+    tab.get_by_role("heading", name="Extra Links").locator("xpath=..").get_by_role("link", name="Krake").click()
+    tab.wait_for_url("**/plugin/krake-task*")
     tab.frame_locator("iframe").get_by_text("URLs taken").wait_for()
+    tab.context.close()
+
+
+def test_a_retry_and_a_clear_are_shown(ended: Seen, tmp_path: Path) -> None:
+    """node-1's lock cannot be opened at first; once its task has ended, somebody clears the task."""
+    ui, lock = ended.ui, Path(ended.config.queue.local_dir) / "node-1" / "lock"
+    lock.unlink()
+    lock.mkdir()
+    run, task = ui.trigger(seeds="", iterations=1), "iteration_1.crawl.node-1"
+    tab = ended.open("/krake/crawl/krake")
+    row = tab.locator(".nodes > tbody > tr", has_text="node-1")
+    row.get_by_text("try 1 failed, and Airflow tries again").wait_for()
+    assert row.get_by_text("failed", exact=True).is_visible()
+    tab.screenshot(path=tmp_path / "shots" / "retry.png", full_page=True)
+    lock.rmdir()
+    row.get_by_text(re.compile("^try [2-9]")).wait_for()
+    assert ui.wait_end(run) == "success"
+    tries = ui.tasks(run)[task][1]
+    ui.clear(run, task, only_failed=False, alone=True)
+    row.get_by_text(f"try {tries + 1}").wait_for()
+    assert ui.wait_end(run) == "success"
+    tab.goto(f"{ui.url}/krake/tab?dag_id=krake_crawl&run_id={quote(run)}&task_id={task}")
+    tab.get_by_text(re.compile(f"^try {tries + 1}, said")).wait_for()
+    assert tab.locator(".state").inner_text() in {"done", "skipped"}
     tab.context.close()
 
 
