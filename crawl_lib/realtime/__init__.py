@@ -1,0 +1,6 @@
+"""Real time: a URL is submitted, and its metadata are there within seconds.
+
+Two processes do it. The scheduler has the secrets: it answers requests, decides what is fetched, and follows redirects.
+The fetcher reads the bytes of strangers, behind the walls of a crawl's worker: it makes each request (`fetch.LiveRun`),
+reads the page, and writes WARC records into parts of a spool. Both speak the lines of `protocol` on a socket pair.
+"""
