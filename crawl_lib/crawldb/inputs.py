@@ -157,7 +157,7 @@ class UpdateInputs(SegmentInputs):
         folder = self.segments[segment][0].folder
         if folder not in self._filters:
             iteration = self.stores.crawl.folder(folder).iteration()
-            scope = set[str]() if iteration.is_import else self.stores.crawl.scope(iteration)
+            scope = set[str]() if not iteration.is_round else self.stores.crawl.scope(iteration)
             self._filters[folder] = UrlFilter(self.stores.config.urls, scope, self.stores.config.traps)
         accepted, rule = self._filters[folder].verdict(url, host_of(url), depth)
         return accepted or (rule == "scope" and depth == 0)

@@ -29,6 +29,7 @@ from crawl_lib.crawldir.directory import (
     CrawlDirectory,
     Folder,
     Iteration,
+    Kind,
     SegmentRef,
     parsed_json,
     read_json,
