@@ -77,7 +77,9 @@ def robots() -> Fetched:
 
 def writer(spool: Path, worker: int = 0, *, has_rows: bool = True, **more) -> PartWriter:
     config = SegmentConfig(**({"sync_interval_s": 3600.0} | more))
-    return PartWriter(spool, f"krake-1-node-a-{worker}", INFO, config, clock=lambda: TIME, new_id=ids(), has_rows=has_rows)
+    return PartWriter(
+        spool, f"krake-1-node-a-{worker}", INFO, config, clock=lambda: TIME, new_id=ids(), has_rows=has_rows
+    )
 
 
 def row(taken_url: TakenUrl, fetched: Fetched, position: Position) -> PageRow:
