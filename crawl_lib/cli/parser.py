@@ -394,6 +394,12 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             _JSON,
         ),
     ),
+    (
+        "realtime collect",
+        "collecting.collect",
+        "make a segment of the pages that were fetched in real time",
+        (_option("--fetcher", "whose parts; default: live-0", default="live-0", metavar="NAME"), _JSON),
+    ),
     ("captures update", "indexing.update_places", "take in segments, so that look-ups of a URL are fast", (_JSON,)),
     (
         "index update",

@@ -32,6 +32,7 @@ from crawl_lib.errors import KrakeError, ProtocolError, os_error, os_errors
 from crawl_lib.fetch import MIN_TTL_S, HostStore, Limits, LiveRun, Turns, user_agent_header
 from crawl_lib.frontier import NodeDirectory
 from crawl_lib.parse import parse_head
+from crawl_lib.realtime.places import live_spool
 from crawl_lib.realtime.protocol import (
     BODY_PIECE_BYTES,
     PROTOCOL_VERSION,
@@ -394,8 +395,3 @@ def start_fetcher(
     with log_path.open("wb") as log:
         line = json.dumps(asdict(task)).encode() + b"\n"
         return FetcherProcess(fork_server(_PROGRAM).fork(line, log.fileno(), lock))
-
-
-def live_spool(node_dir: Path, name: str) -> Path:
-    """Return where a fetcher's parts lie until they are collected."""
-    return NodeDirectory(node_dir).live / name / "spool"

@@ -52,8 +52,8 @@ def allow_descriptors() -> None:
 def main() -> int:
     """Bar the packages, set allocator and limit, load the worker's modules, then fork workers as the task says.
 
-    Arguments of the program: the task's process, the descriptor of the socket to it, and, if it is not the worker's, the
-    module whose `main` a forked process runs.
+    Arguments of the program: the task's process, the descriptor of the socket to it, and the module whose `main` a
+    forked process runs, unless that is the worker's.
     """
     bar_packages()
     keep_memory()

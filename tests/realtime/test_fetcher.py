@@ -14,7 +14,8 @@ import pytest
 
 from crawl_lib.config import Config
 from crawl_lib.frontier import NodeDirectory
-from crawl_lib.realtime.fetcher import live_spool, start_fetcher
+from crawl_lib.realtime.fetcher import start_fetcher
+from crawl_lib.realtime.places import live_spool
 from crawl_lib.realtime.protocol import (
     ALL_PARTS,
     PROTOCOL_VERSION,
