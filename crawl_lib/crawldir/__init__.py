@@ -31,6 +31,7 @@ from crawl_lib.crawldir.directory import (
     Iteration,
     Kind,
     SegmentRef,
+    kind_of,
     parsed_json,
     read_json,
     read_lines,

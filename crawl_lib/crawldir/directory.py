@@ -58,14 +58,14 @@ IMPORT_NODE = "import"
 
 
 class Kind(StrEnum):
-    """What an iteration's folder holds."""
+    """The content of an iteration's folder."""
 
     CRAWL = "crawl"
-    """What nodes fetched in a round."""
+    """Pages of one round of the nodes."""
     IMPORT = "import"
     """Imported archives."""
     LIVE = "live"
-    """What was fetched in real time."""
+    """Pages fetched in real time."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +116,12 @@ class Iteration:
 
     @property
     def is_round(self) -> bool:
-        """Whether nodes took part in it, each with a share of a round; else nobody counts its pages."""
+        """Say whether the folder is a round of nodes; no node counts the pages of other folders."""
         return self.kind is Kind.CRAWL
 
 
 def kind_of(value: Mapping[str, Any]) -> Kind:
-    """Return the kind that an `iteration.json` says. Raises ValueError for an unknown one."""
+    """Return the kind in an `iteration.json`. Raises ValueError for an unknown kind."""
     if "kind" in value:
         return Kind(value["kind"])
     return Kind.IMPORT if tuple(value["nodes"]) == (IMPORT_NODE,) else Kind.CRAWL

@@ -317,7 +317,7 @@ class Dispatch:
         self._hosts.schedule(host)
 
     def _was_cut(self, job: Job) -> bool:
-        """Whether a request had less time than a host usually gets to connect, so that its end says nothing of it."""
+        """Say whether a request had too little time to say anything of its host."""
         return job.left_s() < min(self._config.connect_timeout_s, self._config.time_limit_s)
 
     def _note_asked(self, host: Host, fetched: Fetched, row: Retry) -> None:
@@ -384,7 +384,7 @@ class Dispatch:
         self._caller.on_fetched(job.taken, fetched)
 
     def _retry_at(self, taken: TakenUrl, host: Host, fetched: Fetched) -> int | None:
-        """When a URL may be tried again that ended so. In a live run, one that was not asked for waits for its host."""
+        """Return when to try a failed URL again; in a live run an unasked URL waits for its host only."""
         when = retry_at(fetched, taken.queued.retries, self._hosts.retry, host.back_off.until)
         if when is None or fetched.attempts or host.ending_until == math.inf:
             return when

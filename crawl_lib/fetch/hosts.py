@@ -34,10 +34,10 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one URL, each in place of that of the config where it is lower; None: as the config says.
+    """Limits of one URL, each in place of a higher limit of the config; None: as the config says.
 
-    `give_up_s`: seconds that all requests for the URL may take together, its waits not included. Then it ends as
-    `timeout`, whatever came.
+    `give_up_s`: seconds for all requests of the URL together, without waits. Then the URL ends as `timeout`, even in
+    the middle of an answer.
     """
 
     max_body_bytes: int | None = None
@@ -48,14 +48,14 @@ class Limits:
 
 NO_LIMITS = Limits()
 _LEAST_LEFT_S = 0.01
-"""A request that may take less is not begun."""
+"""Less time is not enough to begin a request."""
 
 
 class Rank(IntEnum):
-    """The order of a host's pages: each rank after those above it, in the order of their coming."""
+    """The order of a host's pages: a lower rank first, and within a rank the oldest page."""
 
     HOP = 0
-    """A redirect leads there, and the URL before it waits for the answer."""
+    """The target of a redirect: the URL before waits for the answer."""
     NEW = 1
     LATER = 2
 
@@ -64,8 +64,8 @@ class Rank(IntEnum):
 class Job:
     """A request to make: a page (`taken`), or a robots.txt for the authority `robots_for` (`hops` followed so far).
 
-    `spent_s`: how long its requests took. `is_sent`: one is on its way. `is_cancelled`: it is neither sent nor
-    reported.
+    `spent_s`: the time of all requests so far. `is_sent`: a request is on the way. `is_cancelled`: nothing is sent or
+    reported any more.
     """
 
     url: str
@@ -81,23 +81,23 @@ class Job:
     is_cancelled: bool = False
 
     def left_s(self) -> float:
-        """Return how long its next request may take until the URL is given up; infinite without such a limit."""
+        """Return the seconds left for requests until the URL is given up; infinite without a limit."""
         give_up_s = self.limits.give_up_s
         return math.inf if give_up_s is None else max(0.0, give_up_s - self.spent_s)
 
     def is_given_up(self) -> bool:
-        """Whether its requests have taken all the time that they may take."""
+        """Say whether requests have used up the time of the URL."""
         return self.left_s() < _LEAST_LEFT_S
 
     def time_limit_s(self, usual_s: float) -> float:
-        """Return how long its next request may take. `usual_s`: as the config says."""
+        """Return the time limit of the next request. `usual_s`: as the config says."""
         return min(usual_s, self.limits.time_limit_s or math.inf, max(_LEAST_LEFT_S, self.left_s()))
 
 
 class Pages:
-    """The pages of a host that were not asked for yet, by rank; within a rank the first that came is the first.
+    """The waiting pages of a host, by rank, and within a rank the oldest first.
 
-    Most hosts have one. Deques, which take 600 bytes each, are made for the second.
+    Most hosts have one page. A deque takes 600 bytes, so deques are made for the second page.
     """
 
     __slots__ = ("_cancelled", "_first", "_ranks")
@@ -153,7 +153,10 @@ class Pages:
         return job
 
     def forget_cancelled(self) -> None:
-        """Free pages that are cancelled, once half of all may be: so a cancellation costs constant time."""
+        """Note a cancellation, and free cancelled pages once half of all may be cancelled.
+
+        So a cancellation costs constant time on average.
+        """
         self._cancelled += 1
         if 2 * self._cancelled > len(self):
             self._cancelled = 0

@@ -10,7 +10,7 @@ and its delay is over: so a run holds the state of some hundred hosts, however m
 
 A request takes one of `fetch.connections` slots until it has ended, or turned out slow (`lane`).
 
-`fetch_all` knows its URLs, and ends with them. A `LiveRun` gets URLs while it runs, and ends when it is closed.
+`fetch_all` ends with the last of the given URLs. A `LiveRun` takes URLs one by one until it is closed.
 """
 
 import asyncio
@@ -217,7 +217,7 @@ class _Run:
 
 
 class LiveCaller(Protocol):
-    """Who submits URLs to a `LiveRun`, and gets what was fetched. What a method raises ends the run."""
+    """The receiver of a `LiveRun`'s answers. An exception of a method ends the run."""
 
     def on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
         """Take a URL's outcome, and `retry_at`; each once, never before its `submit` has returned."""
@@ -227,11 +227,11 @@ class LiveCaller(Protocol):
 
 
 class LiveRun(_Run):
-    """A run that gets its URLs one by one, and ends when it is closed. All methods belong to the loop's thread.
+    """A run without an end: URLs join until `close`. All methods belong to the loop's thread.
 
-    A URL that waits is served in the turn of its host, with the same delays as in `fetch_all`: targets of redirects
-    come first, then new URLs, then those of lower priority. A host that gave up ends new URLs at once, until its
-    back-off is over. If its name was not found, it ends them for `fetch.dns_ttl_s` at most.
+    URLs are served in the turns of their hosts, with the same delays as in `fetch_all`: targets of redirects come
+    first, then new URLs, then URLs of lower priority. A host that gave up ends new URLs at once until the host's
+    back-off is over; a host without an address does so for at most `fetch.dns_ttl_s`.
     """
 
     def __init__(
@@ -256,19 +256,19 @@ class LiveRun(_Run):
         super().__init__(hosts, turns, _OfLiveRun(caller, self._reported), seams, retries)
 
     async def run_until_closed(self) -> int:
-        """Serve URLs until `close`, and what is in flight then; return how many were not reported.
+        """Serve URLs until `close`, and then the requests in flight; return the number of unreported URLs.
 
-        Raises what the caller raised, after connections are closed and the hosts' times are saved; StorageError if the
-        store cannot be written.
+        Raises exceptions of the caller, after connections are closed and the hosts' times are saved; StorageError if
+        the store cannot be written.
         """
         return await self.run(())
 
     def submit(self, taken: TakenUrl, later: bool = False, limits: Limits = NO_LIMITS) -> None:
         """Have a URL (canonical) fetched once.
 
-        `taken`: its `position` is the caller's number, which no other waiting URL has; its `redirects`, if any, say
-        that it is the target of a redirect. `later`: serve it after all others of its host. `limits`: of this URL.
-        Raises ValueError if the number is used already.
+        `taken`: the `position` is the caller's number, unique among waiting URLs; `redirects` above 0 mark the target
+        of a redirect. `later`: serve the URL after all others of the host. `limits`: of this URL. Raises ValueError for
+        a number in use.
         """
         if taken.position in self._jobs:
             raise ValueError(f"{taken.queued.url}: URL number {taken.position} is waiting already")
@@ -291,7 +291,7 @@ class LiveRun(_Run):
             self.hosts.schedule(host)
 
     def cancel(self, position: int) -> bool:
-        """Drop a URL whose request is not on its way; return whether it was dropped, so that it is not reported."""
+        """Drop a URL, unless a request is on the way; return whether it was dropped. A dropped URL is not reported."""
         job = self._jobs.get(position)
         if job is None or job.is_sent:
             return False
@@ -302,11 +302,11 @@ class LiveRun(_Run):
         return True
 
     def waiting(self, host: str) -> int:
-        """Return how many URLs of a host are not reported yet."""
+        """Return the number of a host's unreported URLs."""
         return self._waiting.get(host, 0)
 
     def close(self) -> None:
-        """Begin nothing more. What is in flight ends within its time limit, and is reported; then the run ends."""
+        """Begin nothing more. Requests in flight end within their time limits, and are reported; then the run ends."""
         self.closing = True
         self.act()
 

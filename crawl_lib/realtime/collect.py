@@ -1,17 +1,18 @@
-"""`krake realtime collect`: what fetchers brought becomes a segment, as imported archives do.
+"""`krake realtime collect`: closed parts of a fetcher become a segment, as imported archives do.
 
-The parts that the fetcher has closed lie in `live/<fetcher>/spool` of the node's directory. The service may run
-meanwhile: only closed parts are looked at. The steps, each durable before the next:
+Parts lie in `live/<fetcher>/spool` of the node's directory. The service may run meanwhile: open parts are left alone.
+The steps, each durable before the next:
 
-1. `collect/run.json` names the parts, and by their names the run (`realtime.collect.decided`);
-2. they are moved to `collect/spool` (`realtime.collect.moved`);
+1. `collect/run.json` names the parts; a digest of the names is the run's id (`realtime.collect.decided`);
+2. the parts are moved to `collect/spool` (`realtime.collect.moved`);
 3. `start` names the folder (`start.renamed`);
 4. rows are made from the records, part by part (`segment.part.closed`);
 5. the segment is built and published (`segment.publish.renamed`), its keys are marked (`repair.import.marked`), and the
    folder is committed (`commit.written`);
 6. `run.json` is deleted (`realtime.collect.ended`), then all else in `collect`.
 
-Run again it goes on there. A part belongs to one run, and a run to one folder: so each fetch is in exactly one segment.
+Run again, `collect` goes on there. A part belongs to one run, and a run to one folder. So each fetch is in exactly one
+segment.
 """
 
 import shutil
@@ -54,7 +55,7 @@ RUN_FILE = "run.json"
 
 @dataclass
 class CollectReport:
-    """What was collected. `folder`: of the segment, "" where there was nothing; `parts`, `pages`: how many."""
+    """The result of a collection. `folder`: of the segment, "" without parts; `parts`, `pages`: numbers."""
 
     name: str
     folder: str = ""
@@ -67,7 +68,7 @@ class CollectReport:
 
 
 class NoLinks(UrlFilter):
-    """The filter of pages that were fetched in real time: none of their links is followed."""
+    """The filter for pages of real time: no link is followed."""
 
     def verdict(self, url: str, host: str, depth: int) -> tuple[bool, str]:
         """Reject each URL, by the rule `realtime`."""
@@ -75,10 +76,10 @@ class NoLinks(UrlFilter):
 
 
 def collect_parts(stores: Stores, name: str, *, clock: Callable[[], float] = time.time) -> CollectReport:
-    """Make a segment of the parts that a fetcher has closed.
+    """Make a segment of a fetcher's closed parts.
 
-    `name`: of the fetcher, such as `live-0`. Raises LockedError if another collection of it runs, DamagedFileError for
-    a part that is not what was written, StorageError, KeyStoreError, StoppedError; run it again then.
+    `name`: of the fetcher, such as `live-0`. Raises LockedError if another collection runs, DamagedFileError for a
+    damaged part, StorageError, KeyStoreError, StoppedError; run the command again then.
     """
     node_dir = stores.node_dir(stores.config.servers[0])
     spool, room = live_spool(node_dir, name), NodeDirectory(node_dir).live / name / "collect"
@@ -118,7 +119,7 @@ class _Collection:
         return CollectReport(self.name, iteration.folder, len(parts), pages)
 
     def decide(self) -> tuple[str, list[str]]:
-        """Return the run that an earlier attempt has begun, else begin one with the parts that are closed."""
+        """Return the unfinished run of an earlier attempt, else begin a run with all closed parts."""
         path = self.room / RUN_FILE
         if path.exists():
             with own_file(path, "not the note of a collection"):
@@ -133,12 +134,12 @@ class _Collection:
         return run_id, parts
 
     def clear(self) -> None:
-        """Delete what is in the room."""
+        """Delete the content of the room."""
         for entry in self.room.iterdir():
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
     def move(self, parts: list[str]) -> None:
-        """Move the parts that were not moved yet, each WARC file before the note that it is closed."""
+        """Move the parts into the room, each WARC file before the note of the part's end."""
         target = self.room / "spool"
         target.mkdir(exist_ok=True)
         for file in (f"{part}{suffix}" for part in parts for suffix in (WARC_SUFFIX, ROWLESS_SUFFIX)):
@@ -149,7 +150,7 @@ class _Collection:
         reached("realtime.collect.moved")
 
     def make_rows(self) -> None:
-        """Make the rows of the parts that have none yet."""
+        """Make the rows of all parts without rows."""
         config, spool = self.stores.config, self.room / "spool"
         nothing = NoLinks(config.urls, (), config.traps)
         info = WarcInfo(VERSION, self.stores.config_digest, "", "")  # their first records are there

@@ -1,12 +1,12 @@
-"""The fetcher: a process behind the walls of a crawl's worker, which asks the web for what the scheduler says.
+"""The fetcher: a process behind the walls of a crawl's worker. The fetcher asks the web for the scheduler's URLs.
 
-    lines of the scheduler -> `LiveRun` -> WARC records of the spool, and what `reading` tells of the answer -> lines
+    lines of the scheduler -> `LiveRun` -> WARC records in the spool -> `reading` -> lines to the scheduler
 
-It has no secret. Its task (one JSON line) comes by standard input; then lines go to and fro on its standard output,
-which is a socket. It ends at the end of the scheduler's lines, or at SIGTERM: nothing more is begun, what is in flight
-may end within `STOP_S`, and the open part is closed. The rest is `refused`, and stays due.
+A fetcher has no secret. The task (one JSON line) comes by standard input; then both sides speak on standard output, a
+socket. At the end of the scheduler's lines, or at SIGTERM, the fetcher begins nothing more. Requests in flight have
+`STOP_S` seconds to end, and the open part is closed. All other URLs are `refused`, and stay due.
 
-Whenever it is killed, the open part stays as it is. The next fetcher cuts off its torn tail, and closes it.
+A kill leaves the open part as is. The next fetcher cuts off the torn tail of the part, and closes the part.
 """
 
 import asyncio
@@ -59,11 +59,11 @@ from crawl_lib.version import VERSION
 from crawl_lib.worker import Forked, build_walls, data_bytes, fork_server, limit_worker, refuse_calls
 
 LIVE_LIST = "live"
-"""The list that asked for each URL: so a page may be fetched again though it was crawled."""
+"""The list of each URL. Pages of a list may be fetched again."""
 PART_S = 300.0
-"""A part is closed after so long, and can be collected."""
+"""Seconds after which a part is closed, ready for `collect`."""
 STOP_S = 4.0
-"""What is in flight at a stop may take so long."""
+"""Seconds for requests in flight at a stop."""
 PROBE_BYTES = 64 << 10
 _READ_BYTES = 256 << 10
 _PROGRAM = "crawl_lib.realtime.fetcher"
@@ -71,7 +71,7 @@ _PROGRAM = "crawl_lib.realtime.fetcher"
 
 @dataclass(frozen=True)
 class FetcherTask:
-    """What a fetcher is told at its start. `prefix`: how its parts are named; no other fetcher had the same."""
+    """The task of a fetcher. `prefix`: begins the names of the parts; each fetcher has another prefix."""
 
     config: dict[str, Any]
     name: str
@@ -84,7 +84,7 @@ class FetcherTask:
 
 @dataclass
 class _Open:
-    """A URL that was asked for. `since`: the loop's time."""
+    """A URL without an answer yet. `since`: the loop's time of the `Fetch`."""
 
     wanted: Fetch
     since: float
@@ -115,7 +115,7 @@ class Fetcher:
     # -- what the scheduler says ----------------------------------------------------------------------------------
 
     def hear(self, message: ToFetcher) -> None:
-        """Do what a line says."""
+        """Carry out a line."""
         match message:
             case Grant():
                 self._parts = message.parts
@@ -158,7 +158,7 @@ class Fetcher:
         self._note_file(self.writer.append(None, fetched))
 
     def on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
-        """Keep what a URL ended in, and tell the scheduler; see `LiveCaller`."""
+        """Keep the answer to a URL, and tell the scheduler; see `LiveCaller`."""
         found = self._forget(taken.position)
         wanted, place = found.wanted, None
         if wanted.is_bare:
@@ -183,13 +183,13 @@ class Fetcher:
         self.say(replaced_facts(done, picture_facts(fetched)) if wanted.is_probe else done)
 
     def _keep(self, taken: TakenUrl, fetched: Fetched, wanted: Fetch) -> Place:
-        """Write the records of a fetch. A picture is no page: its records are there, and no row is made of them."""
+        """Write the records of a fetch. The records of a picture are no page: `collect` makes no row of a picture."""
         position = self.writer.append(None if wanted.is_probe else recorded(taken), fetched)
         self._note_file(position)
         return Place(warc=position.warc_file, offset=position.offset, length=position.length)
 
     def _note_file(self, position: Position) -> None:
-        """Tell of the part before, where a full one was closed for another."""
+        """Tell of a full part, once another part is begun."""
         if self._file and self._file != position.warc_file:
             self.say(ClosedPart(name=self._file.partition(".")[0]))
         self._file = position.warc_file
@@ -213,7 +213,7 @@ class Fetcher:
     # -- from start to end ----------------------------------------------------------------------------------------
 
     async def serve(self, reader: asyncio.StreamReader) -> None:
-        """Do what lines say until they end, or until the stop. Raises what ends the run, and ProtocolError."""
+        """Carry out lines until their end, or until the stop. Raises ProtocolError, and errors of the run."""
         tasks = [
             asyncio.create_task(work) for work in (self._listen(reader), self._close_parts(), self.stopping.wait())
         ]
@@ -251,7 +251,7 @@ class Fetcher:
 
 
 def queued_of(wanted: Fetch) -> QueuedUrl:
-    """Return what is recorded of why a URL was fetched."""
+    """Return the queued form of a URL, as records have it."""
     earlier = wanted.earlier
     if not earlier and (wanted.etag or wanted.last_modified):
         nowhere = Earlier("", "", 0, 0.0, etag=wanted.etag, last_modified=wanted.last_modified)
@@ -261,7 +261,7 @@ def queued_of(wanted: Fetch) -> QueuedUrl:
 
 
 def recorded(taken: TakenUrl) -> TakenUrl:
-    """Return a URL without an earlier capture that lies in no segment yet: no record can refer to that."""
+    """Return a URL without an earlier capture outside of segments: no record can refer to such a capture."""
     earlier = Earlier.of(taken.queued.earlier)
     if earlier is None or earlier.file:
         return taken
@@ -288,18 +288,18 @@ def hop_of(taken: TakenUrl, fetched: Fetched) -> Hop:
 
 
 def picture_facts(fetched: Fetched) -> dict[str, Any]:
-    """Return what is known of a picture by its answer. `length`: of the whole picture, if the server says so."""
+    """Return the facts of a picture. `length`: bytes of the whole picture, if the server says so."""
     length = parse_head(fetched.head).get("content-length") if fetched.head else None
     return {"length": int(length)} if length and length.isascii() and length.isdigit() and len(length) < 16 else {}
 
 
 def replaced_facts(done: Done, facts: dict[str, Any]) -> Done:
-    """Return the same with the facts of a picture: its type, and those given."""
+    """Return a `Done` with the facts of a picture: the type, and the given facts."""
     return msgspec.structs.replace(done, facts={"type": done.mime, **facts})
 
 
 def close_left_open(task: FetcherTask, config: Config) -> None:
-    """Close the parts that earlier fetchers were killed at, so that they can be collected."""
+    """Close the open parts of killed fetchers, for `collect`."""
     spool = Path(task.spool)
     left = {part.stem.name.rpartition("-")[0] for part in list_parts(spool) if not part.is_rowless}
     for prefix in sorted(left):
@@ -321,7 +321,7 @@ async def _serve(task: FetcherTask, config: Config, line: socket.socket) -> None
 
 
 def main() -> int:
-    """Be the fetcher whose task standard input gives."""
+    """Be a fetcher. The task comes by standard input."""
     given = FetcherTask(**json.loads(sys.stdin.readline()))
     own_bytes = data_bytes()
     gc.set_threshold(200_000, 20, 100)
@@ -341,7 +341,7 @@ def main() -> int:
 
 
 def print_error(error: KrakeError) -> None:
-    """Say what ended the fetcher, in its log."""
+    """Write the fetcher's last error to the log."""
     sys.stderr.writelines(f"{line}\n" for line in error.lines)
     sys.stderr.flush()
 
@@ -350,7 +350,7 @@ def print_error(error: KrakeError) -> None:
 
 
 class FetcherProcess:
-    """A fetcher that runs, as the process sees it that started it. `socket`: our end of the line."""
+    """A running fetcher, for the process above. `socket`: our end of the line."""
 
     def __init__(self, forked: Forked) -> None:
         self.forked = forked
@@ -362,7 +362,7 @@ class FetcherProcess:
             self.socket.shutdown(socket.SHUT_WR)
 
     def kill(self) -> None:
-        """End the process now, and wait for its end; by the thread that has started it."""
+        """End the process now, and wait for the end. Called by the thread of `start_fetcher`."""
         if self.forked.returncode is None:
             self.forked.send_signal(signal.SIGKILL)
             self.forked.wait()
@@ -372,15 +372,15 @@ class FetcherProcess:
 def start_fetcher(
     config: Config, node_dir: Path, *, name: str, digest: str, log_path: Path, lock: int, part_s: float = PART_S
 ) -> FetcherProcess:
-    """Start a fetcher; it dies with the thread that calls this.
+    """Start a fetcher; the fetcher dies with the calling thread.
 
     Args:
-        config: As the scheduler has it; it holds no secret.
-        node_dir: The directory of the node whose lock the caller holds.
-        name: The fetcher's, such as `live-0`: that of the node of its segments.
+        config: The scheduler's config, without secrets.
+        node_dir: The directory of the node; the caller holds the node's lock.
+        name: The name of the fetcher and of its segments, such as `live-0`.
         digest: Hex SHA-256 of the config, for WARC files.
-        log_path: Where the fetcher logs; the file is written anew.
-        lock: The descriptor of the node's lock, which the fetcher holds too.
+        log_path: The fetcher's log, written anew.
+        lock: The descriptor of the node's lock; the fetcher holds the lock too.
         part_s: Seconds after which a part is closed.
 
     Raises StorageError for a folder that cannot be made, KrakeError or OSError if no process can be started.

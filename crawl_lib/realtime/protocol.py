@@ -3,8 +3,8 @@
 Each side says `hello` first, with the version of the protocol. Then the scheduler says `grant`, `fetch` and `cancel`;
 the fetcher says `body`, `done`, `refused` and `part`. Times are POSIX milliseconds; keys and digests are hexadecimal.
 
-The other end may be in the hands of a stranger whose page broke the fetcher. So no line is longer than
-`MAX_LINE_BYTES`, each field has its type, and whatever else comes is a `ProtocolError`.
+A hostile page may have taken over the fetcher. So lines have at most `MAX_LINE_BYTES`, each field has its type, and
+any other line raises `ProtocolError`.
 """
 
 from collections.abc import Iterator
@@ -31,10 +31,10 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
-    """A line. Fields of later versions that this version does not know are passed over."""
+    """A line. Unknown fields, as a later version may have them, are passed over."""
 
     def to_line(self) -> bytes:
-        """Return the line, with its newline. Raises ProtocolError if the line is too long."""
+        """Return the line, with the newline. Raises ProtocolError for a line above the limit."""
         line = _encoder.encode(self) + b"\n"
         if len(line) > MAX_LINE_BYTES:
             raise ProtocolError(f"a line of {len(line)} bytes; the most is {MAX_LINE_BYTES}")
@@ -49,7 +49,7 @@ class Hello(Message, tag="hello", frozen=True, kw_only=True):
 
 
 class Grant(Message, tag="grant", frozen=True, kw_only=True):
-    """The hosts that the fetcher may ask from now on, in place of those of the last grant.
+    """The hosts for the fetcher from now on, in place of the hosts of the last grant.
 
     `parts`: ranges of the parts 0 to 255, both ends included. A fetcher without a grant refuses each URL.
     """
@@ -88,7 +88,7 @@ class Fetch(Message, tag="fetch", frozen=True, kw_only=True):
 
 
 class Cancel(Message, tag="cancel", frozen=True, kw_only=True):
-    """Nobody wants a URL any more. It is fetched nevertheless, and reported, if its request was sent already."""
+    """Nobody wants a URL any more. A request already sent goes on, and a `Done` follows."""
 
     id: Id
 
@@ -121,7 +121,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Robots(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page says to robots, by meta or field; `nosnippet` has left the description out of the facts."""
+    """The page's words to robots, by meta or field; with `nosnippet` the facts have no description."""
 
     noindex: bool = False
     noarchive: bool = False
@@ -137,11 +137,11 @@ class Body(Message, tag="body", frozen=True, kw_only=True):
 
 
 class Done(Message, tag="done", frozen=True, kw_only=True):
-    """What a `Fetch` ended in.
+    """The end of a `Fetch`.
 
-    `hop`: this request. `target`: the URL that a redirect or refresh leads to, in canonical form; whether it may be
-    fetched is for the scheduler to say. `error`: a line for people. `retry_at`: POSIX seconds after which a failure
-    that passes may be tried again. `spent_ms`: how long all tries took, waiting not included. `waited_ms`: from the
+    `hop`: this request. `target`: the canonical URL behind a redirect or refresh; the scheduler says whether the target
+    may be fetched. `error`: a line for people. `retry_at`: POSIX seconds after which a temporary failure may be tried
+    again. `spent_ms`: how long all tries took, waiting not included. `waited_ms`: from the
     `Fetch` to the first request. `attempts`: requests. `place`: None for a bare fetch. `truncated`: the word of
     WARC-Truncated. `facts`: what the page says of itself (`parse.facts`).
     """
@@ -166,7 +166,7 @@ class Done(Message, tag="done", frozen=True, kw_only=True):
 
 
 class Refused(Message, tag="refused", frozen=True, kw_only=True):
-    """A `Fetch` that was not begun: by a rule of ours, or since its host is not granted.
+    """A `Fetch` without a request: a rule forbids the URL, or the host is not granted.
 
     `rule`: `not_granted`, `cancelled`, `stopping`, or the name of a rejection. The URL stays due for the first three.
     """
@@ -178,7 +178,7 @@ class Refused(Message, tag="refused", frozen=True, kw_only=True):
 
 
 class ClosedPart(Message, tag="part", frozen=True, kw_only=True):
-    """A part of the spool is closed, and may be collected. `name`: of the part, without a suffix."""
+    """A part of the spool is closed, and ready for `collect`. `name`: of the part, without a suffix."""
 
     name: str
     pages: Count = 0
@@ -201,9 +201,9 @@ class LineReader(Generic[_Said]):
         self.hello: Hello | None = None
 
     def feed(self, data: bytes) -> Iterator[_Said]:
-        """Take a piece; return the messages that are whole now, without the first `Hello`.
+        """Take a piece; return the messages now complete, without the first `Hello`.
 
-        Raises ProtocolError for a line that is malformed or too long, or for another version of the protocol. Nothing
+        Raises ProtocolError for a malformed line, a line above the limit, and another version of the protocol. Nothing
         after such a line can be trusted: the caller ends the other process.
         """
         looked = len(self._rest)

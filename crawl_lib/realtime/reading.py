@@ -1,7 +1,7 @@
-"""What the fetcher tells of an answer at once: where the page leads, what it says to robots, and its facts.
+"""Reading an answer at once: the target of a redirect or refresh, directives for robots, and facts of the page.
 
-The links of a page wait for `collect`, which makes the rows. Until then only the beginning of the content is read, so
-that no page holds up the others: metas are there, and so is a refresh.
+The links of a page wait for `collect`. Here only the beginning of the content is read, where metas are. So no page
+holds up the others.
 """
 
 import time
@@ -31,17 +31,17 @@ from crawl_lib.states import Outcome
 from crawl_lib.urls import Chain, LinkResolver, Scope, key_of, target_of_error
 
 READ_BYTES = 512 << 10
-"""The most bytes of a page's content that are read before the answer is told."""
+"""The most bytes of a page's content for this first reading."""
 _META = "m"
 """The letter of a meta refresh, or of a Refresh field, in the links of a page."""
 _REFRESH_LINKS = 64
-"""The links of a page that are looked at for a refresh: those of metas come first, or nearly so."""
+"""The number of links to search for a refresh: links of metas are among the first."""
 _MAX_VALIDATOR_CHARS = 1024
 
 
 @dataclass(frozen=True)
 class Told:
-    """What is told of an answer. `length`: bytes of its content, None if only the beginning is known."""
+    """The result of the first reading. `length`: bytes of the content, None if only the beginning is known."""
 
     target: Target | None = None
     mime: str | None = None
@@ -53,19 +53,19 @@ class Told:
 
 
 def facts_of(page: Page, headers: Headers, content: Content) -> dict[str, Any]:
-    """Return what a page says of itself, by name. `content`: its beginning.
+    """Return the facts of a page by name. `content`: the beginning of the page.
 
-    The facts of `parse.facts` are to be added here: `headers` and `content` are theirs.
+    `parse.facts` will need `headers` and `content`.
     """
     found = {"title": page.title, "description": page.description, "canonical_url": page.canonical_url}
     return {name: text for name, text in found.items() if text}
 
 
 class AnswerReader:
-    """Reads answers as the config says; keeps nothing between two of them."""
+    """Reads answers as the config says; keeps nothing between two answers."""
 
     def __init__(self, config: Config) -> None:
-        """Raises ConfigError for a rule that cannot work."""
+        """Compile the rules. Raises ConfigError for an invalid rule."""
         self._parse = config.parse
         self._token = config.fetch.user_agent
         self._most_bytes = min(READ_BYTES, config.fetch.max_decompressed_bytes)
@@ -74,7 +74,7 @@ class AnswerReader:
         self._resolver = LinkResolver(config.urls.max_length_chars, normalize)
 
     def read(self, fetched: Fetched) -> Told:
-        """Read an answer, or the rule that kept a URL from being fetched."""
+        """Read an answer, or the rule against a URL."""
         if fetched.outcome is Outcome.FILTERED:
             url = target_of_error(fetched.error)
             return Told(Target(url=url, key=key_of(url).hex(), how="rule") if url else None)
@@ -120,7 +120,7 @@ class AnswerReader:
         return with_refresh(page, refresh, url=url, config=self._parse) if refresh else page
 
     def _refresh(self, page: Page, headers: Headers) -> Target | None:
-        """Return where the first refresh of a page leads, if its links are followed."""
+        """Return the target of a page's first refresh; None for a page with nofollow."""
         is_barred = page.nofollow or x_robots_nofollow(headers.all("x-robots-tag"), self._token)
         if is_barred and not self._parse.follow_nofollow:
             return None
@@ -131,14 +131,14 @@ class AnswerReader:
         return None
 
     def _target(self, base: str, reference: str, how: str) -> Target | None:
-        """Resolve a reference; None where it leads to no URL that can be fetched."""
+        """Resolve a reference; None for an invalid target."""
         self._resolver.enter(base)
         target, _ = self._resolver.find(reference)
         return None if target.rejection else Target(url=target.url, key=target.key.hex(), how=how)
 
 
 def bounded(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return facts that fit into a line: the longest of them are left out until the rest has room."""
+    """Return facts of at most `MAX_FACTS_BYTES`: the longest facts are left out first."""
     sizes = {name: len(msgspec.json.encode(value)) + len(name) + 4 for name, value in facts.items()}
     kept, total = dict(facts), sum(sizes.values())
     for name in sorted(sizes, key=lambda name: sizes[name], reverse=True):

@@ -23,7 +23,6 @@ it, since another machine's may be at work there.
 import re
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from crawl_lib.crawldb import aside_lists
@@ -36,6 +35,7 @@ from crawl_lib.crawldir import (
     SEEDS_FOLDER,
     SETTLED_FOLDER,
     START_PREFIX,
+    Kind,
     hidden_prefix,
     is_passed_over,
     read_settled,
@@ -44,7 +44,7 @@ from crawl_lib.crawldir import (
 )
 from crawl_lib.derived import replaced
 from crawl_lib.durable import reached
-from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.errors import DamagedFileError
 from crawl_lib.findings import Finding, Severity
 from crawl_lib.frontier import open_take
 from crawl_lib.outputs import OUTPUTS
@@ -168,19 +168,12 @@ def _problem(stores: Stores, folder: str, name: str, nodes: Collection[str]) -> 
     if not folder.rpartition("/")[2].isdecimal():
         return ""
     node, take_id = found.groups()
-    if sole := _sole_segment(stores, folder.rpartition("/")[2]):  # whose take is its run, named as its kind
-        node, is_over = sole, name.startswith(f".{sole}-") and exists(f"{folder}/{sole}")
+    segment, _, kind = node.rpartition("-")
+    if kind in {Kind.IMPORT, Kind.LIVE} and node not in stores.config.servers:  # the run is the take, named by its kind
+        is_over = exists(f"{folder}/{segment}")
     else:
         is_over = _is_over(stores, node, take_id, here=node in nodes)
     return f"is of an attempt of {node} that no task can go on with" if is_over else ""
-
-
-def _sole_segment(stores: Stores, folder: str) -> str:
-    """Return the name of the one segment of a folder that is no round of nodes; "" for a round, or if unknown."""
-    with suppress(DamagedFileError, PathNotFoundError):
-        iteration = stores.crawl.iteration(folder)
-        return "" if iteration.is_round else iteration.nodes[0]
-    return ""
 
 
 def _is_over(stores: Stores, node: str, take_id: str, *, here: bool) -> bool:

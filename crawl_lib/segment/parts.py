@@ -95,9 +95,9 @@ class Part:
         write_durable(self.path(ROWLESS_SUFFIX), sealed_json({_SUMS: {WARC_SUFFIX: log}, "pages": pages}))
 
     def require_log(self) -> None:
-        """Compare the WARC file of a part without rows with what was written.
+        """Compare the WARC file of a part without rows with the sum in the part's note.
 
-        Raises DamagedFileError naming the file, which says how many fetches are lost with it.
+        Raises DamagedFileError with the name of the file and the number of lost fetches.
         """
         path = self.path(ROWLESS_SUFFIX)
         with own_file(path, "not the note of a part without rows"):

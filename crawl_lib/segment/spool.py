@@ -153,7 +153,7 @@ class OpenPart:
 
 
 class RowlessPart:
-    """A part whose rows are made later, from its log. Raises StorageError."""
+    """A part with a log only; rows are made later from the log. Raises StorageError."""
 
     def __init__(self, part: Part, config: SegmentConfig) -> None:
         self.part = part
@@ -194,8 +194,8 @@ class PartWriter:
     * A page's rows are added after its `append`, before its part is closed: what keeps rows back has `before_close`
       called, which may be set once, before each part is closed. A part may grow to twice `max_warc_bytes` while
       `may_close`, which may be set too, says no.
-    * Without rows (`has_rows`) parts have their records only. Another writer makes their rows: to a writer with rows,
-      such a part is one that a kill left open, and `recovered` closes it once it is read.
+    * Without rows (`has_rows`) parts have records only. Another writer makes the rows: a writer with rows takes such
+      parts for parts left open by a kill, and `recovered` closes them.
 
     `prefix`: see `part_prefix`. `clock` gives POSIX seconds, `new_id` record ids. Not for use by several threads.
     Raises StorageError naming the file: the operator looks at the disk. RuntimeError is a mistake of the caller.
@@ -243,11 +243,11 @@ class PartWriter:
         return self._directory / f"{self._prefix}.reading"
 
     def recovered(self, positions: Iterator[int] | None = None) -> Iterator[tuple[TakenUrl | None, Fetched, Position]]:
-        """Yield the whole groups of the part that a kill left open, and of parts without rows, in file order.
+        """Yield the whole groups of an open part, and of parts without rows, in file order.
 
-        None is taken for a robots.txt capture. Cuts a torn tail. The rows of each group are to be added while the group
-        is at hand. Each part without rows is closed, with rows, before the next is read. `positions`: numbers for the
-        URLs, in place of theirs. Raises DamagedFileError for a part without rows that is not what was written.
+        The taken URL is None for a robots.txt capture. Cuts a torn tail. The caller adds the rows of each group at
+        once. A part without rows is closed, with rows, before the next part is read. `positions`: new numbers for the
+        URLs. Raises DamagedFileError for a damaged part without rows.
         """
         while self._unfinished:
             is_whole = self._unfinished[0].is_rowless
@@ -321,7 +321,7 @@ class PartWriter:
         self.close_part()
 
     def close_part(self) -> tuple[str, int]:
-        """Close the open part; the next `append` begins another. Return its name and its pages, "" without a part."""
+        """Close the open part; return its name and number of pages, "" without a part. `append` begins another."""
         if self._open is None:
             return "", 0
         self.before_close()

@@ -117,7 +117,7 @@ class Identity:
         return ""
 
     def _kind(self, iteration: int) -> Kind:
-        """What the folder holds, as its manifests say; without one, an iteration 0 is an import."""
+        """Return the kind of the folder by the manifests; an iteration 0 without a manifest is an import."""
         if iteration:
             return Kind.CRAWL
         said = {entry.get("what") for one in self._manifests.values() for entry in one.get("history", ())}
