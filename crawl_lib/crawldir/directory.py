@@ -92,7 +92,11 @@ class Iteration:
     scope_sha256: str
     limited: bool = False
     agreed: Mapping[str, Any] = field(default_factory=dict)
-    kind: Kind = Kind.CRAWL
+    kind: Kind | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind is None:
+            object.__setattr__(self, "kind", kind_of(vars(self)))
 
     @classmethod
     def from_mapping(cls, folder: str, value: dict[str, Any]) -> "Iteration":
@@ -122,7 +126,7 @@ class Iteration:
 
 def kind_of(value: Mapping[str, Any]) -> Kind:
     """Return the kind in an `iteration.json`. Raises ValueError for an unknown kind."""
-    if "kind" in value:
+    if value.get("kind") is not None:
         return Kind(value["kind"])
     return Kind.IMPORT if tuple(value["nodes"]) == (IMPORT_NODE,) else Kind.CRAWL
 
