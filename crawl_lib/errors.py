@@ -24,6 +24,7 @@
     |-- QueueError                  the operator: run the repair command that is named
     |-- DamagedFileError            the operator: the named file is not what its format says
     |-- FewAnswersError             the operator looks at the network; nothing is lost, and a new run goes on
+    |-- ProtocolError               the caller ends the process that said the line, and starts it again
     |-- OutputConflictError         the operator: an output of that name, made of other inputs, exists already
     |-- LockedError                 wait, or stop the holder that is named
     |-- BusyError                   the caller tries again after `retry_after_s`
@@ -163,6 +164,10 @@ class DamagedFileError(KrakeError):
 
 class FewAnswersError(KrakeError):
     """Of the URLs of an iteration too few were answered at all. It is committed; the message says how to go on."""
+
+
+class ProtocolError(KrakeError):
+    """Another process said a line that is malformed, too long or of another version. The message quotes the line."""
 
 
 class OutputConflictError(KrakeError):

@@ -141,7 +141,8 @@ class Fetched:
     (`length`, `time`, `disconnect`). `error`: one line for people, "" if none. `attempts`: tries, 0 if none was sent.
     `retry_at`: POSIX seconds after which a failure that passes is tried again; None: this is final.
     `revisits`: the full capture that has the body, where the page is as it was then; None: this is a full one. It is
-    set when the record is written. `payload`: the body without its transfer coding (`segment.payload_of`).
+    set when the record is written. `payload`: the body without its transfer coding (`segment.payload_of`). `spent_ms`:
+    how long all tries of this run took together, without the waits between them; it is not recorded.
     """
 
     url: str
@@ -159,6 +160,7 @@ class Fetched:
     retry_at: int | None = None
     revisits: Earlier | None = None
     payload: Payload | None = field(default=None, init=False, repr=False, compare=False)
+    spent_ms: int = field(default=0, init=False, repr=False, compare=False)
 
     def without_body(self) -> "Fetched":
         """Return the same without the bytes of the body; what is known of the payload stays known."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from crawl_lib.ask.why import Facts, full_here, robots_says, verdict
 from crawl_lib.export import url_named
-from crawl_lib.fetch import RETRIES, HostStore, Seams, Turns, fetch_all, read_hosts
+from crawl_lib.fetch import RETRIES, HostStore, Turns, fetch_all, read_hosts
 from crawl_lib.parse import parse_head
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.seeds import require_contact_for
@@ -90,8 +90,7 @@ async def _fetched(stores: Stores, folder: Path, store: HostStore, url: str) -> 
     fetch, caller = stores.config.fetch, _Caller(stores)
     items, retry = [TakenUrl(0, key_of(url), QueuedUrl(url))], stores.config.retry
     with Turns.of(folder, fetch) as turns:
-        seams = Seams(retries=_ONE_TRY)
-        await fetch_all(items, config=fetch, retry=retry, store=store, turns=turns, caller=caller, seams=seams)
+        await fetch_all(items, config=fetch, retry=retry, store=store, turns=turns, caller=caller, retries=_ONE_TRY)
     stores.go_on()
     assert caller.fetched is not None
     return caller.fetched

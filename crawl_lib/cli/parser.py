@@ -140,6 +140,7 @@ _GROUPS = {
     "linkdb": "who links to a page, and with which words",
     "duplicates": "pages that say the same, hosts that mirror others, blocks that repeat",
     "terms": "which pages have a word, and how much it says about them (tf-idf)",
+    "realtime": "pages that were fetched in real time",
     "captures": "where the newest capture of each URL is",
     "index": "the index of pages for `krake search`; one CDXJ file for pywb",
     "commoncrawl": "files as Common Crawl has them: its index, and WET files",
@@ -393,6 +394,12 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             _DRY_RUN,
             _JSON,
         ),
+    ),
+    (
+        "realtime collect",
+        "collecting.collect",
+        "make a segment of the pages that were fetched in real time",
+        (_option("--fetcher", "whose parts; default: live-0", default="live-0", metavar="NAME"), _JSON),
     ),
     ("captures update", "indexing.update_places", "take in segments, so that look-ups of a URL are fast", (_JSON,)),
     (

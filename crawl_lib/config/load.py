@@ -116,7 +116,7 @@ def to_mapping(config: Config) -> dict[str, Any]:
     return typing.cast(dict[str, Any], json.loads(json.dumps(config, default=vars)))
 
 
-_TAKEN_NAMES = {"default": "Airflow's queue of the tasks that belong to no node", "import": "imported segments"}
+_TAKEN_NAMES = {"default": "Airflow's queue of the tasks that belong to no node"}
 
 
 def _name_problems(config: Any) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from crawl_lib.crawldir import Kind
 from crawl_lib.errors import PathNotFoundError
 from crawl_lib.frontier import OUTLINKS_NAME, decode_line, part_mapping, read_outlinks
 from crawl_lib.records import json_object
@@ -81,6 +82,7 @@ class UpdateInputs(SegmentInputs):
     seeds: tuple[tuple[str, datetime], ...]
     empty: tuple[str, ...]
     _filters: dict[str, UrlFilter] = field(default_factory=dict)
+    _follows: dict[str, bool] = field(default_factory=dict)
 
     def turns(self) -> list[dict[str, Any]]:
         """Tell the round of each new segment, by its place, oldest first: rows of `turns`."""
@@ -157,10 +159,11 @@ class UpdateInputs(SegmentInputs):
         folder = self.segments[segment][0].folder
         if folder not in self._filters:
             iteration = self.stores.crawl.folder(folder).iteration()
-            scope = set[str]() if iteration.is_import else self.stores.crawl.scope(iteration)
+            self._follows[folder] = iteration.kind is not Kind.LIVE
+            scope = set[str]() if not iteration.is_round else self.stores.crawl.scope(iteration)
             self._filters[folder] = UrlFilter(self.stores.config.urls, scope, self.stores.config.traps)
         accepted, rule = self._filters[folder].verdict(url, host_of(url), depth)
-        return accepted or (rule == "scope" and depth == 0)
+        return self._follows[folder] and (accepted or (rule == "scope" and depth == 0))
 
 
 def _hops_to(row: dict[str, Any], led: tuple[datetime, int] | None) -> int:

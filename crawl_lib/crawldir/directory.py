@@ -27,6 +27,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
@@ -53,7 +54,18 @@ SWAP_PREFIX, SWAP_SUFFIX = ".swap-", ".json"
 KEPT_ITERATIONS = 32
 """How many iterations a reader keeps. Each names all earlier folders, so that all of them could fill the memory."""
 IMPORT_NODE = "import"
-"""The one "node" of an iteration that holds imported archives."""
+"""The one "node" of an iteration that holds imported archives. Older versions know such an iteration by it."""
+
+
+class Kind(StrEnum):
+    """The content of an iteration's folder."""
+
+    CRAWL = "crawl"
+    """Pages of one round of the nodes."""
+    IMPORT = "import"
+    """Imported archives."""
+    LIVE = "live"
+    """Pages fetched in real time."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +75,8 @@ class Iteration:
     `folder`: name of the iteration's folder, the POSIX time of its start. `batch_sizes`: URLs that each node may take;
     `limited`: they keep `crawl.max_pages`. `taken_before`: URLs taken in the folders `summed`, which are complete;
     `seeds`: injected folders whose hosts are in the scope. `scope_sha256`: of its scope. `agreed`: version, code and
-    options of the machine that named the folder; empty in folders of older versions, whose notes are files.
+    options of the machine that named the folder; empty in folders of older versions, whose notes are files. `kind`: in
+    folders of older versions it follows from the nodes.
     """
 
     folder: str
@@ -79,6 +92,11 @@ class Iteration:
     scope_sha256: str
     limited: bool = False
     agreed: Mapping[str, Any] = field(default_factory=dict)
+    kind: Kind | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind is None:
+            object.__setattr__(self, "kind", kind_of(vars(self)))
 
     @classmethod
     def from_mapping(cls, folder: str, value: dict[str, Any]) -> "Iteration":
@@ -97,12 +115,20 @@ class Iteration:
             scope_sha256=value[SCOPE_DIGEST],
             limited=bool(value.get("limited", False)),
             agreed=dict(value.get("agreed", {})),
+            kind=kind_of(value),
         )
 
     @property
-    def is_import(self) -> bool:
-        """Whether it holds imported archives, so that no node took part in it."""
-        return self.nodes == (IMPORT_NODE,)
+    def is_round(self) -> bool:
+        """Say whether the folder is a round of nodes; no node counts the pages of other folders."""
+        return self.kind is Kind.CRAWL
+
+
+def kind_of(value: Mapping[str, Any]) -> Kind:
+    """Return the kind in an `iteration.json`. Raises ValueError for an unknown kind."""
+    if value.get("kind") is not None:
+        return Kind(value["kind"])
+    return Kind.IMPORT if tuple(value["nodes"]) == (IMPORT_NODE,) else Kind.CRAWL
 
 
 def read_json(storage: Storage, path: str) -> dict[str, Any]:
@@ -215,7 +241,7 @@ class CrawlDirectory:
     def newest_iteration(self) -> Iteration | None:
         """The youngest iteration that nodes took part in, None before the first."""
         found = map(self.iteration, reversed(self.folders()))
-        return next((iteration for iteration in found if not iteration.is_import), None)
+        return next((iteration for iteration in found if iteration.is_round), None)
 
     def segments(self) -> "list[SegmentRef]":
         """All segments, by iteration and node."""

@@ -14,6 +14,6 @@ from crawl_lib.curate.compact import CompactReport, compact_segment
 from crawl_lib.curate.drop import DropReport, drop_pages
 from crawl_lib.curate.forget import ForgetReport, Pages, forget
 from crawl_lib.curate.import_pages import FileReport, ImportReport
-from crawl_lib.curate.importing import import_archives
+from crawl_lib.curate.importing import finish_folder, import_archives
 from crawl_lib.curate.index import merge_indexes
 from crawl_lib.curate.retry import Failures, RetryNowReport, RetryReport, retry, retry_now

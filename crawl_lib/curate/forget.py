@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl_lib.crawldir import IMPORT_NODE, OPEN_PREFIX, Forget, Forgotten, Keys, is_among, key_array, key_bytes
+from crawl_lib.crawldir import OPEN_PREFIX, Forget, Forgotten, Keys, is_among, key_array, key_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, InputError, StorageError
 from crawl_lib.fetch import HostStore, host_stores
@@ -36,6 +36,8 @@ from crawl_lib.urls import Owners, host_of, key_of
 ASKED = 50_000
 _LATEST = 2**63 - 1
 _COLUMNS: dict[str, Any] = {"key": pa.binary(KEY_BYTES), "time": pa.int64(), "place": pa.int32(), "named": pa.bool_()}
+NO_NODE = "."
+"""In the place of a node: no node counts what was imported, or fetched in real time."""
 _ROWS = pa.schema(_COLUMNS)
 Places = dict[tuple[str, str], int]
 """A number for each node and host whose counts have a URL."""
@@ -134,8 +136,9 @@ def _captures(stores: Stores, hosts: Collection[str], places: Places) -> list[pa
     """
     tables, pages = [], 0
     for segment in stores.crawl.segments():
+        node = segment.node if stores.crawl.iteration(segment.folder).is_round else NO_NODE
         for batch in SegmentReader(stores.storage, segment.path).pages(["key", "time", "host"], with_dropped=True):
-            tables.append(rows_of(batch, segment.node, hosts, places))
+            tables.append(rows_of(batch, node, hosts, places))
             pages += batch.num_rows
             stores.report(checking=segment.path, done=pages, unit="pages")
     if unknown := sorted(set(hosts) - {host for _, host in places}):
@@ -179,7 +182,7 @@ def _which_are_known(
                 continue
             known += key
             node, host = places[number]
-            if node != IMPORT_NODE:  # no node counts what is imported
+            if node != NO_NODE:
                 lower.setdefault(node, Counter())[host] += 1
     return known, lower
 

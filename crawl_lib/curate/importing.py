@@ -29,7 +29,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, Iteration, give_up_name
+from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, Iteration, Kind, give_up_name
 from crawl_lib.curate.import_pages import ArchiveReader, FileReport, ImportReport
 from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import InputError, os_errors
@@ -222,7 +222,7 @@ class _Import:
         built = self.room / "segment"
         build_segment(self.room / "spool", built, facts, stores.config.servers)
         publish(stores.storage, stores.crawl.at(folder), IMPORT_NODE, facts.run_id, built)
-        finish_import(stores, folder)
+        finish_folder(stores, folder, IMPORT_NODE)
 
 
 def _imported_before(stores: Stores, *, finish: bool) -> set[str]:
@@ -230,17 +230,17 @@ def _imported_before(stores: Stores, *, finish: bool) -> set[str]:
     digests: set[str] = set()
     for folder in stores.crawl.folders():
         segment = stores.crawl.segment(folder, IMPORT_NODE)
-        if segment.exists():
+        if segment.exists() and stores.crawl.iteration(folder).kind is Kind.IMPORT:
             if finish and not stores.storage.exists(stores.crawl.at(folder, INDEX_FILE)):
-                finish_import(stores, folder)
+                finish_folder(stores, folder, IMPORT_NODE)
             for entry in segment.manifest().get("history", ()):
                 digests.update(file["sha256"] for file in entry.get("files", ()))
     return digests
 
 
-def finish_import(stores: Stores, folder: str) -> None:
-    """Steps 4 and 5."""
-    mark_pages(stores, SegmentReader(stores.storage, stores.crawl.segment(folder, IMPORT_NODE).path))
+def finish_folder(stores: Stores, folder: str, node: str) -> None:
+    """Mark the keys of a segment that no node crawled, and commit its folder: steps 4 and 5. May be repeated."""
+    mark_pages(stores, SegmentReader(stores.storage, stores.crawl.segment(folder, node).path))
     reached("repair.import.marked")
     iteration = stores.crawl.folder(folder).iteration()
     commit_iteration(stores, run_id=iteration.run_id, iteration=iteration.iteration)

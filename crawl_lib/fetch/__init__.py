@@ -7,7 +7,8 @@ first where nothing is known. `dispatch` sends the request: `dns` finds an addre
 by sockets and by an `alarm`, carries it by an `exchange` of curl; a slow one goes on in the slow `lane`. `classify`
 says what came back means, `retry` what to do after a failure; `dispatch` does it: the answer goes to the caller, or the
 URL back to its host, which rests for its delay. A host that fails too often, or wants to be left alone, is: `again`
-says for how long, and when its URLs are tried again, over iterations.
+says for how long, and when its URLs are tried again, over iterations. A `loop.LiveRun` gets its URLs one by one while
+it runs; all else is the same.
 
 After a crash: URLs that were not reported are fetched again by the caller's next run. `hoststore` finds its mark, so
 every host waits one delay (its own, since answers to robots.txt are stored at once) before it is asked again.
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from crawl_lib.fetch.classify import outcome_of_status
     from crawl_lib.fetch.dispatch import Caller, Seams
     from crawl_lib.fetch.exchange import user_agent_header
-    from crawl_lib.fetch.hosts import pace_s
+    from crawl_lib.fetch.hosts import NO_LIMITS, Limits, pace_s
     from crawl_lib.fetch.hoststore import (
         HOSTS_TABLES,
         HostRow,
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
         page_number,
         read_hosts,
     )
-    from crawl_lib.fetch.loop import fetch_all
-    from crawl_lib.fetch.retry import RETRIES, Trouble
+    from crawl_lib.fetch.loop import LiveCaller, LiveRun, fetch_all
+    from crawl_lib.fetch.retry import LIVE_RETRIES, RETRIES, Trouble
     from crawl_lib.fetch.robots import MIN_TTL_S, rules_of_row
     from crawl_lib.fetch.robotstxt import deciding_line
     from crawl_lib.fetch.turns import Spans, Turns, boot_id
@@ -63,7 +64,11 @@ else:
                 "Seams",
             ),
             "exchange": ("user_agent_header",),
-            "hosts": ("pace_s",),
+            "hosts": (
+                "NO_LIMITS",
+                "Limits",
+                "pace_s",
+            ),
             "hoststore": (
                 "HOSTS_TABLES",
                 "HostRow",
@@ -78,8 +83,13 @@ else:
                 "page_number",
                 "read_hosts",
             ),
-            "loop": ("fetch_all",),
+            "loop": (
+                "LiveCaller",
+                "LiveRun",
+                "fetch_all",
+            ),
             "retry": (
+                "LIVE_RETRIES",
                 "RETRIES",
                 "Trouble",
             ),

@@ -7,7 +7,7 @@ import heapq
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice
 from typing import Protocol
@@ -19,7 +19,7 @@ from crawl_lib.fetch.classify import Failure, one_line
 from crawl_lib.fetch.dns import Answer, DnsCache, SystemResolver, literal_address
 from crawl_lib.fetch.hosts import Gate, Host, Hosts, Job
 from crawl_lib.fetch.hoststore import NO_BACK_OFF, BackOff
-from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, RETRIES, Retry, Trouble
+from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, Retry, Trouble
 from crawl_lib.fetch.robots import Robots, RobotsPace
 from crawl_lib.fetch.transport import Transport
 from crawl_lib.fetch.turns import START_S, Turns
@@ -53,7 +53,7 @@ class Caller(Protocol):
 
 @dataclass(frozen=True)
 class Seams:
-    """What tests put in the place of clocks, resolver, retry table and network.
+    """What tests put in the place of clocks, resolver and network.
 
     `resolver` and `carrier` make theirs on the running loop.
     """
@@ -61,7 +61,6 @@ class Seams:
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     resolver: Callable[[], SystemResolver] = SystemResolver
-    retries: Mapping[Failure, Retry] = field(default_factory=lambda: RETRIES)
     carrier: Callable[[FetchConfig, Callable[[BaseException], None], Callable[[str], bool] | None], Transport] = (
         Transport
     )
@@ -71,8 +70,8 @@ class Dispatch:
     """The requests of one run. All methods belong to the loop's thread.
 
     `act`: makes a change to the run, then starts what is ready; nothing once the run is over. `fail`: ends the run with
-    an error. `in_flight`: requests that the transport has, or that have answered and are not reported yet. `left`: URLs
-    that are not reported.
+    an error. `retries`: what to do after each failure. `in_flight`: requests that the transport has, or that have
+    answered and are not reported yet. `left`: URLs that are not reported.
     """
 
     def __init__(
@@ -82,6 +81,7 @@ class Dispatch:
         caller: Caller,
         seams: Seams,
         *,
+        retries: Mapping[Failure, Retry],
         act: Callable[[Callable[[], None]], None],
         fail: Callable[[BaseException], None],
     ) -> None:
@@ -95,7 +95,7 @@ class Dispatch:
         self._act = act
         self._config = config = hosts.config
         self._clock = seams.clock
-        self._retries = seams.retries
+        self._retries = retries
         self._filter = AddressFilter(config.allow_networks)
         self._gates: dict[str, Gate] = {}
         self._spans = turns.spans
@@ -224,6 +224,8 @@ class Dispatch:
 
     def _take_turn(self, host: Host, job: Job) -> None:
         """Take the host's turn among the node's processes (redirects of robots.txt cross the hosts' division)."""
+        if job.is_cancelled:
+            return
         if host.ending is not None:  # since it was chosen, or since an earlier run
             self.end(job, *host.ending)
             return
@@ -239,6 +241,7 @@ class Dispatch:
         self.in_flight += 1
         host.in_flight += 1
         job.tries += 1
+        job.is_sent = True
         address = None if self._config.proxy else host.address
         self._transport.start(job, address, lambda *ended: self._act(partial(self._take, host, job, *ended)))
 
@@ -290,12 +293,16 @@ class Dispatch:
         """What a request that was sent ended in."""
         self.in_flight -= 1
         host.in_flight -= 1
-        row = self._retries[failure]
+        job.is_sent = False
+        row, was_cut = self._retries[failure], self._was_cut(job)
+        job.spent_s += fetched.duration_ms / 1000
         if self._spans is not None and not fetched.request:  # the turn was taken until it would be sent
             self._turns.put(f"ip {host.address}", self._config.ip_delay_s)
-        self._note_failure(host, fetched, row)
+        if not was_cut:
+            self._note_failure(host, fetched, row)
         asked_s = retry_after_s(fetched.head, self._hosts.wall()) if failure in _BUSY else 0.0
-        if job.tries < row.max_tries and host.ending is None and asked_s <= self._config.max_crawl_delay_s:
+        may_wait = asked_s <= self._config.max_crawl_delay_s and not job.is_given_up()
+        if job.tries < row.max_tries and host.ending is None and may_wait:
             self._put_back(host, job, row, max(row.wait_s, asked_s))
         else:
             if failure in _BUSY and job.taken is None:  # without robots.txt no page is tried: that costs a retry
@@ -309,6 +316,10 @@ class Dispatch:
         self._rest(host, (fetched.duration_ms + 0.5) / 1000)  # it may have been rounded down
         self._hosts.schedule(host)
 
+    def _was_cut(self, job: Job) -> bool:
+        """Say whether a request had too little time to say anything of its host."""
+        return job.left_s() < min(self._config.connect_timeout_s, self._config.time_limit_s)
+
     def _note_asked(self, host: Host, fetched: Fetched, row: Retry) -> None:
         """Note for how long a host asks to be left alone, if its failure passes: `krake retry --now` heeds it."""
         asked_s = retry_after_s(fetched.head, fetched.time) if row.passes_s is not None else 0.0
@@ -319,9 +330,10 @@ class Dispatch:
     def _give_up(self, host: Host, outcome: Outcome, error: str, asked_s: float = 0.0) -> None:
         """Ask a host for nothing more in this run, nor until its back-off is over; what waits ends with `outcome`."""
         if host.ending is None:
-            host.ending, times = (outcome, error), host.back_off.times
-            until = self._hosts.wall() + back_off_s(times, asked_s, self._hosts.retry)
-            self._hosts.set_back_off(host, BackOff(until, times + 1))
+            times = host.back_off.times
+            for_s = back_off_s(times, asked_s, self._hosts.retry)
+            self._hosts.give_up(host, (outcome, error), for_s)
+            self._hosts.set_back_off(host, BackOff(self._hosts.wall() + for_s, times + 1))
 
     def _note_success(self, host: Host) -> None:
         if host.back_off.times and host.ending is None:
@@ -332,8 +344,8 @@ class Dispatch:
         self._report(job, Fetched(job.url, self._hosts.wall(), outcome, attempts=job.tries, error=error))
 
     def _unsendable(self, host: Host, job: Job, outcome: Outcome, error: str) -> None:
-        """Nothing can be sent to this host: all its URLs end like this one."""
-        host.ending = (outcome, error)
+        """Nothing can be sent to this host: all its URLs end like this one, until the name is looked up again."""
+        self._hosts.give_up(host, (outcome, error), self._config.dns_ttl_s)
         self._report(job, Fetched(job.url, self._hosts.wall(), outcome, attempts=0, error=error))
 
     def _put_back(self, host: Host, job: Job, row: Retry, wait_s: float) -> None:
@@ -363,11 +375,20 @@ class Dispatch:
         if job.taken is None:
             self.robots.answered(job, fetched)
             return
+        if job.is_cancelled:
+            return
         if fetched.outcome is not Outcome.OK:
-            host, retries = self._hosts.host(job.site.host), job.taken.queued.retries
-            fetched.retry_at = retry_at(fetched, retries, self._hosts.retry, host.back_off.until)
+            fetched.retry_at = self._retry_at(job.taken, self._hosts.host(job.site.host), fetched)
+        fetched.spent_ms = round(1000 * job.spent_s)
         self.left -= 1
         self._caller.on_fetched(job.taken, fetched)
+
+    def _retry_at(self, taken: TakenUrl, host: Host, fetched: Fetched) -> int | None:
+        """Return when to try a failed URL again; in a live run an unasked URL waits for its host only."""
+        when = retry_at(fetched, taken.queued.retries, self._hosts.retry, host.back_off.until)
+        if when is None or fetched.attempts or host.ending_until == math.inf:
+            return when
+        return math.ceil(self._hosts.wall() + host.ending_until - self._clock())
 
     def _note_failure(self, host: Host, fetched: Fetched, row: Retry) -> None:
         """Count failures that are the host's, and give it up after too many."""

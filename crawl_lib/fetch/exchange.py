@@ -120,7 +120,7 @@ class Exchange:
         self.budget = budget
         self.before_send = before_send
         self.on_resumed = on_resumed
-        self.mime_types = frozenset(kind.lower() for kind in config.mime_types or ())
+        self.usual_types = frozenset(kind.lower() for kind in config.mime_types or ())
         self.headers = [
             f"User-Agent: {user_agent_header(config)}",
             f"Accept: {ACCEPT}",
@@ -184,12 +184,14 @@ class Exchange:
         self.lines.clear()
         self.raw: RawAnswer | None = None
         self.parts: list[bytes] = []
-        self.most = self.room = self.config.max_robots_bytes if job.robots_for else self.config.max_body_bytes
+        self.most = self.room = _most_bytes(self.config, job)
+        self.mime_types = self.usual_types if job.limits.mime_types is None else job.limits.mime_types
+        self.limit_s = job.time_limit_s(self.config.time_limit_s)
         self.sent = False
         self.ended: End | None = None
         self.started_wall, self.started = time.time(), time.monotonic()
-        self.due = self.started + min(self.config.connect_timeout_s, self.config.time_limit_s)
-        self.last = self.started + 2 * self.config.time_limit_s
+        self.due = self.started + min(self.config.connect_timeout_s, self.limit_s)
+        self.last = self.started + 2 * self.limit_s
         self.is_paused = self.spared = self.is_slow = False
         self.quick_at, self.received_before = math.inf, 0
         if address is None and self.filter is not None:
@@ -233,7 +235,7 @@ class Exchange:
             self.ended = Trouble.TURN_OVER, f"the turn of {primary_ip} was over when it was connected"
             return int(pycurl.PREREQFUNC_ABORT)
         self.sent = True
-        self.due = self.started + self.config.time_limit_s
+        self.due = self.started + self.limit_s
         return int(pycurl.PREREQFUNC_OK)
 
     def on_body(self, data: bytes) -> int:
@@ -309,6 +311,8 @@ class Exchange:
         if code == pycurl.E_OPERATION_TIMEDOUT:
             what = "received all of an answer" if self.sent else "connected"
             message = f"not {what} after {duration_s:.1f} s"
+            if self.ended is None and self.job.left_s() <= self.limit_s:
+                self.ended = Outcome.TIMEOUT, f"{message}; the URL is given up"
         self.close_opened()
         head = self.head()
         if self.ended is None:
@@ -352,6 +356,14 @@ class Exchange:
         target = url if self.forwards and site.scheme_end == 4 else url[site.path_start :]
         host = url[site.scheme_end + 3 : site.path_start]
         return f"GET {target} HTTP/1.1\r\nHost: {host}\r\n{self.tail}".encode("latin-1")
+
+
+def _most_bytes(config: FetchConfig, job: Job) -> int:
+    """How long the body of an answer may be."""
+    if job.robots_for:
+        return config.max_robots_bytes
+    own = job.limits.max_body_bytes
+    return config.max_body_bytes if own is None else min(config.max_body_bytes, own)
 
 
 def conditions_of(job: Job) -> list[str]:

@@ -6,9 +6,11 @@ robots.txt it is not. Everything is O(log n) of the hosts that are begun and not
 """
 
 import heapq
+import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import IntEnum
 from itertools import count
 
 from crawl_lib.config import FetchConfig, HostConfig, RetryConfig
@@ -30,9 +32,41 @@ class Site:
         self.rules: Rules | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one URL, each in place of a higher limit of the config; None: as the config says.
+
+    `give_up_s`: seconds for all requests of the URL together, without waits. Then the URL ends as `timeout`, even in
+    the middle of an answer.
+    """
+
+    max_body_bytes: int | None = None
+    mime_types: frozenset[str] | None = None
+    time_limit_s: float | None = None
+    give_up_s: float | None = None
+
+
+NO_LIMITS = Limits()
+_LEAST_LEFT_S = 0.01
+"""Less time is not enough to begin a request."""
+
+
+class Rank(IntEnum):
+    """The order of a host's pages: a lower rank first, and within a rank the oldest page."""
+
+    HOP = 0
+    """The target of a redirect: the URL before waits for the answer."""
+    NEW = 1
+    LATER = 2
+
+
 @dataclass(slots=True, eq=False)
 class Job:
-    """A request to make: a page (`taken`), or a robots.txt for the authority `robots_for` (`hops` followed so far)."""
+    """A request to make: a page (`taken`), or a robots.txt for the authority `robots_for` (`hops` followed so far).
+
+    `spent_s`: the time of all requests so far. `is_sent`: a request is on the way. `is_cancelled`: nothing is sent or
+    reported any more.
+    """
 
     url: str
     site: Site
@@ -40,6 +74,96 @@ class Job:
     robots_for: Site | None = None
     hops: int = 0
     tries: int = 0
+    rank: Rank = Rank.NEW
+    limits: Limits = NO_LIMITS
+    spent_s: float = 0.0
+    is_sent: bool = False
+    is_cancelled: bool = False
+
+    def left_s(self) -> float:
+        """Return the seconds left for requests until the URL is given up; infinite without a limit."""
+        give_up_s = self.limits.give_up_s
+        return math.inf if give_up_s is None else max(0.0, give_up_s - self.spent_s)
+
+    def is_given_up(self) -> bool:
+        """Say whether requests have used up the time of the URL."""
+        return self.left_s() < _LEAST_LEFT_S
+
+    def time_limit_s(self, usual_s: float) -> float:
+        """Return the time limit of the next request. `usual_s`: as the config says."""
+        return min(usual_s, self.limits.time_limit_s or math.inf, max(_LEAST_LEFT_S, self.left_s()))
+
+
+class Pages:
+    """The waiting pages of a host, by rank, and within a rank the oldest first.
+
+    Most hosts have one page. A deque takes 600 bytes, so deques are made for the second page.
+    """
+
+    __slots__ = ("_cancelled", "_first", "_ranks")
+
+    def __init__(self) -> None:
+        self._first: Job | None = None
+        self._ranks: tuple[deque[Job], ...] = ()
+        self._cancelled = 0
+
+    def __len__(self) -> int:
+        return (self._first is not None) + sum(map(len, self._ranks))
+
+    def __bool__(self) -> bool:
+        return self._first is not None or any(self._ranks)
+
+    def __iter__(self) -> Iterator[Job]:
+        if self._first is not None:
+            yield self._first
+        for jobs in self._ranks:
+            yield from jobs
+
+    def append(self, job: Job) -> None:
+        """Add a page behind those of its rank."""
+        if self._ranks:
+            self._ranks[job.rank].append(job)
+        elif self._first is None:
+            self._first = job
+        else:
+            first, self._first = self._first, None
+            self._ranks = tuple(deque[Job]() for _ in Rank)
+            for one in (first, job):
+                self._ranks[one.rank].append(one)
+
+    def appendleft(self, job: Job) -> None:
+        """Put a page back, in front of those of its rank."""
+        if self._ranks:
+            self._ranks[job.rank].appendleft(job)
+        elif self._first is None:
+            self._first = job
+        else:
+            self.append(self._first)
+            self._first = None
+            self._ranks[job.rank].appendleft(job)
+
+    def popleft(self) -> Job:
+        """Take the next page. Raises IndexError without one."""
+        if self._first is not None:
+            job, self._first = self._first, None
+            return job
+        job = next(filter(None, self._ranks), deque[Job]()).popleft()
+        if not any(self._ranks):
+            self._ranks = ()
+        return job
+
+    def forget_cancelled(self) -> None:
+        """Note a cancellation, and free cancelled pages once half of all may be cancelled.
+
+        So a cancellation costs constant time on average.
+        """
+        self._cancelled += 1
+        if 2 * self._cancelled > len(self):
+            self._cancelled = 0
+            kept = [job for job in self if not job.is_cancelled]
+            self._first, self._ranks = None, ()
+            for job in kept:
+                self.append(job)
 
 
 @dataclass(slots=True, eq=False)
@@ -48,8 +172,8 @@ class Host:
 
     `delay_s`: after each response, by config and robots.txt; `rest_s`: what is owed after the last one, if more.
     `answer_s`: how long its answers take, on average. `ending`: how its URLs end that were not asked for yet, in this
-    run; it is asked for nothing more. `back_off`: POSIX seconds. `robots_at`: its place among the hosts of its domain
-    that wait for their robots.txt (`robots.RobotsPace`).
+    run; it is asked for nothing more until `ending_until`. `back_off`: POSIX seconds. `robots_at`: its place among the
+    hosts of its domain that wait for their robots.txt (`robots.RobotsPace`).
     """
 
     name: str
@@ -61,8 +185,8 @@ class Host:
     not_before: float = 0.0
     asked: float = 0.0
     changed: bool = False
+    pages: Pages = field(default_factory=Pages)
     # Lists, not deques, which take 600 bytes each: a batch may have 100,000 hosts.
-    pages: list[Job] = field(default_factory=list)  # the next one last
     urgent: list[Job] = field(default_factory=list)  # before pages: what was begun, to be tried again, robots.txt
     sites: list[Site] = field(default_factory=list)
     later: list[tuple[float, int, Job]] = field(default_factory=list)
@@ -73,6 +197,7 @@ class Host:
     failures: int = 0
     back_off: BackOff = NO_BACK_OFF
     ending: tuple[Outcome, str] | None = None
+    ending_until: float = math.inf
     addresses: tuple[str, ...] = ()
     addresses_until: float = 0.0
     address: str | None = None
@@ -99,7 +224,8 @@ class Host:
         """When the host wants its next request; None if it has nothing to ask."""
         has_pages = self.pages or self.later
         if self.urgent or (self.ending and has_pages):
-            return self.ready_at()
+            ends_now = self.ending_until < math.inf and not self.urgent
+            return 0.0 if ends_now else self.ready_at()
         if self.waits_for is not None or not has_pages:
             return None
         return self.ready_at() if self.pages else max(self.ready_at(), self.later[0][0])
@@ -110,7 +236,7 @@ class Host:
             return None
         if self.later and (self.later[0][0] <= now or self.ending):
             return heapq.heappop(self.later)[2]
-        return self.pages.pop() if self.pages else None
+        return self.pages.popleft() if self.pages else None
 
 
 class Gate:
@@ -158,8 +284,9 @@ class Hosts:
     """Hosts and sites of one run by name: made at their first use, freed when they are done, made again if needed.
 
     `clock`: the loop's, seconds; `wall`: POSIX seconds. A new host is owed what is left of its delay since its last
-    response in an earlier run, or since the last unclean stop was found. In back-off it is not asked at all. Raises
-    StorageError as `HostStore` does.
+    response in an earlier run, or since the last unclean stop was found. In back-off it is not asked at all. `is_live`:
+    the run has no end, so a host that was given up gets another chance when its back-off is over. Raises StorageError
+    as `HostStore` does.
     """
 
     def __init__(
@@ -169,8 +296,11 @@ class Hosts:
         store: HostStore,
         clock: Callable[[], float],
         wall: Callable[[], float],
+        *,
+        is_live: bool = False,
     ) -> None:
         self.config = config
+        self.is_live = is_live
         self.retry = retry
         self.store = store
         self.clock = clock
@@ -218,7 +348,17 @@ class Hosts:
             back_off = back_off._replace(until=0.0)
         host.back_off = back_off
         if back_off.until > self.wall():
-            host.ending = (Outcome.HOST_GAVE_UP, "the host is in back-off")
+            self.give_up(host, (Outcome.HOST_GAVE_UP, "the host is in back-off"), back_off.until - self.wall())
+
+    def give_up(self, host: Host, ending: tuple[Outcome, str], for_s: float) -> None:
+        """End a host's URLs without asking. `for_s`: for how long in a live run; else until the run's end."""
+        host.ending = ending
+        host.ending_until = self.clock() + for_s if self.is_live else math.inf
+
+    def reopen(self, host: Host) -> None:
+        """Ask a host again that was given up, if the time for that is over."""
+        if host.ending is not None and host.ending_until <= self.clock():
+            host.ending, host.ending_until, host.failures = None, math.inf, 0
 
     def set_back_off(self, host: Host, back_off: BackOff) -> None:
         """Begin a host's back-off, or forget that there was one; written down at once."""

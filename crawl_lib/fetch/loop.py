@@ -9,26 +9,34 @@ A host is begun when none that is begun is ready, those with most URLs first, an
 and its delay is over: so a run holds the state of some hundred hosts, however many its batch has.
 
 A request takes one of `fetch.connections` slots until it has ended, or turned out slow (`lane`).
+
+`fetch_all` ends with the last of the given URLs. A `LiveRun` takes URLs one by one until it is closed.
 """
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from crawl_lib.config import FetchConfig, RetryConfig
+from crawl_lib.fetch.classify import Failure
 from crawl_lib.fetch.dispatch import Caller, Dispatch, Seams
-from crawl_lib.fetch.hosts import Gate, Host, Hosts, Job
+from crawl_lib.fetch.hosts import NO_LIMITS, Gate, Host, Hosts, Job, Limits, Rank
 from crawl_lib.fetch.hoststore import HostStore
+from crawl_lib.fetch.retry import LIVE_RETRIES, RETRIES, Retry
 from crawl_lib.fetch.transport import Alarm
 from crawl_lib.fetch.turns import Turns
-from crawl_lib.records import TakenUrl
+from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.states import Outcome
 from crawl_lib.urls import authority_of, host_of
 
 TICK_S = 0.05
 SAVE_INTERVAL_S = 5.0
 _PUMP_S = 0.05
+_CANCELLED = Outcome.FILTERED, "cancelled"
 
 
 async def fetch_all(
@@ -39,24 +47,28 @@ async def fetch_all(
     store: HostStore,
     turns: Turns,
     caller: Caller,
+    retries: Mapping[Failure, Retry] = RETRIES,
     seams: Seams | None = None,
 ) -> int:
     """Fetch URLs (canonical), each reported once with its outcome; a host's URLs start in the order given.
 
-    `store`, `turns`: shared by the node's processes. Once `caller` closes the run, what is in flight ends within
-    `fetch.time_limit_s`, or twice that where bodies had to pause. Returns how many URLs were not reported: they were
-    not fetched to an end, and the caller defers them.
+    `store`, `turns`: shared by the node's processes. `retries`: what to do after each failure. Once `caller` closes
+    the run, what is in flight ends within `fetch.time_limit_s`, or twice that where bodies had to pause. Returns how
+    many URLs were not reported: they were not fetched to an end, and the caller defers them.
     Whatever `caller` raises ends the loop and is raised here, after connections are closed and the
     hosts' times are saved. Raises StorageError if `store` cannot be written.
     """
     seams = seams or Seams()
-    return await _Run(Hosts(config, retry, store, seams.clock, seams.wall), turns, caller, seams).run(items)
+    hosts = Hosts(config, retry, store, seams.clock, seams.wall)
+    return await _Run(hosts, turns, caller, seams, retries).run(items)
 
 
 class _Run:
     """The state of one `fetch_all`."""
 
-    def __init__(self, hosts: Hosts, turns: Turns, caller: Caller, seams: Seams) -> None:
+    def __init__(
+        self, hosts: Hosts, turns: Turns, caller: Caller, seams: Seams, retries: Mapping[Failure, Retry]
+    ) -> None:
         self.hosts = hosts
         self.caller = caller
         self.clock = hosts.clock
@@ -66,12 +78,13 @@ class _Run:
         self.wake = Alarm(self.loop, self.act)
         self.ticker = Alarm(self.loop, partial(self.act, self._tick))
         self.saved_at = self.clock()
-        self.dispatch = Dispatch(hosts, turns, caller, seams, act=self.act, fail=self.fail)
+        self.unbegun: list[list[TakenUrl]] = []
+        self.dispatch = Dispatch(hosts, turns, caller, seams, retries=retries, act=self.act, fail=self.fail)
 
     async def run(self, items: Sequence[TakenUrl]) -> int:
         self.unbegun = _by_host(items)
         try:
-            self.dispatch.left = len(items)
+            self.dispatch.left += len(items)
             self.act(self._tick)
             await self.over
         finally:
@@ -110,9 +123,12 @@ class _Run:
         self.closing = self.closing or self.caller.close()
         if self.clock() - self.saved_at >= SAVE_INTERVAL_S:
             self.saved_at = self.clock()
-            self.hosts.save()
-            for site in self.hosts.free():
-                self.dispatch.robots.forget(site)
+            self._save()
+
+    def _save(self) -> None:
+        self.hosts.save()
+        for site in self.hosts.free():
+            self.dispatch.robots.forget(site)
 
     def _finish(self) -> None:
         if not self.over.done():
@@ -124,12 +140,11 @@ class _Run:
         """Begin another host, if there is one and it would not wait for others."""
         if not self.unbegun or self.dispatch.dns.is_busy:
             return False
-        jobs = []
-        for taken in reversed(self.unbegun.pop()):
+        items = self.unbegun.pop()
+        host = self.hosts.host(host_of(items[0].queued.url))
+        for taken in items:
             url = taken.queued.url
-            jobs.append(Job(url, self.hosts.site(authority_of(url)), taken))
-        host = self.hosts.host(jobs[0].site.host)
-        host.pages = jobs
+            host.pages.append(Job(url, self.hosts.site(authority_of(url)), taken))
         self.hosts.schedule(host)
         return True
 
@@ -154,14 +169,26 @@ class _Run:
         when = self.hosts.next_at()
         if when < math.inf and not self.closing and self.dispatch.in_flight < most:
             self.wake.by(self.loop.time() + max(0.001, when - self.clock()))
-        if not self.dispatch.left or (self.closing and not self.dispatch.in_flight):
+        if self._is_over():
             self._finish()
 
+    def _is_over(self) -> bool:
+        return not self.dispatch.left or (self.closing and not self.dispatch.in_flight)
+
     def _serve(self, host: Host, now: float) -> None:
+        self.hosts.reopen(host)
         job = self._choose(host, now)
         if job is not None:
             self.dispatch.send(host, job, now)
         self.hosts.schedule(host)
+
+    def _ending(self, host: Host, job: Job) -> tuple[Outcome, str] | None:
+        """Return what a page ends with before its robots.txt is asked; None if nothing speaks against the page."""
+        if job.is_cancelled:
+            return _CANCELLED  # nobody hears of it
+        if host.ending is None and job.taken is not None and (error := self.caller.objection(job.taken)):
+            return Outcome.FILTERED, error
+        return host.ending
 
     def _choose(self, host: Host, now: float) -> Job | None:
         """The host's next request. Reports the URLs before it that need none."""
@@ -169,13 +196,11 @@ class _Run:
             return host.urgent.pop(0)
         began = self.clock()
         while (job := host.next_page(now)) is not None:
-            end = host.ending
-            if end is None and job.taken is not None and (error := self.caller.objection(job.taken)):
-                end = (Outcome.FILTERED, error)
+            end = self._ending(host, job)
             if end is None:
                 rules = self.dispatch.robots.rules_of(job.site)
                 if rules is None:
-                    host.pages.append(job)
+                    host.pages.appendleft(job)
                     if wait_s := self.dispatch.robots_pace.wait_s(host):
                         host.not_before = now + wait_s
                         return None
@@ -189,6 +214,141 @@ class _Run:
             if self.over.done() or self.clock() - began > _PUMP_S:
                 return None
         return None
+
+
+class LiveCaller(Protocol):
+    """The receiver of a `LiveRun`'s answers. An exception of a method ends the run."""
+
+    def on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
+        """Take a URL's outcome, and `retry_at`; each once, never before its `submit` has returned."""
+
+    def on_robots(self, fetched: Fetched) -> None:
+        """Take an answer to a request for robots.txt, or the failure of its last try."""
+
+
+class LiveRun(_Run):
+    """A run without an end: URLs join until `close`. All methods belong to the loop's thread.
+
+    URLs are served in the turns of their hosts, with the same delays as in `fetch_all`: targets of redirects come
+    first, then new URLs, then URLs of lower priority. A host that gave up ends new URLs at once until the host's
+    back-off is over; a host without an address does so for at most `fetch.dns_ttl_s`.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: FetchConfig,
+        retry: RetryConfig,
+        store: HostStore,
+        turns: Turns,
+        caller: LiveCaller,
+        retries: Mapping[Failure, Retry] = LIVE_RETRIES,
+        seams: Seams | None = None,
+    ) -> None:
+        """Make a run on the running loop. `store`, `turns`, `retries`: as of `fetch_all`.
+
+        Raises StorageError if `store` cannot be read.
+        """
+        seams = seams or Seams()
+        self._jobs: dict[int, Job] = {}
+        self._waiting: Counter[str] = Counter()
+        hosts = Hosts(config, retry, store, seams.clock, seams.wall, is_live=True)
+        super().__init__(hosts, turns, _OfLiveRun(caller, self._reported), seams, retries)
+
+    async def run_until_closed(self) -> int:
+        """Serve URLs until `close`, and then the requests in flight; return the number of unreported URLs.
+
+        Raises exceptions of the caller, after connections are closed and the hosts' times are saved; StorageError if
+        the store cannot be written.
+        """
+        return await self.run(())
+
+    def submit(self, taken: TakenUrl, later: bool = False, limits: Limits = NO_LIMITS) -> None:
+        """Have a URL (canonical) fetched once.
+
+        `taken`: the `position` is the caller's number, unique among waiting URLs; `redirects` above 0 mark the target
+        of a redirect. `later`: serve the URL after all others of the host. `limits`: of this URL. Raises ValueError for
+        a number in use.
+        """
+        if taken.position in self._jobs:
+            raise ValueError(f"{taken.queued.url}: URL number {taken.position} is waiting already")
+        self.act(partial(self._submit, taken, later, limits))
+
+    def _submit(self, taken: TakenUrl, later: bool, limits: Limits) -> None:
+        url = taken.queued.url
+        site = self.hosts.site(authority_of(url))
+        host = self.hosts.host(site.host)
+        job = Job(url, site, taken, limits=limits)
+        job.rank = Rank.LATER if later else Rank.HOP if taken.queued.redirects else Rank.NEW
+        self._jobs[taken.position] = job
+        self._waiting[host.name] += 1
+        self.dispatch.left += 1
+        self.hosts.reopen(host)
+        if host.ending is not None:
+            self.loop.call_soon(self.act, partial(self.dispatch.end, job, *host.ending))
+        else:
+            host.pages.append(job)
+            self.hosts.schedule(host)
+
+    def cancel(self, position: int) -> bool:
+        """Drop a URL, unless a request is on the way; return whether it was dropped. A dropped URL is not reported."""
+        job = self._jobs.get(position)
+        if job is None or job.is_sent:
+            return False
+        job.is_cancelled = True
+        self.dispatch.left -= 1
+        self._forget(position, job)
+        self.hosts.host(job.site.host).pages.forget_cancelled()
+        return True
+
+    def waiting(self, host: str) -> int:
+        """Return the number of a host's unreported URLs."""
+        return self._waiting.get(host, 0)
+
+    def close(self) -> None:
+        """Begin nothing more. Requests in flight end within their time limits, and are reported; then the run ends."""
+        self.closing = True
+        self.act()
+
+    def _forget(self, position: int, job: Job) -> None:
+        del self._jobs[position]
+        self._waiting[job.site.host] -= 1
+        if not self._waiting[job.site.host]:
+            del self._waiting[job.site.host]
+
+    def _is_over(self) -> bool:
+        return self.closing and not self.dispatch.in_flight
+
+    def _save(self) -> None:
+        super()._save()
+        self.dispatch.robots_pace.forget()
+
+    def _reported(self, taken: TakenUrl) -> None:
+        self._forget(taken.position, self._jobs[taken.position])
+
+
+@dataclass(frozen=True)
+class _OfLiveRun:
+    """The `Caller` of a live run's loop. `reported`: has the run forget a URL."""
+
+    caller: LiveCaller
+    reported: Callable[[TakenUrl], None]
+
+    def on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
+        self.reported(taken)
+        self.caller.on_fetched(taken, fetched)
+
+    def on_robots(self, fetched: Fetched) -> None:
+        self.caller.on_robots(fetched)
+
+    def objection(self, _taken: TakenUrl) -> str:
+        return ""  # whoever submits a URL has asked the rules
+
+    def stop(self) -> bool:
+        return False
+
+    def close(self) -> bool:
+        return False
 
 
 def _by_host(items: Sequence[TakenUrl]) -> list[list[TakenUrl]]:

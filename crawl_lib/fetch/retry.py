@@ -4,7 +4,7 @@ Trouble of the host holds back the whole host, and may count towards giving it u
 one waits for its own. The host's delay comes on top of every wait.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from crawl_lib.states import Outcome
@@ -73,6 +73,15 @@ RETRIES: dict[Outcome | Trouble, Retry] = {
     Trouble.UNAVAILABLE: Retry(5.0, 3, of_host=True, passes_s=_MINUTES_10),
 }
 """Every `Outcome` and every `Trouble` has a row."""
+
+LIVE_TRIES = 2
+LIVE_WAIT_S = 1.0
+
+LIVE_RETRIES = {
+    failure: replace(row, wait_s=min(row.wait_s, LIVE_WAIT_S), max_tries=min(row.max_tries, LIVE_TRIES))
+    for failure, row in RETRIES.items()
+}
+"""The same where somebody waits for the answer: two tries at most, a second apart at most."""
 
 HOST_GIVES_UP_AFTER = 5
 """Failed tries that count, one after the other, after which the rest of a host's URLs are given up."""

@@ -11,6 +11,7 @@ a line that the limit, or damage of a coding, cuts off does not count.
 from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
+from itertools import takewhile
 
 from crawl_lib.config import FetchConfig
 from crawl_lib.errors import UrlError
@@ -104,6 +105,7 @@ class RobotsPace:
         self._turns = turns
         self._asked: Counter[str] = Counter()
         self._last: dict[str, float] = {}
+        self._newest: dict[str, float] = {}  # when each domain was asked for last, the longest ago first
 
     def wait_s(self, host: Host) -> float:
         """Return after how many seconds to ask again for a host's turn; 0.0: its robots.txt is asked for now."""
@@ -119,7 +121,16 @@ class RobotsPace:
                 return wait_s
             host.robots_at = None
         self._asked[domain] += 1
+        self._newest.pop(domain, None)
+        self._newest[domain] = now
         return 0.0
+
+    def forget(self) -> None:
+        """Forget the domains that were asked so long ago that their free hosts would have had turns since."""
+        latest = self._hosts.clock() - FREE_HOSTS * self._hosts.config.host_delay_s
+        for domain in list(takewhile(lambda domain: self._newest[domain] < latest, self._newest)):
+            del self._newest[domain], self._asked[domain]
+            self._last.pop(domain, None)
 
 
 class Robots:
@@ -180,7 +191,8 @@ class Robots:
     def _go_by(self, site: Site, fetched: Fetched, hops: int) -> None:
         host, store = self._hosts.host(site.host), self._hosts.store
         if hops == 0 and fetched.outcome in _SHARED_ENDS:
-            site.rules = Rules(None, "", float("inf"), (fetched.outcome, fetched.error))
+            lasts_s = self._hosts.config.dns_ttl_s if self._hosts.is_live else float("inf")
+            site.rules = Rules(None, "", self._hosts.wall() + lasts_s, (fetched.outcome, fetched.error))
         else:
             new = row_of(site.authority, fetched, hops, self._hosts.wall(), self._hosts.config)
             row, old = new, store.robots(site.authority)

@@ -93,6 +93,8 @@ class NodeDirectory:
     """URLs admitted by host."""
     hosts = _File("hosts")
     """A folder: when hosts were asked last (`fetch`). It and the spool are what fetching processes write to."""
+    live = _File("live")
+    """A folder: what fetchers of real time brought, until it is collected (`realtime.collect`)."""
     progress = _File("progress.json")
     """What the task is at, for `krake status`."""
     crawl = _File("_crawl")

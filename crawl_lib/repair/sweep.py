@@ -30,13 +30,13 @@ from crawl_lib.crawldb import aside_lists
 from crawl_lib.crawldir import (
     DAMAGED_PREFIX,
     DROPPED_FILE,
-    IMPORT_NODE,
     LISTS_FOLDER,
     RETRY_NOW_FOLDER,
     SCOPE_FOLDER,
     SEEDS_FOLDER,
     SETTLED_FOLDER,
     START_PREFIX,
+    Kind,
     hidden_prefix,
     is_passed_over,
     read_settled,
@@ -176,8 +176,9 @@ def _problem(stores: Stores, folder: str, name: str, nodes: Collection[str]) -> 
     if not folder.rpartition("/")[2].isdecimal():
         return ""
     node, take_id = found.groups()
-    if node == f"{IMPORT_NODE}-{IMPORT_NODE}":  # the run of an import is its take
-        is_over = exists(f"{folder}/{IMPORT_NODE}")
+    segment, _, kind = node.rpartition("-")
+    if kind in {Kind.IMPORT, Kind.LIVE} and node not in stores.config.servers:  # the run is the take, named by its kind
+        is_over = exists(f"{folder}/{segment}")
     else:
         is_over = _is_over(stores, node, take_id, here=node in nodes)
     return f"is of an attempt of {node} that no task can go on with" if is_over else ""

@@ -40,7 +40,7 @@ from crawl_lib.rounds.layout import (
     unsettled,
 )
 from crawl_lib.rounds.shares import share_of_node
-from crawl_lib.rounds.start import start_import, start_iteration
+from crawl_lib.rounds.start import start_import, start_iteration, start_live
 from crawl_lib.rounds.waiting import at_once, clock_text, waits_until, what_waits
 
 if TYPE_CHECKING:

@@ -140,5 +140,5 @@ def nodes_changed(stores: Stores, current: Iteration) -> bool:
     """Whether one of the two iterations before had other nodes: then hosts have come from others just now."""
     older = [folder for folder in stores.crawl.folders() if int(folder) < int(current.folder)]
     found = map(stores.crawl.iteration, reversed(older))
-    before = islice((one for one in found if not one.is_import), 2)
+    before = islice((one for one in found if one.is_round), 2)
     return any(set(one.nodes) != set(current.nodes) for one in before)

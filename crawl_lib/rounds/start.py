@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from crawl_lib.crawldir import (
     FOLLOWS,
@@ -26,6 +27,7 @@ from crawl_lib.crawldir import (
     SCOPE_FOLDER,
     FolderState,
     Iteration,
+    Kind,
     give_name,
     hidden_prefix,
     read_lines,
@@ -45,6 +47,16 @@ from crawl_lib.urls import scope_bytes
 from crawl_lib.version import VERSION
 
 log = logging.getLogger(__name__)
+
+
+class Source(NamedTuple):
+    """Where the pages of an iteration come from. `name`: of the one segment, if they are not of nodes."""
+
+    kind: Kind
+    name: str = ""
+
+
+NODES = Source(Kind.CRAWL)
 
 
 @dataclass
@@ -86,11 +98,22 @@ def start_iteration(
 
 def start_import(stores: Stores, *, run_id: str, clock: Callable[[], float] = time.time) -> Iteration:
     """Make the folder of an import, or find it: an iteration 0, without nodes, in which nothing is fetched."""
-    return _find_or_make(stores, run_id, 0, 0, clock)
+    return _find_or_make(stores, run_id, 0, 0, clock, source=Source(Kind.IMPORT, IMPORT_NODE))
+
+
+def start_live(stores: Stores, *, run_id: str, name: str, clock: Callable[[], float] = time.time) -> Iteration:
+    """Make the folder of what a fetcher brought in real time, or find it. `name`: of the fetcher."""
+    return _find_or_make(stores, run_id, 0, 0, clock, source=Source(Kind.LIVE, name))
 
 
 def _find_or_make(
-    stores: Stores, run_id: str, iteration: int, batch_size: int, clock: Callable[[], float]
+    stores: Stores,
+    run_id: str,
+    iteration: int,
+    batch_size: int,
+    clock: Callable[[], float],
+    *,
+    source: Source = NODES,
 ) -> Iteration:
     """The iteration's folder. Whenever another start was faster, all that it may have changed is read again."""
     crawl = stores.crawl
@@ -100,16 +123,18 @@ def _find_or_make(
         if found is not None:
             return found
         require_clock(stores.crawl, folders, clock())
-        hidden = _prepare(stores, run_id, iteration, batch_size, folders)
+        hidden = _prepare(stores, run_id, iteration, batch_size, folders, source=source)
         give_name(stores.crawl, (folders or [NONE])[-1], hidden, clock)
 
 
-def _prepare(stores: Stores, run_id: str, iteration: int, batch_size: int, folders: list[str]) -> str:
+def _prepare(
+    stores: Stores, run_id: str, iteration: int, batch_size: int, folders: list[str], *, source: Source
+) -> str:
     """Write a hidden folder that follows these; returns its name."""
     storage, crawl = stores.storage, stores.crawl
     note_name(stores)
     require_layout(stores)
-    nodes = stores.config.servers if iteration else (IMPORT_NODE,)
+    nodes = stores.config.servers if source.kind is Kind.CRAWL else (source.name,)
     seeds = crawl.seeds()
     sums = _sum_up(stores, folders, seeds)
     limit = stores.config.crawl.max_pages
@@ -118,6 +143,7 @@ def _prepare(stores: Stores, run_id: str, iteration: int, batch_size: int, folde
         "format_version": SEALED_VERSION,
         "run_id": run_id,
         "iteration": iteration,
+        "kind": source.kind,
         "nodes": list(nodes),
         "routing": stores.config.frontier.routing,
         "config_digest": stores.config_digest,
@@ -173,7 +199,7 @@ def _sum_up(stores: Stores, folders: list[str], seeds: list[str]) -> _Sums:
 def _add_folder(stores: Stores, state: FolderState, sums: _Sums) -> None:
     sums.hosts.update(state.scope_added)
     if state.is_complete:
-        sums.taken += 0 if IMPORT_NODE in state.present else state.urls
+        sums.taken += state.urls if stores.crawl.iteration(state.folder.name).is_round else 0
         sums.summed.append(state.folder.name)
         return
     current = state.folder.iteration()

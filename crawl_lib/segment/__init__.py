@@ -40,6 +40,7 @@ from crawl_lib.segment.manifest import (
 from crawl_lib.segment.parts import (
     CLOSED_SUFFIX,
     PAGES_SUFFIX,
+    ROWLESS_SUFFIX,
     SEALED_SUFFIX,
     SEQUENCE,
     WARC_SUFFIX,

@@ -5,6 +5,7 @@ Of a *sealed* part the WARC file is on the store, checked, and the local one goe
 <part>.warc.gz             the log; the rest can be made again from it
 <part>.pages.arrow .links.arrow .cdxj.<n> .outlinks.<n> .positions
 <part>.closed.json         written last: counts, and that all of the above is whole; the sum of each
+<part>.rowless.json        in place of all of the above: the WARC file is whole, and its rows are still to be made
 <part>.sealed.json         name, size in bytes and SHA-256 of the WARC file on the store; the local one may be gone
 """
 
@@ -24,6 +25,7 @@ from crawl_lib.errors import DamagedFileError, os_errors
 from crawl_lib.sealed import SEALED_VERSION, own_file, sealed_json, unsealed, unsealed_if_new
 
 WARC_SUFFIX, CLOSED_SUFFIX, SEALED_SUFFIX = ".warc.gz", ".closed.json", ".sealed.json"
+ROWLESS_SUFFIX = ".rowless.json"
 PAGES_SUFFIX, LINKS_SUFFIX, POSITIONS_SUFFIX = ".pages.arrow", ".links.arrow", ".positions"
 INDEX_RUNS, OUTLINK_RUNS = ".cdxj", ".outlinks"
 SEQUENCE = re.compile(r"-\d{5,}$")
@@ -82,6 +84,30 @@ class Part:
         sums = {path.name.removeprefix(self.stem.name): file_sum(path) for path in self._made()} | {WARC_SUFFIX: log}
         mapping = vars(counts) | {"scope_hosts": sorted(counts.scope_hosts), _SUMS: sums}
         write_durable(self.path(CLOSED_SUFFIX), sealed_json(mapping))
+
+    @property
+    def is_rowless(self) -> bool:
+        """Whether the WARC file is whole, and was closed without rows."""
+        return self.path(ROWLESS_SUFFIX).exists()
+
+    def close_without_rows(self, log: list[int], pages: int) -> None:
+        """Say, durably, that the WARC file is whole. `log`: its sum; `pages`: fetches in it. Raises StorageError."""
+        write_durable(self.path(ROWLESS_SUFFIX), sealed_json({_SUMS: {WARC_SUFFIX: log}, "pages": pages}))
+
+    def require_log(self) -> None:
+        """Compare the WARC file of a part without rows with the sum in the part's note.
+
+        Raises DamagedFileError with the name of the file and the number of lost fetches.
+        """
+        path = self.path(ROWLESS_SUFFIX)
+        with own_file(path, "not the note of a part without rows"):
+            note = unsealed(path.read_bytes())
+            size, checksum = note[_SUMS][WARC_SUFFIX]
+        if not self.warc.exists() or file_sum(self.warc) != [size, checksum]:
+            raise DamagedFileError(
+                f"{self.warc}: is not what was written. Put it back, or delete it and {path.name}: then its"
+                f" {note['pages']} fetches are lost"
+            )
 
     def counts(self) -> PartCounts:
         """What a closed part holds. Raises DamagedFileError or StorageError naming the file."""
@@ -167,7 +193,10 @@ def list_parts(directory: Path, prefix: str | None = None) -> list[Part]:
         return []
     names = [path.name for path in directory.iterdir()]
     stems = {
-        name.removesuffix(suffix) for suffix in (WARC_SUFFIX, CLOSED_SUFFIX) for name in names if name.endswith(suffix)
+        name.removesuffix(suffix)
+        for suffix in (WARC_SUFFIX, CLOSED_SUFFIX, ROWLESS_SUFFIX)
+        for name in names
+        if name.endswith(suffix)
     }
     return [
         Part(directory / stem)

@@ -6,6 +6,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from isal import isal_zlib
@@ -151,6 +152,38 @@ class OpenPart:
         self.links.close(sync=False)
 
 
+class RowlessPart:
+    """A part with a log only; rows are made later from the log. Raises StorageError."""
+
+    def __init__(self, part: Part, config: SegmentConfig) -> None:
+        self.part = part
+        self.log = _Log(part.warc, config.sync_interval_s)
+        self.counts = PartCounts()
+
+    def note(self, taken: TakenUrl | None, _fetched: Fetched, _position: Position, _digest: str | None) -> None:
+        """Count a group whose bytes are in the log."""
+        if taken is None:
+            self.counts.robots_captures += 1
+        else:
+            self.counts.pages += 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of its log."""
+        return self.log.size
+
+    def close(self) -> None:
+        """Make the log whole and durable, and say so."""
+        self.log.close()
+        reached("segment.part.log_synced")
+        self.part.close_without_rows([self.log.size, self.log.checksum], self.counts.pages)
+        reached("segment.part.closed_without_rows")
+
+    def abandon(self) -> None:
+        """Leave the part as a kill would."""
+        self.log.close()
+
+
 class PartWriter:
     """Writes one worker's share of a segment.
 
@@ -161,6 +194,8 @@ class PartWriter:
     * A page's rows are added after its `append`, before its part is closed: what keeps rows back has `before_close`
       called, which may be set once, before each part is closed. A part may grow to twice `max_warc_bytes` while
       `may_close`, which may be set too, says no.
+    * Without rows (`has_rows`) parts have records only. Another writer makes the rows: a writer with rows takes such
+      parts for parts left open by a kill, and `recovered` closes them.
 
     `prefix`: see `part_prefix`. `clock` gives POSIX seconds, `new_id` record ids. Not for use by several threads.
     Raises StorageError naming the file: the operator looks at the disk. RuntimeError is a mistake of the caller.
@@ -173,6 +208,7 @@ class PartWriter:
         info: WarcInfo,
         config: SegmentConfig,
         *,
+        has_rows: bool = True,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = new_record_id,
     ) -> None:
@@ -181,12 +217,13 @@ class PartWriter:
         self._directory, self._prefix, self._info, self._config, self._clock = directory, prefix, info, config, clock
         self._encoder = RecordEncoder(config.gzip_level, new_id)
         parts = list_parts(directory, prefix)
-        unfinished = [part for part in parts if not part.is_closed]
-        if len(unfinished) > 1:
+        unfinished = [part for part in parts if not part.is_closed and (has_rows or not part.is_rowless)]
+        if sum(not part.is_rowless for part in unfinished) > 1:
             raise DamagedFileError(f"{directory}: {len(unfinished)} parts of {prefix} are open at once")
-        self._unfinished = unfinished[0] if unfinished else None
+        self._kind: type[OpenPart | RowlessPart] = OpenPart if has_rows else RowlessPart
+        self._unfinished = sorted(unfinished, key=lambda part: not part.is_rowless)
         self._next_number = int(parts[-1].stem.name.rpartition("-")[2]) + 1 if parts else 0
-        self._open: OpenPart | None = None
+        self._open: OpenPart | RowlessPart | None = None
         self.before_close: Callable[[], None] = lambda: None
         self.may_close: Callable[[], bool] = lambda: True
 
@@ -205,29 +242,44 @@ class PartWriter:
         """Where notes may be kept next to the parts."""
         return self._directory / f"{self._prefix}.reading"
 
-    def recovered(self) -> Iterator[tuple[TakenUrl | None, Fetched, Position]]:
-        """The whole groups of the part that a kill left open, in file order; None is taken for a robots.txt capture.
+    def recovered(self, positions: Iterator[int] | None = None) -> Iterator[tuple[TakenUrl | None, Fetched, Position]]:
+        """Yield the whole groups of an open part, and of parts without rows, in file order.
 
-        Cuts the torn tail. The rows of each group are to be added while it is at hand. Nothing, if none was open.
+        The taken URL is None for a robots.txt capture. Cuts a torn tail. The caller adds the rows of each group at
+        once. A part without rows is closed, with rows, before the next part is read. `positions`: new numbers for the
+        URLs. Raises DamagedFileError for a damaged part without rows.
         """
-        if self._unfinished is None:
-            return
-        self._unfinished.discard_rows()
-        part = self._open = OpenPart(self._unfinished, self._config)
+        while self._unfinished:
+            is_whole = self._unfinished[0].is_rowless
+            if is_whole:
+                self._unfinished[0].require_log()
+            yield from self._read_again(self._unfinished[0], positions)
+            del self._unfinished[0]
+            reached("segment.part.recovered")
+            if is_whole:
+                self.close_part()
+
+    def _read_again(
+        self, unfinished: Part, positions: Iterator[int] | None
+    ) -> Iterator[tuple[TakenUrl | None, Fetched, Position]]:
+        """Yield the groups of an unfinished part, and leave it as the open one."""
+        unfinished.discard_rows()
+        part = self._open = self._kind(unfinished, self._config)
         end, groups, file_id = 0, 0, FileId()
         for found in read_groups(part.part.warc, file_id):
             if isinstance(found, int):
                 end = found
                 continue
-            part.note(found.taken, found.fetched, found.position, found.digest)
-            yield found.taken, found.fetched, found.position
+            taken = found.taken
+            if taken is not None and positions is not None:
+                taken = replace(taken, position=next(positions))
+            part.note(taken, found.fetched, found.position, found.digest)
+            yield taken, found.fetched, found.position
             end, groups = found.end, groups + 1
         part.log.cut(end)
         # A file of an older version, whose records have no ids, stays without them.
         self._encoder.file_id = part.counts.warcinfo_id = file_id.value if file_id.is_carried or not groups else ""
-        self._unfinished = None
         self._begin_file(part)
-        reached("segment.part.recovered")
 
     def append(self, taken: TakenUrl | None, fetched: Fetched) -> Position:
         """Write the records of a fetch; returns where its response lies, or its metadata if it has no response.
@@ -235,14 +287,14 @@ class PartWriter:
         `taken`: None for a robots.txt capture, which is no row of `pages`. A visit that found the page as it was is
         marked as such in `fetched`, and its body is not written.
         """
-        if self._unfinished is not None:
+        if self._unfinished:
             raise RuntimeError("PartWriter.recovered() comes before append()")
         part, limit = self._open, self._config.max_warc_bytes
         if part is None or (part.size >= limit and (self.may_close() or part.size >= 2 * limit)):
             self.close()
             stem = self._directory / f"{self._prefix}-{self._next_number:05d}"
             self._next_number += 1
-            part = self._open = OpenPart(Part(stem), self._config)
+            part = self._open = self._kind(Part(stem), self._config)
             self._begin_file(part)
         if taken is not None and taken.queued.earlier:
             fetched.revisits = revisited(taken, fetched)
@@ -255,8 +307,8 @@ class PartWriter:
     @property
     def part(self) -> OpenPart:
         """Where the rows of a page go that was appended."""
-        if self._open is None:
-            raise RuntimeError("rows come after the append of their page")
+        if not isinstance(self._open, OpenPart):
+            raise RuntimeError("rows come after the append of their page, in a writer with rows")
         return self._open
 
     def close(self) -> None:
@@ -264,14 +316,20 @@ class PartWriter:
 
         Raises RuntimeError if recovered groups were not asked for before.
         """
-        if self._unfinished is not None:
+        if self._unfinished:
             raise RuntimeError("PartWriter.recovered() comes before close()")
-        if self._open is not None:
-            self.before_close()
-            part, self._open = self._open, None
-            part.close()
+        self.close_part()
 
-    def _begin_file(self, part: OpenPart) -> None:
+    def close_part(self) -> tuple[str, int]:
+        """Close the open part; return its name and number of pages, "" without a part. `append` begins another."""
+        if self._open is None:
+            return "", 0
+        self.before_close()
+        part, self._open = self._open, None
+        part.close()
+        return part.part.stem.name, part.counts.pages
+
+    def _begin_file(self, part: OpenPart | RowlessPart) -> None:
         if part.log.size == 0:
             part.log.append(self._encoder.warcinfo(part.part.warc.name, self._info, self._clock()))
             part.counts.warcinfo_id = self._encoder.file_id

@@ -52,5 +52,7 @@ class Rejection(StrEnum):
     SIMILAR = "similar"
     """`traps.max_similar` pages of its pattern had nearly the same words, of the newest twice as many; or it was found
     on a page whose words `traps.max_equal` pages of one domain have."""
+    REALTIME = "realtime"
+    """Its page was fetched in real time, which follows no links."""
     KNOWN = "known"
     """Its key is in the key store already: it was queued or fetched before."""

@@ -19,12 +19,13 @@ from crawl_lib.lazy import loads_later
 if TYPE_CHECKING:
     from crawl_lib.worker.calls import refuse_calls
     from crawl_lib.worker.discovery import Discovery
-    from crawl_lib.worker.forkserver import die_with_parent
+    from crawl_lib.worker.forkserver import Forked, die_with_parent, fork_server
     from crawl_lib.worker.page import PageHandler
     from crawl_lib.worker.patterns import room_of
     from crawl_lib.worker.process import bar_packages, keep_memory
     from crawl_lib.worker.reading import Reader
     from crawl_lib.worker.sandbox import clean_environment, data_bytes, set_limits, shut_in
+    from crawl_lib.worker.worker import build_walls, limit_worker
     from crawl_lib.worker.workers import WorkerTask, prepare_workers, run_workers
 else:
     # `process` bars packages before anything else is loaded.
@@ -33,12 +34,13 @@ else:
         {
             "calls": ("refuse_calls",),
             "discovery": ("Discovery",),
-            "forkserver": ("die_with_parent",),
+            "forkserver": ("Forked", "die_with_parent", "fork_server"),
             "page": ("PageHandler",),
             "patterns": ("room_of",),
             "process": ("bar_packages", "keep_memory"),
             "reading": ("Reader",),
             "sandbox": ("clean_environment", "data_bytes", "set_limits", "shut_in"),
+            "worker": ("build_walls", "limit_worker"),
             "workers": ("WorkerTask", "prepare_workers", "run_workers"),
         },
     )

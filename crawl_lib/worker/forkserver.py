@@ -38,6 +38,9 @@ _HELD_BACK = (signal.SIGINT, signal.SIGTERM)
 _WEEK_S = 7 * 86400.0
 _ENDING_S = 1.0
 _here = threading.local()
+_SERVER = "crawl_lib.worker.process"
+WORKER = "crawl_lib.worker.worker"
+"""The program of fetching processes of a take."""
 
 
 def die_with_parent(parent: int) -> None:
@@ -112,16 +115,20 @@ class Forked:
 
 
 class ForkServer:
-    """A server of this thread, which dies with the thread. It gets what `environment` lets through of that of now."""
+    """A server of this thread, which dies with the thread. It gets what `environment` lets through of that of now.
 
-    def __init__(self) -> None:
+    `program`: the module whose `main` the forked processes run.
+    """
+
+    def __init__(self, program: str = WORKER) -> None:
         self.made_of = _surroundings()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        other = [] if program == WORKER else [program]
         # Held back in the server for good: a Ctrl-C reaches all processes, and the task decides who stops when.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "crawl_lib.worker.process", str(os.getpid()), str(theirs.fileno())],
+                [sys.executable, "-P", "-m", _SERVER, str(os.getpid()), str(theirs.fileno()), *other],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -180,11 +187,12 @@ def ended(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
-def fork_server() -> ForkServer:
-    """The server of this thread. Begins one if there is none yet, or none that would do."""
-    server: ForkServer | None = getattr(_here, "server", None)
+def fork_server(program: str = WORKER) -> ForkServer:
+    """The server of this thread for a program. Begins one if there is none yet, or none that would do."""
+    servers: dict[str, ForkServer] = _here.__dict__.setdefault("servers", {})
+    server = servers.get(program)
     if server is None or server.made_of != _surroundings() or server.process.poll() is not None:
-        server = _here.server = ForkServer()
+        server = servers[program] = ForkServer(program)
     return server
 
 

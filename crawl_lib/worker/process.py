@@ -16,6 +16,7 @@ import os
 import resource
 import sys
 from contextlib import suppress
+from importlib import import_module
 
 BARRED = frozenset({"numpy", "pandas"})
 KEPT_BYTES = 64 << 20
@@ -51,17 +52,20 @@ def allow_descriptors() -> None:
 def main() -> int:
     """Bar the packages, set allocator and limit, load the worker's modules, then fork workers as the task says.
 
-    Arguments of the program: the task's process, and the descriptor of the socket to it.
+    Arguments of the program: the task's process, the descriptor of the socket to it, and the module whose `main` a
+    forked process runs, unless that is the worker's.
     """
     bar_packages()
     keep_memory()
     allow_descriptors()
     gc.disable()  # modules leave nothing to collect, and looking for it is a tenth of their cost
-    from crawl_lib.worker import forkserver, worker  # noqa: PLC0415
+    from crawl_lib.worker import forkserver  # noqa: PLC0415
+
+    run = import_module(sys.argv[3] if len(sys.argv) > 3 else forkserver.WORKER).main
 
     gc.freeze()  # and no collection in a worker writes to what they share
     gc.enable()
-    forkserver.serve(int(sys.argv[1]), int(sys.argv[2]), worker.main)
+    forkserver.serve(int(sys.argv[1]), int(sys.argv[2]), run)
     return 0
 
 

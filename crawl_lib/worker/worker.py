@@ -272,13 +272,14 @@ def limit_worker(config: Config, node: NodeDirectory, own_bytes: int) -> None:
     fetch = config.fetch
     connections = fetch.connections + fetch.slow_connections
     known_bytes = sum(path.stat().st_size for path in node.hosts.iterdir()) if node.hosts.is_dir() else 0
+    take_bytes = node.take.stat().st_size if node.take.exists() else 0
     set_limits(
         DATA=own_bytes
         + WORK_BYTES
         + 2 * fetch.max_inflight_bytes
         + 8 * fetch.max_body_bytes
         + CONNECTION_BYTES * connections
-        + 16 * node.take.stat().st_size,
+        + 16 * take_bytes,
         FSIZE=FILE_BYTES + 4 * config.segment.max_warc_bytes + 2 * known_bytes,
         NOFILE=4 * connections + MORE_DESCRIPTORS,
     )

@@ -133,7 +133,6 @@ def host(kind: str = "domain", value: str = "example.org", **more: Any) -> dict[
         ),
         ({"servers": "node-a"}, r"servers: must be a list, not 'node-a'"),
         ({"servers": ["a", "default"]}, r"servers: 'default' is the name of Airflow's queue"),
-        ({"servers": ["import"]}, r"servers: 'import' is the name of imported segments"),
         ({"key_storage": {"replication": 2}}, r"key_storage\.replication: 2 replicas need as many servers"),
         ({"key_storage": {"servers": ["db1", "x/0.sqlite"]}}, r"key_storage\.servers: .* cannot be mixed"),
         ({"export": {"directory": "crawl"}}, r"export\.directory: must differ from crawl\.directory"),

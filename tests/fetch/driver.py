@@ -4,7 +4,7 @@ import asyncio
 import selectors
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from crawl_lib.fetch.dns import Answer
 from crawl_lib.fetch.exchange import Done
 from crawl_lib.fetch.hosts import Job
 from crawl_lib.fetch.lane import SLOW_S
+from crawl_lib.fetch.retry import Retry
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 
 CONFIG = FetchConfig(
@@ -114,10 +115,11 @@ def run(
     hosts: HostStore | None = None,
     spans: Spans | None = None,
     retry: RetryConfig = RetryConfig(),  # noqa: B008
+    retries: Mapping[Failure, Retry] = AT_ONCE,
 ) -> Run:
     """Run `fetch_all` to its end; `limit_s` from now is its deadline."""
     found = Run(stop, on_fetched)
-    seams = seams or Seams(resolver=partial(AtOnce, to_loopback), retries=AT_ONCE)
+    seams = seams or Seams(resolver=partial(AtOnce, to_loopback))
     store = hosts or HostStore(directory, wall=seams.wall)
     deadline_s = seams.clock() + limit_s
     found.is_late = lambda: seams.clock() >= deadline_s
@@ -137,6 +139,7 @@ def run(
                 store=store,
                 turns=turns,
                 caller=found,
+                retries=retries,
                 seams=seams,
             )
 
@@ -260,8 +263,8 @@ def run_virtual(directory: Path, urls: Sequence[str], config: FetchConfig, carri
         clock=loop.time,
         wall=loop.time,
         resolver=partial(AtOnce, more.pop("resolver", to_loopback)),
-        retries=more.pop("retries", RETRIES),
         carrier=lambda *_: carrier,
     )
     more.setdefault("limit_s", 1e9)
+    more.setdefault("retries", RETRIES)
     return run(directory, urls, config, seams=seams, loop_factory=lambda: loop, **more)

@@ -16,7 +16,7 @@ import uvloop
 
 from crawl_lib.fetch import Seams
 from crawl_lib.fetch.dns import YOUNG, YOUNG_S, Answer, DnsCache, SystemResolver
-from tests.fetch.driver import AT_ONCE, CONFIG, AtOnce, NoAddressError, VirtualLoop, run
+from tests.fetch.driver import CONFIG, AtOnce, NoAddressError, VirtualLoop, run
 from tests.web.hostile import HostileWeb
 from tests.web.names import NameServer, Said
 
@@ -275,7 +275,7 @@ def test_320_slow_names_do_not_delay_a_good_page(tmp_path: Path, delay_s: float 
         return LOOPBACK if name == "good.test" else Said(["127.0.0.1"], delay_s)
 
     with HostileWeb() as web, NameServer(says) as dns:
-        seams = Seams(resolver=partial(SystemResolver, (dns.address,)), retries=AT_ONCE)
+        seams = Seams(resolver=partial(SystemResolver, (dns.address,)))
         urls = [web.url(host=f"slow{number}.test") for number in range(320)] + [web.url(host="good.test")]
         began = time.time()
         found = run(tmp_path, urls, replace(CONFIG, dns_timeout_s=10.0 if delay_s else 2.0), seams=seams)
@@ -290,7 +290,7 @@ def test_a_name_server_that_never_answers_does_not_hold_the_stop(
 ) -> None:
     began = time.monotonic()
     with NameServer(lambda name: Said(delay_s=None)) as dns:
-        seams = Seams(resolver=partial(SystemResolver, (dns.address,)), retries=AT_ONCE)
+        seams = Seams(resolver=partial(SystemResolver, (dns.address,)))
         found = run(tmp_path, [f"http://h{number}.test/" for number in range(300)], seams=seams, limit_s=0.2)
     assert time.monotonic() - began < 5
     assert found.left == 300

@@ -20,7 +20,7 @@ import pytest
 from crawl_lib.fetch import Seams
 from crawl_lib.states import Outcome
 from crawl_lib.urls import canonicalize
-from tests.fetch.driver import AT_ONCE, CONFIG, AtOnce, NoAddressError, run
+from tests.fetch.driver import CONFIG, AtOnce, NoAddressError, run
 from tests.fetch.test_transport import ends
 from tests.web.hostile import HostileWeb
 
@@ -84,7 +84,7 @@ def test_pages(tmp_path: Path, edge: Edge, seed: int) -> None:
     good = [edge.web.url(host=name) for name in mixed]
     resolver = (named | mixed).__getitem__
     config = replace(ONLY, robots=draw.choice(["obey", "ignore"]))
-    found = run(tmp_path, bad + good, config, seams=Seams(resolver=partial(AtOnce, resolver), retries=AT_ONCE))
+    found = run(tmp_path, bad + good, config, seams=Seams(resolver=partial(AtOnce, resolver)))
     assert {found[url].outcome for url in bad} == {Outcome.ADDRESS_REFUSED}
     assert {found[url].outcome for url in good} == {Outcome.OK}
 
@@ -96,7 +96,7 @@ def test_redirects_of_robots_txt(tmp_path: Path, edge: Edge, seed: int) -> None:
     location = edge.web.url("/robots.txt", host=target).encode()
     edge.web.on("/robots.txt", lambda talk: talk.reply("301 Moved", b"Location: %s\r\n" % location, b""))
     inner = answers(draw.choice(edge.refused), draw)
-    seams = Seams(resolver=partial(AtOnce, lambda host: inner if host == "inner.test" else [ALLOWED]), retries=AT_ONCE)
+    seams = Seams(resolver=partial(AtOnce, lambda host: inner if host == "inner.test" else [ALLOWED]))
     found = run(tmp_path, [edge.web.url(host="a.test")], replace(ONLY, robots="obey"), seams=seams)
     assert found.robots[-1].outcome is Outcome.ADDRESS_REFUSED
     assert found.fetched[0].outcome is not Outcome.OK
@@ -119,7 +119,7 @@ def test_rebinding(tmp_path: Path, edge: Edge, seed: int, fresh: bool) -> None:
     path = "/ok?%d" if not fresh else "/http10?%d"
     urls = [edge.web.url(path % number, host="a.test") for number in range(4)]
     steps = count()  # the clock hurries, so that each answer is old at the next request
-    seams = Seams(lambda: time.monotonic() + 2.0 * next(steps), resolver=partial(AtOnce, resolver), retries=AT_ONCE)
+    seams = Seams(lambda: time.monotonic() + 2.0 * next(steps), resolver=partial(AtOnce, resolver))
     found = run(tmp_path, urls, ONLY, seams=seams, limit_s=1e6)
     assert len(asked) > first
     assert set(found.outcomes()) <= {"ok", "address_refused"}
@@ -148,7 +148,7 @@ def test_past_a_proxy(tmp_path: Path, edge: Edge, seed: int, monkeypatch: pytest
         def resolver(host: str) -> list[str]:
             raise NoAddressError("names are the proxy's")
 
-        seams = Seams(resolver=partial(AtOnce, resolver), retries=AT_ONCE)
+        seams = Seams(resolver=partial(AtOnce, resolver))
         found = run(tmp_path, bad + good, replace(ONLY, proxy=proxy.url("")), seams=seams)
         assert sorted(proxy.paths()) == sorted(good)
     assert edge.web.connections == 0

@@ -37,6 +37,8 @@ ELSEWHERE = {
     "retire": "only when a node is retired: tests/rounds/test_nodes_change.py",
     "commit.scope": "only where a seed's redirect widened the scope: tests/rounds/test_start.py",
     "segment.part.recovered": "only in a second attempt: the test below",
+    "segment.part.closed_without_rows": "only of fetchers in real time: tests/realtime",
+    "realtime.": "only of what was fetched in real time: tests/realtime",
     "repair.": "only in repairs by hand: tests/repair",
     "hosts.moved": "only with files of before: tests/fetch/test_hoststore.py",
     "page.noted": "only on large pages: tests/worker/test_large_pages.py",

@@ -216,15 +216,18 @@ def test_a_node_called_deleted_keeps_the_hidden_folder_of_its_take(copy: Callabl
     assert krake.ok("sweep").out == "nothing is left over\n"
 
 
-def test_the_hidden_folder_of_an_import_is_left_until_its_segment_stands(copy: Callable[..., Krake]) -> None:
+@pytest.mark.parametrize(("segment", "kind"), [("import", "import"), ("live-0", "live")])
+def test_the_hidden_folder_of_an_import_is_left_until_its_segment_stands(
+    copy: Callable[..., Krake], segment: str, kind: str
+) -> None:
     """It may be at work on any machine."""
     krake = copy()
     folder = min(krake.directory.glob("dfs/crawl/1*"))
-    (folder / f".import-import-{'a' * 32}").mkdir()
+    (folder / f".{segment}-{kind}-{'a' * 32}").mkdir()
     assert krake.ok("sweep").out == "nothing is left over\n"
-    (folder / "import").mkdir()
+    (folder / segment).mkdir()
     krake.ok("sweep")
-    assert not list(folder.glob(".import-*"))
+    assert not list(folder.glob(f".{segment}-*"))
 
 
 def test_the_directory_of_a_node_that_left_is_looked_at_and_repaired(copy: Callable[..., Krake]) -> None:

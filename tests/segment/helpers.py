@@ -75,9 +75,11 @@ def robots() -> Fetched:
     return answered("http://a.example/robots.txt", b"User-agent: *\n", duration_ms=3)
 
 
-def writer(spool: Path, worker: int = 0, **more) -> PartWriter:
+def writer(spool: Path, worker: int = 0, *, has_rows: bool = True, **more) -> PartWriter:
     config = SegmentConfig(**({"sync_interval_s": 3600.0} | more))
-    return PartWriter(spool, f"krake-1-node-a-{worker}", INFO, config, clock=lambda: TIME, new_id=ids())
+    return PartWriter(
+        spool, f"krake-1-node-a-{worker}", INFO, config, clock=lambda: TIME, new_id=ids(), has_rows=has_rows
+    )
 
 
 def row(taken_url: TakenUrl, fetched: Fetched, position: Position) -> PageRow:

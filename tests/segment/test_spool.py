@@ -315,3 +315,97 @@ def test_a_part_whose_rows_wait_may_grow_to_twice_its_size(tmp_path):
     out.close()
     assert 2 << 16 <= sizes[-1] < (2 << 16) + 12_000
     assert len(answers) < 1000, "it was asked"
+
+
+def close_rowless(directory: Path, items: list, worker: int = 0) -> None:
+    """Write groups to a part without rows."""
+    out = writer(directory / "spool", worker, has_rows=False)
+    out.append(None, robots())
+    for item in items:
+        out.append(*item)
+    assert out.close_part()[1] == len(items)
+    out.close()
+
+
+def collect(directory: Path, most: int = 1 << 30) -> None:
+    """Make the rows of all parts; killed after so many groups."""
+    out, done = (
+        writer(directory / "spool"),
+        sum(len(part.positions()) for part in list_parts(directory / "spool") if part.is_closed),
+    )
+    for number, (item, fetched, position) in enumerate(out.recovered(iter(range(done, 1000)))):
+        if number == most:
+            kill(out)
+            return
+        if item is not None:
+            add_rows(out, item, fetched, position)
+    out.close()
+
+
+def test_parts_without_rows_become_those_that_were_written_with_rows(tmp_path: Path) -> None:
+    items = fetches()
+    rowless, usual = tmp_path / "rowless", tmp_path / "usual"
+    close_rowless(rowless, items[:3])
+    close_rowless(rowless, items[3:])
+    parts = list_parts(rowless / "spool")
+    assert [(part.is_rowless, part.is_closed) for part in parts] == [(True, False)] * 2
+    assert {path.suffix for path in (rowless / "spool").iterdir()} == {".gz", ".json"}
+    collect(rowless)
+    with writer(usual / "spool") as out:
+        fill(out, items)
+    assert content(rowless, len(items)) == content(usual, len(items))
+
+
+def test_making_rows_may_be_killed_at_any_group(tmp_path: Path) -> None:
+    items = fetches()
+    close_rowless(tmp_path, items[:4])
+    close_rowless(tmp_path, items[4:])
+    for most in range(1, len(items) + 2):
+        collect(tmp_path, most)
+    collect(tmp_path)
+    assert finished_positions(tmp_path / "spool") == set(range(len(items)))
+    assert content(tmp_path, len(items))[0]
+
+
+def test_a_part_without_rows_that_a_kill_left_open_is_closed_by_the_next_writer(tmp_path: Path) -> None:
+    items = fetches()
+    out = writer(tmp_path / "spool", has_rows=False)
+    for item in items[:2]:
+        out.append(*item)
+    kill(out)
+    (part,) = list_parts(tmp_path / "spool")
+    with part.warc.open("ab") as file:
+        file.write(b"torn")
+    assert not part.is_rowless
+    out = writer(tmp_path / "spool", has_rows=False)
+    with pytest.raises(RuntimeError):
+        out.append(*items[2])
+    assert [taken.position for taken, _, _ in out.recovered() if taken] == [0, 1]
+    out.close()
+    assert part.is_rowless
+    part.require_log()
+    assert next(writer(tmp_path / "spool", has_rows=False).recovered(), None) is None, "it is closed"
+
+
+def test_a_damaged_part_without_rows_is_named_with_what_it_held(tmp_path: Path) -> None:
+    items = fetches()
+    close_rowless(tmp_path, items)
+    (part,) = list_parts(tmp_path / "spool")
+    data = bytearray(part.warc.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.warc.write_bytes(data)
+    with pytest.raises(
+        DamagedFileError, match=rf"{part.warc.name}: is not what was written.* {len(items)} fetches are lost"
+    ):
+        collect(tmp_path)
+    part.warc.unlink()
+    with pytest.raises(DamagedFileError, match=part.warc.name):
+        collect(tmp_path)
+
+
+def test_a_writer_without_rows_takes_none(tmp_path: Path) -> None:
+    out = writer(tmp_path / "spool", has_rows=False)
+    out.append(*fetches()[0])
+    with pytest.raises(RuntimeError, match="a writer with rows"):
+        _ = out.part
+    out.close()

@@ -11,7 +11,7 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, Iteration, readable_json, settled_nodes
+from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, Iteration, Kind, readable_json, settled_nodes
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import readable_take
@@ -32,7 +32,7 @@ def readable_iterations(stores: Stores) -> list[Iteration]:
 
 def nodes_left(stores: Stores) -> list[str]:
     """Nodes that had a part in the crawl, are in `servers` no more, and were not retired, as far as that is known."""
-    parts = {node for one in readable_iterations(stores) if not one.is_import for node in one.nodes}
+    parts = {node for one in readable_iterations(stores) if one.is_round for node in one.nodes}
     left = []
     for node in sorted({*parts, *settled_nodes(stores.crawl)} - set(stores.config.servers)):
         try:
@@ -95,6 +95,7 @@ class Identity:
             "format_version": SEALED_VERSION,
             "run_id": run_id,
             "iteration": iteration,
+            "kind": self._kind(iteration),
             "nodes": list(nodes),
             "routing": self._shared.get("frontier.routing", self.stores.config.frontier.routing),
             "config_digest": self._said("config_digest", digest),
@@ -115,9 +116,16 @@ class Identity:
             return f"has the nodes {', '.join(iteration.nodes)}, and what was agreed {', '.join(nodes)}"
         return ""
 
+    def _kind(self, iteration: int) -> Kind:
+        """Return the kind of the folder by the manifests; an iteration 0 without a manifest is an import."""
+        if iteration:
+            return Kind.CRAWL
+        said = {entry.get("what") for one in self._manifests.values() for entry in one.get("history", ())}
+        return Kind.LIVE if Kind.LIVE in said else Kind.IMPORT
+
     def _nodes(self, iteration: int) -> tuple[str, ...]:
         if iteration == 0:
-            return (IMPORT_NODE,)
+            return tuple(self._manifests) or (IMPORT_NODE,)
         if isinstance(self._shared.get("servers"), list):
             return tuple(self._shared["servers"])
         named = {*self._manifests, *self._index.get("outlinks", ()), *self._index.get("missing", ())}

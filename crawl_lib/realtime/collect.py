@@ -1,0 +1,192 @@
+"""`krake realtime collect`: closed parts of a fetcher become a segment, as imported archives do.
+
+Parts lie in `live/<fetcher>/spool` of the node's directory. The service may run meanwhile: open parts are left alone.
+The steps, each durable before the next:
+
+1. `collect/run.json` names the parts; a digest of the names is the run's id (`realtime.collect.decided`);
+2. the parts are moved to `collect/spool` (`realtime.collect.moved`);
+3. `start` names the folder (`start.renamed`);
+4. rows are made from the records, part by part (`segment.part.closed`);
+5. the segment is built and published (`segment.publish.renamed`), its keys are marked (`repair.import.marked`), and the
+   folder is committed (`commit.written`);
+6. `run.json` is deleted (`realtime.collect.ended`), then all else in `collect`.
+
+Run again, `collect` goes on there. A part belongs to one run, and a run to one folder. So each fetch is in exactly one
+segment.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from crawl_lib.crawldir import Iteration
+from crawl_lib.curate import finish_folder
+from crawl_lib.durable import delete_durable, fsync_dir, reached, write_durable
+from crawl_lib.errors import LockedError, os_errors
+from crawl_lib.export import held
+from crawl_lib.frontier import NodeDirectory
+from crawl_lib.realtime.places import live_spool
+from crawl_lib.rounds import start_live
+from crawl_lib.sealed import own_file, sealed_json, unsealed
+from crawl_lib.segment import (
+    ROWLESS_SUFFIX,
+    WARC_SUFFIX,
+    Manifest,
+    PartWriter,
+    WarcInfo,
+    build_segment,
+    finished_positions,
+    list_parts,
+    publish,
+    utc_text,
+)
+from crawl_lib.stores import Stores
+from crawl_lib.urls import Rejection, UrlFilter
+from crawl_lib.version import VERSION
+from crawl_lib.worker import PageHandler
+
+RUN_FILE = "run.json"
+
+
+@dataclass
+class CollectReport:
+    """The result of a collection. `folder`: of the segment, "" without parts; `parts`, `pages`: numbers."""
+
+    name: str
+    folder: str = ""
+    parts: int = 0
+    pages: int = 0
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the report as JSON has it."""
+        return asdict(self)
+
+
+class NoLinks(UrlFilter):
+    """The filter for pages of real time: no link is followed."""
+
+    def verdict(self, url: str, host: str, depth: int) -> tuple[bool, str]:
+        """Reject each URL, by the rule `realtime`."""
+        return False, Rejection.REALTIME
+
+
+def collect_parts(stores: Stores, name: str, *, clock: Callable[[], float] = time.time) -> CollectReport:
+    """Make a segment of a fetcher's closed parts.
+
+    `name`: of the fetcher, such as `live-0`. Raises LockedError if another collection runs, DamagedFileError for a
+    damaged part, StorageError, KeyStoreError, StoppedError; run the command again then.
+    """
+    node_dir = stores.node_dir(stores.config.servers[0])
+    spool, room = live_spool(node_dir, name), NodeDirectory(node_dir).live / name / "collect"
+    if not spool.is_dir():
+        return CollectReport(name)
+    with os_errors(room, "cannot be used"):
+        room.mkdir(exist_ok=True)
+        try:
+            with held(room):
+                return _Collection(stores, name, spool, room, clock).run()
+        except BlockingIOError as error:
+            raise LockedError(f"{room}: another collection is at work there; wait for it") from error
+
+
+@dataclass
+class _Collection:
+    """The steps of one collection. `room`: the folder of the parts that are collected."""
+
+    stores: Stores
+    name: str
+    spool: Path
+    room: Path
+    clock: Callable[[], float]
+
+    def run(self) -> CollectReport:
+        run_id, parts = self.decide()
+        if not parts:
+            return CollectReport(self.name)
+        self.move(parts)
+        iteration = start_live(self.stores, run_id=run_id, name=self.name, clock=self.clock)
+        self.make_rows()
+        pages = len(finished_positions(self.room / "spool"))
+        self.publish(iteration, pages)
+        delete_durable(self.room / RUN_FILE)
+        reached("realtime.collect.ended")
+        self.clear()
+        return CollectReport(self.name, iteration.folder, len(parts), pages)
+
+    def decide(self) -> tuple[str, list[str]]:
+        """Return the unfinished run of an earlier attempt, else begin a run with all closed parts."""
+        path = self.room / RUN_FILE
+        if path.exists():
+            with own_file(path, "not the note of a collection"):
+                run = unsealed(path.read_bytes())
+                return str(run["run_id"]), list(run["parts"])
+        self.clear()  # of a run that has ended
+        parts = [part.stem.name for part in list_parts(self.spool) if part.is_rowless]
+        run_id = f"live-{sha256(chr(10).join(parts).encode()).hexdigest()[:32]}"
+        if parts:
+            write_durable(path, sealed_json({"run_id": run_id, "parts": parts}))
+            reached("realtime.collect.decided")
+        return run_id, parts
+
+    def clear(self) -> None:
+        """Delete the content of the room."""
+        for entry in self.room.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+    def move(self, parts: list[str]) -> None:
+        """Move the parts into the room, each WARC file before the note of the part's end."""
+        target = self.room / "spool"
+        target.mkdir(exist_ok=True)
+        for file in (f"{part}{suffix}" for part in parts for suffix in (WARC_SUFFIX, ROWLESS_SUFFIX)):
+            if (self.spool / file).exists():
+                (self.spool / file).rename(target / file)
+        for folder in (target, self.room, self.spool):
+            fsync_dir(folder)
+        reached("realtime.collect.moved")
+
+    def make_rows(self) -> None:
+        """Make the rows of all parts without rows."""
+        config, spool = self.stores.config, self.room / "spool"
+        nothing = NoLinks(config.urls, (), config.traps)
+        info = WarcInfo(VERSION, self.stores.config_digest, "", "")  # their first records are there
+        positions = count(len(finished_positions(spool)))
+        for prefix in sorted({part.stem.name.rpartition("-")[0] for part in list_parts(spool)}):
+            with PartWriter(spool, prefix, info, config.segment, clock=self.clock) as writer:
+                handler = PageHandler(config, config.servers, 0, nothing, writer, seeds_widen_scope=False)
+                writer.before_close = handler.drain
+                self._handle(writer, handler, positions)
+
+    def _handle(self, writer: PartWriter, handler: PageHandler, positions: Iterator[int]) -> None:
+        for number, (taken, fetched, position) in enumerate(writer.recovered(positions)):
+            self.stores.go_on()
+            if taken is not None:
+                handler.add(taken, fetched, position)
+            self.stores.report(collecting=position.warc_file, done=number, unit="records")
+
+    def publish(self, iteration: Iteration, pages: int) -> None:
+        """Build the segment, make it visible, and finish its folder."""
+        stores, now = self.stores, utc_text(self.clock())
+        facts = Manifest(
+            take_id=iteration.run_id,
+            run_id=iteration.run_id,
+            iteration=iteration.iteration,
+            folder=iteration.folder,
+            node=self.name,
+            krake_version=VERSION,
+            config_digest=stores.config_digest,
+            user_agent=stores.config.fetch.user_agent,
+            robots_policy=stores.config.fetch.robots,
+            started=now,
+            finished=now,
+            counts={"taken": pages, "deferred": 0},
+            history=[{"what": iteration.kind, "time": now, "krake_version": VERSION}],
+        )
+        built = self.room / "segment"
+        build_segment(self.room / "spool", built, facts, stores.config.servers)
+        publish(stores.storage, stores.crawl.at(iteration.folder), self.name, facts.run_id, built)
+        finish_folder(stores, iteration.folder, self.name)

@@ -1,0 +1,153 @@
+"""Reading an answer at once: the target of a redirect or refresh, directives for robots, and facts of the page.
+
+The links of a page wait for `collect`. Here only the beginning of the content is read, where metas are. So no page
+holds up the others.
+"""
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from crawl_lib.config import Config
+from crawl_lib.parse import (
+    HTML_TYPES,
+    XHTML,
+    Content,
+    Headers,
+    Page,
+    decode_content,
+    detect_mime,
+    directives_of,
+    parse_head,
+    parse_html,
+    with_refresh,
+    x_robots_nofollow,
+)
+from crawl_lib.realtime.protocol import MAX_FACTS_BYTES, Robots, Target
+from crawl_lib.records import Fetched
+from crawl_lib.states import Outcome
+from crawl_lib.urls import Chain, LinkResolver, Scope, key_of, target_of_error
+
+READ_BYTES = 512 << 10
+"""The most bytes of a page's content for this first reading."""
+_META = "m"
+"""The letter of a meta refresh, or of a Refresh field, in the links of a page."""
+_REFRESH_LINKS = 64
+"""The number of links to search for a refresh: links of metas are among the first."""
+_MAX_VALIDATOR_CHARS = 1024
+
+
+@dataclass(frozen=True)
+class Told:
+    """The result of the first reading. `length`: bytes of the content, None if only the beginning is known."""
+
+    target: Target | None = None
+    mime: str | None = None
+    length: int | None = None
+    etag: str | None = None
+    last_modified: str | None = None
+    robots: Robots = field(default_factory=Robots)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def facts_of(page: Page, headers: Headers, content: Content) -> dict[str, Any]:
+    """Return the facts of a page by name. `content`: the beginning of the page.
+
+    `parse.facts` will need `headers` and `content`.
+    """
+    found = {"title": page.title, "description": page.description, "canonical_url": page.canonical_url}
+    return {name: text for name, text in found.items() if text}
+
+
+class AnswerReader:
+    """Reads answers as the config says; keeps nothing between two answers."""
+
+    def __init__(self, config: Config) -> None:
+        """Compile the rules. Raises ConfigError for an invalid rule."""
+        self._parse = config.parse
+        self._token = config.fetch.user_agent
+        self._most_bytes = min(READ_BYTES, config.fetch.max_decompressed_bytes)
+        chain = Chain(config.urls, Scope.OUTLINK)
+        normalize = chain.normalize if chain.normalizes else None
+        self._resolver = LinkResolver(config.urls.max_length_chars, normalize)
+
+    def read(self, fetched: Fetched) -> Told:
+        """Read an answer, or the rule against a URL."""
+        if fetched.outcome is Outcome.FILTERED:
+            url = target_of_error(fetched.error)
+            return Told(Target(url=url, key=key_of(url).hex(), how="rule") if url else None)
+        if not fetched.head:
+            return Told()
+        headers = parse_head(fetched.head)
+        told = Told(etag=_validator(headers.get("etag")), last_modified=_validator(headers.get("last-modified")))
+        if fetched.outcome is Outcome.REDIRECT:
+            return replace(told, target=self._target(fetched.url, headers.location or "", "redirect"))
+        if fetched.outcome is not Outcome.OK:
+            return told
+        return self._read_content(fetched, headers, told)
+
+    def _read_content(self, fetched: Fetched, headers: Headers, told: Told) -> Told:
+        content = decode_content(headers, fetched.body, max_bytes=self._most_bytes)
+        mime = detect_mime(headers.content_type[0], content.data)
+        is_cut = content.truncated or content.broken or fetched.truncated is not None
+        told = replace(told, mime=mime, length=None if is_cut else len(content.data))
+        page = self._page(fetched.url, headers, content, mime, is_cut=is_cut)
+        said = directives_of(
+            page.meta_robots or "", headers.all("x-robots-tag"), user_agent=self._token, now=time.time()
+        )
+        robots = Robots(noindex=said.noindex, noarchive=said.noarchive, nosnippet=said.nosnippet)
+        facts = facts_of(page, headers, content)
+        if said.nosnippet:
+            facts.pop("description", None)
+        return replace(told, target=self._refresh(page, headers), robots=robots, facts=bounded(facts))
+
+    def _page(self, url: str, headers: Headers, content: Content, mime: str | None, *, is_cut: bool) -> Page:
+        """Read the page; of content of another type, its Refresh field."""
+        data = content.data if mime in HTML_TYPES else b""
+        charset, is_xml = headers.content_type[1], mime == XHTML
+        page = parse_html(
+            data,
+            url=url,
+            header_charset=charset,
+            config=self._parse,
+            user_agent=self._token,
+            is_xml=is_xml,
+            is_cut=is_cut,
+        )
+        refresh = headers.get("refresh")
+        return with_refresh(page, refresh, url=url, config=self._parse) if refresh else page
+
+    def _refresh(self, page: Page, headers: Headers) -> Target | None:
+        """Return the target of a page's first refresh; None for a page with nofollow."""
+        is_barred = page.nofollow or x_robots_nofollow(headers.all("x-robots-tag"), self._token)
+        if is_barred and not self._parse.follow_nofollow:
+            return None
+        texts = page.links.split(b"\0", 3 * _REFRESH_LINKS)[: 3 * _REFRESH_LINKS : 3]
+        for href in (text.decode() for text in texts):
+            if href.startswith(_META):
+                return self._target(page.base, href[1:], "refresh")
+        return None
+
+    def _target(self, base: str, reference: str, how: str) -> Target | None:
+        """Resolve a reference; None for an invalid target."""
+        self._resolver.enter(base)
+        target, _ = self._resolver.find(reference)
+        return None if target.rejection else Target(url=target.url, key=target.key.hex(), how=how)
+
+
+def bounded(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return facts of at most `MAX_FACTS_BYTES`: the longest facts are left out first."""
+    sizes = {name: len(msgspec.json.encode(value)) + len(name) + 4 for name, value in facts.items()}
+    kept, total = dict(facts), sum(sizes.values())
+    for name in sorted(sizes, key=lambda name: sizes[name], reverse=True):
+        if total <= MAX_FACTS_BYTES:
+            break
+        del kept[name]
+        total -= sizes[name]
+    return kept
+
+
+def _validator(value: str | None) -> str | None:
+    return value if value and len(value) <= _MAX_VALIDATOR_CHARS else None

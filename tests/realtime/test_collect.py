@@ -1,0 +1,199 @@
+"""Collecting: closed parts of a fetcher become a segment, each fetch in exactly one, wherever it is killed."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from crawl_lib.config import Config, from_mapping, to_mapping
+from crawl_lib.crawldb import CRAWLDB, update
+from crawl_lib.crawldir import Kind, kind_of
+from crawl_lib.durable import KILL_VARIABLE
+from crawl_lib.errors import DamagedFileError, LockedError
+from crawl_lib.export import held
+from crawl_lib.frontier import NodeDirectory
+from crawl_lib.realtime import collect_parts
+from crawl_lib.realtime.fetcher import queued_of
+from crawl_lib.realtime.places import FETCHER, live_spool
+from crawl_lib.realtime.protocol import Fetch
+from crawl_lib.records import TakenUrl
+from crawl_lib.rounds import start_import
+from crawl_lib.segment import PartWriter, SegmentReader, WarcInfo, list_parts
+from crawl_lib.urls import key_of
+from crawl_lib.versions import Versions
+from tests.e2e.crawl import make_config
+from tests.forked import run_forked
+from tests.repair.crawled import stores_of
+from tests.segment.helpers import HEAD, answered, robots
+
+HOST = "http://a.example"
+BODY = (
+    b"<title>A page</title><a href='/linked'>x</a><a rel=nofollow href='/not'>y</a>"
+    b"<meta http-equiv=refresh content='0;url=/hop'>"
+)
+STEPS = [
+    "realtime.collect.decided",
+    "realtime.collect.moved",
+    "start.renamed",
+    "segment.part.recovered:1",
+    "segment.part.rows_written:1",
+    "segment.part.closed:1",
+    "segment.part.closed:2",
+    "segment.build.tables",
+    "segment.build.manifest",
+    "segment.publish.uploaded",
+    "segment.publish.renamed",
+    "repair.import.marked",
+    "commit.written",
+    "realtime.collect.ended",
+]
+
+
+def config_of(directory: Path) -> Config:
+    return make_config(directory, nodes=1, urls={"scope": "any"}, frontier={"order": "crawldb", "routing": "host"})
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    return config_of(tmp_path)
+
+
+def node_dir(config: Config) -> Path:
+    return stores_of(config).node_dir("node-0")
+
+
+def fetch(config: Config, *urls: str, prefix: str = "krake-1000-live-0-0") -> None:
+    """Leave a closed part as the fetcher does; positions begin again with each fetcher."""
+    spool = live_spool(node_dir(config), FETCHER)
+    with PartWriter(spool, prefix, WarcInfo("", "", "", "", "live/live-0"), config.segment, has_rows=False) as writer:
+        writer.append(None, robots())
+        for number, url in enumerate(urls):
+            wanted = Fetch(id=number, url=url, key=key_of(url).hex())
+            head = HEAD if "moved" not in url else b"HTTP/1.1 301 Moved\r\nLocation: /target\r\n\r\n"
+            fetched = answered(url, BODY, head)
+            writer.append(TakenUrl(number, key_of(url), queued_of(wanted)), fetched)
+
+
+def pages(config: Config) -> list[str]:
+    """The URLs of all rows of all segments."""
+    stores = stores_of(config)
+    readers = [SegmentReader(stores.storage, segment.path) for segment in stores.crawl.segments()]
+    return sorted(row["url"] for reader in readers for batch in reader.pages(["url"]) for row in batch.to_pylist())
+
+
+def test_closed_parts_become_a_segment_of_the_fetcher(config: Config) -> None:
+    fetch(config, f"{HOST}/1", f"{HOST}/2")
+    fetch(config, f"{HOST}/2", f"{HOST}/3", prefix="krake-2000-live-0-0")
+    stores = stores_of(config)
+    report = collect_parts(stores, FETCHER)
+    assert (report.parts, report.pages) == (2, 4)
+    assert pages(config) == [f"{HOST}/{page}" for page in (1, 2, 2, 3)]
+    segment = stores.crawl.segment(report.folder, FETCHER)
+    iteration = stores.crawl.folder(report.folder).iteration()
+    assert (iteration.kind, iteration.nodes, iteration.iteration) == (Kind.LIVE, (FETCHER,), 0)
+    assert stores.crawl.folder(report.folder).index()
+    reader = SegmentReader(stores.storage, segment.path)
+    rows = [row for batch in reader.pages(["metadata", "title"]) for row in batch.to_pylist()]
+    assert {(row["metadata"], row["title"]) for row in rows} == {('{"list": "live"}', "A page")}
+    links = [row for batch in reader.links() for row in batch.to_pylist()]
+    assert not any(row["followed"] for row in links)
+    assert {row["rule"] for row in links} == {"realtime", "nofollow"}
+    assert segment.manifest()["counts"]["robots_captures"] == 2
+    assert not list(reader.outlinks("node-0"))
+    assert not list_parts(live_spool(node_dir(config), FETCHER))
+    assert not list((NodeDirectory(node_dir(config)).live / FETCHER / "collect").iterdir())
+
+
+def test_nothing_is_made_where_nothing_is_closed(config: Config) -> None:
+    stores = stores_of(config)
+    assert collect_parts(stores, FETCHER).folder == ""
+    spool = live_spool(node_dir(config), FETCHER)
+    writer = PartWriter(spool, "krake-1-live-0-0", WarcInfo("", "", "", ""), config.segment, has_rows=False)
+    writer.append(None, robots())
+    assert collect_parts(stores, FETCHER).folder == ""
+    assert len(list_parts(spool)) == 1, "it is still written to"
+    writer.close()
+    assert stores.crawl.folders() == []
+
+
+def test_each_collection_has_a_folder_of_its_own(config: Config) -> None:
+    fetch(config, f"{HOST}/1")
+    first = collect_parts(stores_of(config), FETCHER)
+    assert collect_parts(stores_of(config), FETCHER).folder == ""
+    fetch(config, f"{HOST}/1", prefix="krake-2000-live-0-0")
+    second = collect_parts(stores_of(config), FETCHER)
+    assert first.folder != second.folder
+    assert pages(config) == [f"{HOST}/1"] * 2, "a visit again is a capture of its own"
+
+
+def test_the_crawldb_learns_of_no_link_and_no_target(config: Config) -> None:
+    fetch(config, f"{HOST}/1", f"{HOST}/moved")
+    stores = stores_of(config)
+    collect_parts(stores, FETCHER)
+    made = update(stores, now=datetime.now(UTC))
+    found = Versions(stores, CRAWLDB).batches(made, ["url"])
+    known = {row["url"] for batch in found for row in batch.to_pylist()}
+    assert known == {f"{HOST}/1", f"{HOST}/moved"}
+
+
+def collect_until(directory: Path, step: str) -> None:
+    """Collect in this process, which is killed at a step."""
+    os.environ[KILL_VARIABLE] = step
+    collect_parts(stores_of(config_of(directory)), FETCHER)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_it_goes_on_after_a_kill_at_each_durable_step(config: Config, tmp_path: Path, step: str) -> None:
+    fetch(config, f"{HOST}/1", f"{HOST}/2")
+    fetch(config, f"{HOST}/3", prefix="krake-2000-live-0-0")
+    assert run_forked(collect_until, tmp_path, step) == -9
+    fetch(config, f"{HOST}/4", prefix="krake-3000-live-0-0")  # the service runs meanwhile
+    collect_parts(stores_of(config), FETCHER)
+    collect_parts(stores_of(config), FETCHER)
+    assert pages(config) == [f"{HOST}/{page}" for page in (1, 2, 3, 4)]
+    check_cdxj_of(config)
+
+
+def check_cdxj_of(config: Config) -> None:
+    """Each segment's index names each of its captures."""
+    stores = stores_of(config)
+    for segment in stores.crawl.segments():
+        lines = stores.storage.read_bytes(f"{segment.path}/index.cdxj").splitlines()
+        counts = segment.manifest()["counts"]
+        assert len(lines) == counts["pages"] + counts["robots_captures"]
+
+
+def test_a_damaged_part_is_named_and_the_rest_is_kept(config: Config) -> None:
+    fetch(config, f"{HOST}/1")
+    (part,) = list_parts(live_spool(node_dir(config), FETCHER))
+    part.warc.write_bytes(part.warc.read_bytes()[:-10])
+    with pytest.raises(DamagedFileError, match="1 fetches are lost"):
+        collect_parts(stores_of(config), FETCHER)
+
+
+def test_one_collection_at_a_time(config: Config) -> None:
+    fetch(config, f"{HOST}/1")
+    room = NodeDirectory(node_dir(config)).live / FETCHER / "collect"
+    room.mkdir()
+    with held(room), pytest.raises(LockedError, match="another collection"):
+        collect_parts(stores_of(config), FETCHER)
+
+
+def test_older_folders_are_known_by_their_node(config: Config) -> None:
+    stores = stores_of(config)
+    iteration = start_import(stores, run_id="import-1")
+    assert iteration.kind is Kind.IMPORT
+    assert not iteration.is_round
+
+
+def test_a_server_may_be_named_import(config: Config) -> None:
+    """Older versions wrote no kind: there the one node of that name says it."""
+    assert kind_of({"nodes": ["import"]}) is Kind.IMPORT
+    assert kind_of({"nodes": ["import"], "kind": "crawl"}) is Kind.CRAWL
+    assert kind_of({"nodes": ["import", "node-a"]}) is Kind.CRAWL
+    with pytest.raises(ValueError, match="other"):
+        kind_of({"nodes": ["import"], "kind": "other"})
+    assert from_mapping({**to_mapping(config), "servers": ["import"]}, Path("/"), "a test").servers == ("import",)
