@@ -134,6 +134,7 @@ _DELETING = {"crawldb filter", "graph finalize", "keys reshard", "retry", "sweep
 
 _GROUPS = {
     "serve": "answer people over the network",
+    "realtime": "the real-time service: who may ask it",
     "keys": "create, check and move the key tables",
     "segment": "look at segments, and take pages out of them",
     "crawldb": "the table of all URLs, and the lists of what is due (frontier.order: crawldb)",
@@ -525,6 +526,27 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         ),
     ),
     ("serve search", "serving.search", "show the search page to browsers, until Ctrl-C; no login (search.listen)", ()),
+    ("serve realtime", "serving.realtime", "fetch URLs as services submit them, until Ctrl-C (realtime.listen)", ()),
+    (
+        "realtime tokens",
+        "realtime.tokens",
+        "list the tokens of the real-time service, add one, or remove one",
+        (
+            _option("--add", "add a token, and print the token, which is shown once", metavar="NAME"),
+            _option(
+                "--rights",
+                "of the new token (default: submit read)",
+                nargs="+",
+                choices=("submit", "read", "fetch", "metrics", "admin"),
+                default=("submit", "read"),
+            ),
+            _option(
+                "--urls-per-s", "submissions of the new token; default: realtime.urls_per_s", type=float, metavar="N"
+            ),
+            _option("--remove", "remove a token", metavar="NAME"),
+            _JSON,
+        ),
+    ),
     (
         "why",
         "asking.why",

@@ -1,4 +1,4 @@
-"""`krake serve search`: the search page."""
+"""`krake serve search`: the search page; `krake serve realtime`: the real-time service."""
 
 import argparse
 import logging
