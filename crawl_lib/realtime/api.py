@@ -235,18 +235,25 @@ class _Answers:
     async def batch(self, request: Request, token: Token) -> Response:
         """Read many URLs."""
         wanted = _read(_questions, await _body(request))
-        pages = await asyncio.gather(*(self._one(url, wanted.max_age_s) for url in wanted.urls))
+        keys = [self._key_or_none(url) for url in wanted.urls]
+        rows = await self._service.store.read_many(list(filter(None, dict.fromkeys(keys))))
+        pages = [
+            RawPage(url=url, state="unknown") if key is None else self._one(url, key, rows.get(key), wanted.max_age_s)
+            for url, key in zip(wanted.urls, keys, strict=True)
+        ]
         return _answer(b'{"pages":%s}' % _json.encode(pages))
 
-    async def _one(self, url: str, max_age_s: float | None) -> RawPage:
+    def _key_or_none(self, url: str) -> bytes | None:
         try:
-            key = self._key(url)
-            return _page(url, key, await self._service.store.read(key), max_age_s)
+            return self._key(url)
         except UrlError:
-            return RawPage(url=url, state="unknown")
-        except KeyStoreError as error:
-            self._service.note_problem(error)
-            return RawPage(url=url, state="unavailable")
+            return None
+
+    def _one(self, url: str, key: bytes, row: Row | KeyStoreError | None, max_age_s: float | None) -> RawPage:
+        if isinstance(row, KeyStoreError):
+            self._service.note_problem(row)
+            return RawPage(url=url, state="unavailable", key=key.hex())
+        return _page(url, key, row, max_age_s)
 
     async def delete(self, request: Request, token: Token) -> Response:
         """Delete the row of a URL, and cancel its fetch."""

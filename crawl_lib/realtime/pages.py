@@ -46,8 +46,7 @@ class Wish:
     max_age_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """What the table says of a URL; times are milliseconds of the server's clock.
 
     `due_ms`: None where nothing is to be done. `fetched_ms`: 0 without a document. `tries`: fetchers that died with the
@@ -246,7 +245,7 @@ class PageServer(ABC):
         if found != TABLE_VERSION:
             raise KeyTablesError(
                 f"{self.name}: krakepages has version {found}, and this Krake reads {TABLE_VERSION}: drop the tables"
-                " krakepages and krakepagesversion, and run `krake realtime fill`"
+                " krakepages and krakepagesversion; the service makes new ones"
             )
 
     def _found(self, name: str, **words: object) -> dict[bytes, Row]:

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError
-from crawl_lib.frontier import NodeLock
+from crawl_lib.frontier import NodeDirectory, NodeLock
 from crawl_lib.realtime.api import make_app
 from crawl_lib.realtime.link import FetcherLink, FetcherProcess
 from crawl_lib.realtime.scheduler import Scheduler
@@ -26,6 +26,7 @@ HEAD_S = 10.0
 """The time for the head of a connection's first request."""
 STOP_LOOK_S = 0.1
 OPTION = "realtime.listen"
+FETCHER_NAME = "live-0"
 log = logging.getLogger(__name__)
 
 
@@ -108,3 +109,24 @@ async def _stop(stores: Stores, service: Scheduler) -> None:
     while not stores.stop.is_set():  # noqa: ASYNC110 - a signal sets it, and uvicorn looks as often
         await asyncio.sleep(STOP_LOOK_S)
     await service.stop()
+
+
+def fetcher_of(stores: Stores) -> Callable[[int], FetcherProcess]:
+    """Return what starts the fetcher of a service: a process behind the walls of a crawl's worker."""
+    # The engine takes 0.2 s, and the scheduler itself needs none of it.
+    from crawl_lib.realtime.fetcher import start_fetcher  # noqa: PLC0415
+
+    config, node = stores.config, stores.config.servers[0]
+    directory = stores.node_dir(node)
+
+    def start(lock: int) -> FetcherProcess:
+        return start_fetcher(
+            config,
+            directory,
+            name=FETCHER_NAME,
+            digest=stores.config_digest,
+            log_path=NodeDirectory(directory).live / FETCHER_NAME / "log",
+            lock=lock,
+        )
+
+    return start

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from crawl_lib.config import KeyStorageConfig, is_sqlite_server
-from crawl_lib.errors import KeyServerDownError
+from crawl_lib.errors import KeyServerDownError, KeyStoreError
 from crawl_lib.keys import interval
 from crawl_lib.realtime.pages import Finished, Followed, Mark, PageServer, Queue, Row, Swept, Wish
 from crawl_lib.realtime.pages_sqlite import SqlitePages
@@ -169,6 +169,24 @@ class PageStore:
         """Return a row with its document."""
         return await self._desk(key).read(key)
 
+    async def read_many(self, keys: Sequence[bytes]) -> dict[bytes, Row | KeyStoreError]:
+        """Return the rows of those keys that have one, with documents; the error for a key whose server fails."""
+        own: dict[int, list[bytes]] = {}
+        for key in keys:
+            own.setdefault(interval(key, len(self._desks)), []).append(key)
+        answers = await asyncio.gather(
+            *(self._ask(place, _reading(some)) for place, some in own.items()), return_exceptions=True
+        )
+        found: dict[bytes, Row | KeyStoreError] = {}
+        for some, answer in zip(own.values(), answers, strict=True):
+            if isinstance(answer, KeyStoreError):
+                found |= dict.fromkeys(some, answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found |= answer
+        return found
+
     async def state(self, key: bytes) -> Row | None:
         """Return a row without its document."""
         return await self._desk(key).state(key)
@@ -238,6 +256,10 @@ class PageStore:
     def _ask(self, place: int, act: Callable[[PageServer], _R]) -> Awaitable[_R]:
         desk = self._desks[place]
         return asyncio.get_running_loop().run_in_executor(desk.reads, desk.ask, lambda: act(desk.reader))
+
+
+def _reading(keys: list[bytes]) -> Callable[[PageServer], dict[bytes, Row]]:
+    return lambda server: server.read(keys)
 
 
 def open_pages(config: KeyStorageConfig, password: str | None = None) -> PageStore:

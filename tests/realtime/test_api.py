@@ -383,3 +383,17 @@ def test_what_came_from_the_web_is_text(tmp_path: Path) -> None:
         assert answer.json()["document"]["facts"]["title"] == markup
 
     run(tmp_path, test, web)
+
+
+def test_the_docs_have_each_route_with_its_right_and_each_decision() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "realtime.md").read_text()
+    for route in ROUTES:
+        assert f"{route.path}?" in text or f"{route.path}`" in text, route.path
+        assert route.right is None or f"| {route.right} |" in text or route.right in text
+    for decision in ("new", "waiting", "known", "refused", "busy", "unavailable"):
+        assert f"\n| `{decision}` |" in text
+
+
+def test_the_client_is_small() -> None:
+    lines = (Path(__file__).resolve().parents[2] / "crawl_lib" / "realtime" / "client.py").read_text().splitlines()
+    assert len(lines) <= 120

@@ -135,7 +135,7 @@ def test_a_sweep_deletes_what_nobody_has_wanted_for_long(connect):
 def test_a_table_of_another_version_is_refused(connect):
     pages = connect()
     pages._changed("UPDATE krakepagesversion SET version = 2")
-    with pytest.raises(KeyTablesError, match=r"version 2.*krake realtime fill"):
+    with pytest.raises(KeyTablesError, match=r"version 2.*drop the tables"):
         pages.ensure()
 
 

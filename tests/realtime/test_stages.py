@@ -322,6 +322,10 @@ class Away(SqlitePages):
         self._down()
         super()._finish(documents)
 
+    def read(self, keys):
+        self._down()
+        return super().read(keys)
+
 
 def test_one_server_away_stops_its_urls_only(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("crawl_lib.realtime.store.DOWN_S", 0.05)
@@ -353,6 +357,9 @@ def test_one_server_away_stops_its_urls_only(tmp_path: Path, monkeypatch) -> Non
         assert int(answer.headers["retry-after"]) > 0
         for url in low:
             assert (await served.page(url))["state"] == "known"
+        pages = (await served.client.post("/v1/pages:batch", json={"urls": urls})).json()["pages"]
+        assert {page["state"] for page in pages if page["url"] in low} == {"known"}
+        assert {page["state"] for page in pages if page["url"] in high} == {"unavailable"}
         written = served.service.reader(key_of(high[0]))
         Second.is_away = False
         await written
