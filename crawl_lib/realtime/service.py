@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -87,8 +88,13 @@ def serve_realtime(
         store = open_pages(config.key_storage, stores.secrets.key_storage_password)
         link = FetcherLink(lambda: start_fetcher(lock.fileno()))
         serving = _serve(stores, Scheduler(config, store, link), tokens, listening, on_ready)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serving)
+        # In the main thread, uvloop would take the signals that `signals.stop_on_signals` waits for.
+        stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="krake-realtime")).submit(_run, serving).result()
+
+
+def _run(serving: Coroutine[None, None, None]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serving)
 
 
 _MAKE = "run `krake realtime tokens --add NAME`"
