@@ -1,4 +1,4 @@
-"""What the API takes and gives, as types; the service, the client and `/openapi.json` share them."""
+"""The types of the API's bodies, for the service, the client and `/openapi.json`."""
 
 from typing import Annotated
 
@@ -24,11 +24,11 @@ class Submission(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Decision(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What becomes of a submitted URL.
+    """The decision on a submitted URL.
 
-    `decision`: `new`, `waiting`, `known`, `refused` (`rule` says by what), `busy` or `unavailable` (both with
-    `retry_after_s`; nothing was written). `wait_s`: about how long the URL waits for its host. `key`: None for a text
-    that is no URL.
+    `decision`: `new`, `waiting`, `known`, `refused` (by `rule`), `busy` or `unavailable` (both with
+    `retry_after_s`; nothing was written). `wait_s`: about how long the URL waits for its host. `key`: None for a
+    malformed URL.
     """
 
     url: str
@@ -53,7 +53,7 @@ class Question(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Page(msgspec.Struct, kw_only=True):
-    """What is known of a URL. `url`: as asked for.
+    """The state of a URL, with its document. `url`: as in the question.
 
     `state`: `known`, `waiting` (a fetch is under way), `unknown`, or `unavailable` (its key server is away). `stale`:
     the document is older than the request allows. `document`: the newest one, None before the first.
@@ -70,7 +70,7 @@ class Page(msgspec.Struct, kw_only=True):
 
 
 class RawPage(msgspec.Struct, kw_only=True):
-    """A `Page` whose document is the JSON of the row: the service does not read what it passes on."""
+    """A `Page` whose document is the JSON of the row: the service passes the bytes on."""
 
     url: str
     state: str
@@ -96,7 +96,7 @@ class BareRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class BareAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What a bare fetch ended in. `head`, `body`: as the server sent both, in base64; no redirect is followed."""
+    """The result of a bare fetch. `head`, `body`: as the server sent both, in base64; no redirect is followed."""
 
     url: str
     outcome: str
@@ -114,7 +114,7 @@ class Deleted(msgspec.Struct, kw_only=True):
 
 
 class Health(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Whether the service answers. `problems`: what is missing, a sentence each."""
+    """Whether the service answers. `problems`: a sentence each."""
 
     status: str
     problems: list[str] = []

@@ -1,4 +1,4 @@
-"""The API: one table of routes, from which the application and `/openapi.json` are made."""
+"""The API: a table of routes makes the application and `/openapi.json`."""
 
 import asyncio
 import logging
@@ -102,7 +102,7 @@ ROUTES = (
         "/v1/pages",
         "page",
         "read",
-        "Read what is known of a URL; nothing is fetched.",
+        "Read the document of a URL, without a fetch.",
         gives=Page,
         query=(_URL, ("wait_s", "Wait so many seconds, at most 60, for a document under way."), _AGE),
     ),
@@ -152,7 +152,7 @@ def make_app(service: Scheduler, tokens: TokenFile) -> Starlette:
 
 
 def _guarded(handler: Handler, route: ApiRoute, tokens: TokenFile) -> Callable[[Request], Awaitable[Response]]:
-    """Return a handler that asks for a token first."""
+    """Return a handler with a check of the token."""
 
     async def guarded(request: Request) -> Response:
         return await handler(request, _NOBODY if route.right is None else _token_of(request, route.right, tokens))
@@ -315,7 +315,7 @@ class _Answers:
         return _answer(_json.encode(openapi()))
 
     def _key_of(self, url: str) -> bytes:
-        """Return the key of a URL. Raises HTTPException (400) if it is none."""
+        """Return the key of a URL. Raises HTTPException (400) for a malformed URL."""
         try:
             return self._key(url)
         except UrlError as error:
@@ -359,7 +359,7 @@ class _UrlOnly(msgspec.Struct):
 
 
 class _EventResponse(Response):
-    """Server-sent events (WHATWG HTML, 9.2). A client that takes none for `SEND_S` is let go, and may come back."""
+    """Server-sent events (WHATWG HTML, 9.2). A client without a read for `SEND_S` is let go."""
 
     def __init__(self, events: AsyncIterator[bytes]) -> None:
         super().__init__(headers=HEADERS, media_type="text/event-stream; charset=utf-8")

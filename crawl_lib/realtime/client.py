@@ -18,8 +18,8 @@ TIMEOUT_S = 90.0
 class Client:
     """The service at `url`, with a token. Use the client by `with`, in one thread at a time.
 
-    Methods raise BusyError where a later try makes sense, InputError for a request that cannot be answered, and
-    KrakeError where the service is away.
+    Methods raise BusyError where a later try makes sense, InputError for a refused request, and KrakeError if the
+    service is away.
     """
 
     def __init__(self, url: str, token: str, *, timeout_s: float = TIMEOUT_S) -> None:
@@ -48,14 +48,14 @@ class Client:
         return self._said("POST", "/v1/urls", Decisions, body, headers=headers).decisions
 
     def page(self, url: str, *, wait_s: float = 0, max_age_s: float | None = None) -> Page | None:
-        """Return what is known of a URL, None for an unknown one. `wait_s`: for a document under way, at most 60."""
+        """Return the page of a URL, None for an unknown URL. `wait_s`: for a document under way, at most 60."""
         query = {"url": url, "wait_s": f"{wait_s:f}", **({} if max_age_s is None else {"max_age_s": f"{max_age_s:f}"})}
         with suppress(_UnknownError):
             return self._said("GET", "/v1/pages", Page, params=query)
         return None
 
     def pages(self, urls: Sequence[str], *, max_age_s: float | None = None) -> list[Page]:
-        """Return what is known of 1 to 300 URLs."""
+        """Return the pages of 1 to 300 URLs."""
         return self._said("POST", "/v1/pages:batch", Pages, Question(urls=list(urls), max_age_s=max_age_s)).pages
 
     def fetch(self, url: str, policy: str = "default") -> BareAnswer:

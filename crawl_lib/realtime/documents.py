@@ -1,4 +1,4 @@
-"""Documents: what a row says of its URL; and the request of a row, by which a restarted service goes on."""
+"""Documents of URLs; and the request of a row, for a service after a restart."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from crawl_lib.realtime.protocol import Done, Hop, Place, Robots, Target
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The request of a row. `redirects`: hops before this URL. `via`: the key of the hop before.
 
-    `spent_ms`: how long the requests for the hops before took, waiting not included. `hop`, `target`: of a row that
-    waits for the target of its redirect.
+    `spent_ms`: how long the requests for the hops before took, waiting not included. `hop`, `target`: of a row
+    waiting for the target of its redirect.
     """
 
     url: str
@@ -25,11 +25,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known of a URL. `hops`: all requests, from `url` to `final_url`.
+    """The metadata of a URL. `hops`: all requests, from `url` to `final_url`.
 
     `outcome`: of the last hop (docs/outcomes.md), or `redirect_loop`, `too_many_redirects`, `fetcher_died`. `retry_at`:
-    POSIX seconds after which a failure that passes is tried again. `warc`: where the last hop's record lies in the
-    fetcher's spool. `image`: what a probe saw of the picture. `is_cut`: parts were left out, since they were too long.
+    POSIX seconds of the next try after a temporary failure. `warc`: where the last hop's record lies in the
+    fetcher's spool. `image`: what a probe saw of the picture. `is_cut`: parts were left out of a long document.
     """
 
     url: str
@@ -58,7 +58,7 @@ _requests = msgspec.json.Decoder(Request)
 
 
 def document_of(url: str, done: Done) -> Document:
-    """Return the document of a URL that was asked for once."""
+    """Return the document of a single request."""
     return Document(
         url=url,
         outcome=done.hop.outcome,
@@ -80,14 +80,14 @@ def document_of(url: str, done: Done) -> Document:
 
 
 def unchanged(before: Document, done: Done) -> Document:
-    """Return the document of a page that is as it was: only the request is new."""
+    """Return the document of an unchanged page: only the request is new."""
     return msgspec.structs.replace(
         before, hops=[done.hop], etag=done.etag or before.etag, last_modified=done.last_modified or before.last_modified
     )
 
 
 def joined(url: str, hop: Hop, rest: Document) -> Document:
-    """Return the document of a redirect: the document of the target, with one hop more."""
+    """Return the document of a redirect: the document of the target, with another hop."""
     return msgspec.structs.replace(rest, url=url, hops=[hop, *rest.hops])
 
 
@@ -109,7 +109,7 @@ def decoded(data: bytes) -> Document:
 
 
 def request_bytes(request: Request) -> bytes:
-    """Return a request as a row has it."""
+    """Return a request in the form of the table."""
     return _encoder.encode(request)
 
 

@@ -1,8 +1,8 @@
-"""Events: each new document, for subscribers that go on where they stopped.
+"""Events: each new document, for subscribers with a memory of the last event.
 
-The id of an event has a time for each key server: the newest one that was sent. A subscriber that names an id goes on
-`LOOK_BACK_MS` earlier. By then each statement with an earlier time has ended (`pages.EVENT_LIMIT_S`), so that no event
-is passed over, though two writers may commit in another order than that of their times. An event may come twice.
+The id of an event has a time for each key server: the time of the newest event. A subscriber with an id goes on
+`LOOK_BACK_MS` earlier. Two writers may commit in another order than the order of their times, but each statement ends
+sooner (`pages.EVENT_LIMIT_S`), so no event is passed over. An event may come twice.
 """
 
 import asyncio
@@ -19,20 +19,20 @@ QUIET_S = 1.0
 """The tables are asked so often without news of this process: other processes write, too."""
 BETWEEN_S = 0.1
 BEAT_S = 15.0
-"""After so long without an event, a subscriber is told that the line is alive."""
+"""After so long without an event, a sign of life is sent."""
 _ID = re.compile(r"[0-9]{1,15}(-[0-9]{1,15})*", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Event:
-    """A document that is new. `row`: None for a sign that the line is alive. `id`: see the module."""
+    """A new document. `row`: None for a sign of life. `id`: see the module."""
 
     id: str
     row: Row | None = None
 
 
 class Subscription:
-    """The events of one subscriber. Only what the subscriber has taken is read ahead: a slow one costs no memory."""
+    """The events of a subscriber. Nothing is read ahead: a slow subscriber costs no memory."""
 
     def __init__(self, service: Scheduler) -> None:
         self._service = service
@@ -40,7 +40,7 @@ class Subscription:
         self._sent: dict[bytes, int] = {}
 
     async def begin(self, last_id: str | None) -> None:
-        """Begin after an event, else now. Raises InputError for an id that is none, KeyStoreError."""
+        """Begin after an event, else now. Raises InputError for a malformed id, KeyStoreError."""
         places = self._service.store.places
         if last_id is None:
             times = await asyncio.gather(*(self._service.store.now_ms(place) for place in places))
@@ -74,11 +74,11 @@ class Subscription:
     async def _new(self) -> AsyncIterator[Event]:
         for place in self._service.store.places:
             mark = Mark(max(0, self._times[place] - LOOK_BACK_MS))
-            with suppress(KeyStoreError):  # a server that is away has its turn later
+            with suppress(KeyStoreError):  # an absent server has its turn later
                 while marks := await self._service.store.events(place, mark):
                     rows = await self._unsent(marks)
                     for mark in marks:
-                        # The mark's time, not the row's: what lies between both is still to come.
+                        # The mark's time, not the row's: the events between both times come later.
                         self._times[place] = max(self._times[place], mark.time_ms)
                         if (row := rows.get(mark.key)) is not None:
                             self._sent[row.key] = row.fetched_ms

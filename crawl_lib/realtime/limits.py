@@ -11,19 +11,19 @@ from crawl_lib.errors import BusyError, InputError
 
 KEPT_S = 86_400.0
 KEPT_BYTES = 32 << 20
-"""Answers of requests with an Idempotency-Key are kept for so long, and so many bytes of them."""
+"""Limits for kept answers of requests with an Idempotency-Key."""
 
 
 class Rates:
-    """A bucket for each name, which fills with `per_s` and holds a second of that, or one whole request."""
+    """A bucket for each name: `per_s` flow in, and a second's worth, or a whole request, has room."""
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """Make no bucket yet. `most`: what one request may take."""
+        """Make no bucket yet. `most`: of a single request."""
         self._most, self._clock = most, clock
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def take(self, name: str, per_s: float, number: int) -> None:
-        """Take a number out of a bucket. Raises BusyError if there is less in it."""
+        """Take a number out of a bucket. Raises BusyError for an empty bucket."""
         room, now_s = max(per_s, self._most), self._clock()
         left, then_s = self._buckets.get(name, (room, now_s))
         left = min(room, left + (now_s - then_s) * per_s)
@@ -35,7 +35,7 @@ class Rates:
 
 @dataclass
 class _Kept:
-    """An answer under way, or there. `digest`: of the request's body."""
+    """An answer, complete or under way. `digest`: of the request's body."""
 
     digest: bytes
     answer: "asyncio.Future[bytes]"
@@ -56,7 +56,7 @@ class Repeats:
     async def once(self, token: str, key: str, body: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
         """Return the answer of the first request with this key; `make` makes the answer if this request is the first.
 
-        Raises InputError if the first request had another body, and what `make` raises.
+        Raises InputError if the first request had another body, and the errors of `make`.
         """
         digest = sha256(body).digest()
         self._expire()
@@ -79,7 +79,7 @@ class Repeats:
         return answer
 
     def _expire(self) -> None:
-        """Drop the oldest answers where there are too many bytes, or where an answer is too old."""
+        """Drop old answers, and the oldest of too many bytes."""
         while self._kept:
             name, kept = next(iter(self._kept.items()))
             is_old = self._clock() - kept.began_s > KEPT_S

@@ -1,4 +1,4 @@
-"""The scheduler's end of the line to the fetcher: what is asked, what comes back, and a new fetcher after a death."""
+"""The scheduler's end of the line to the fetcher: questions, answers, and a new fetcher after a death."""
 
 import asyncio
 import logging
@@ -29,9 +29,9 @@ from crawl_lib.realtime.protocol import (
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
-"""A dead fetcher is started again after such pauses, each twice as long as the one before."""
+"""A dead fetcher is started again after such pauses, doubled after each death."""
 STEADY_S = 30.0
-"""A fetcher that has lived so long begins with the first pause again."""
+"""After so long a life, the first pause is used again."""
 LAST_WORDS_S = 5.0
 """The time for a fetcher to end its requests and close its part after the stop."""
 _READ_BYTES = 256 << 10
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class FetcherProcess(Protocol):
-    """A fetcher that runs. `socket`: our end of its line."""
+    """A running fetcher. `socket`: our end of its line."""
 
     socket: socket.socket
 
@@ -52,7 +52,7 @@ class FetcherProcess(Protocol):
 
 
 class FetcherDiedError(KrakeError):
-    """The fetcher died before it answered; a new one is started, and the URL is asked for again."""
+    """The fetcher died before its answer; another fetcher is started, and the URL is asked for again."""
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Bare:
 
 
 class FetcherLink:
-    """A fetcher that is there as long as the service runs.
+    """A fetcher for the whole life of the service.
 
     `start`: starts a process. `on_part`: called with each closed part. `restarts`: how many fetchers have died.
     """
@@ -83,7 +83,7 @@ class FetcherLink:
         self, start: Callable[[], FetcherProcess], on_part: Callable[[ClosedPart], None] = lambda part: None
     ) -> None:
         self._start, self._on_part = start, on_part
-        # One thread: a fetcher dies with the thread that has started it (`worker.forkserver`).
+        # A thread for all starts: each fetcher dies with its thread (`worker.forkserver`).
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="krake-fetcher")
         self._ids = count(1)
         self._asked: dict[int, _Asked] = {}
@@ -115,7 +115,7 @@ class FetcherLink:
     async def fetch(self, **wanted: Any) -> Done | Refused:
         """Have a URL fetched; `wanted`: the fields of `protocol.Fetch`, without its id.
 
-        A caller that is cancelled cancels the fetch. Raises FetcherDiedError, StoppedError.
+        A cancelled caller cancels the fetch. Raises FetcherDiedError, StoppedError.
         """
         asked = await self._ask(wanted)
         return asked.future.result()
@@ -128,7 +128,7 @@ class FetcherLink:
     async def stop(self) -> None:
         """Have the fetcher end its requests and exit; `run` returns then."""
         self._stop.set()
-        self._ready.set()  # wakes those who wait for a fetcher
+        self._ready.set()  # wakes all who wait for a fetcher
         if self._writer is not None:
             with suppress(OSError, RuntimeError):
                 self._writer.write_eof()
@@ -146,7 +146,7 @@ class FetcherLink:
         return asked
 
     async def _line(self) -> asyncio.StreamWriter:
-        """Wait for a fetcher that takes URLs. Raises StoppedError once the service stops."""
+        """Wait for a ready fetcher. Raises StoppedError once the service stops."""
         while True:
             if self._stop.is_set():
                 raise StoppedError("the service stops, and the URL stays due")
@@ -176,7 +176,7 @@ class FetcherLink:
             self._fail_all()
 
     async def _end_after_stop(self, process: FetcherProcess) -> None:
-        """End a fetcher that takes too long after the stop."""
+        """End a slow fetcher after the stop."""
         await self._stop.wait()
         process.stop()
         await asyncio.sleep(LAST_WORDS_S)

@@ -1,7 +1,7 @@
-"""The table `krakepages` on one server: what its rows say, and what a server of it can do.
+"""The table `krakepages` on one server: its rows, and the questions to a server.
 
 The table is the store of documents, the decider and the queue of the service at once. A row moves so: a submission
-makes the row due; the document's write ends that; a later submission makes the row due again once the document is too
+makes the row due; a document ends the wait; a later submission makes the row due again once the document is too
 old. A row whose URL was redirected waits for the target instead, and ends with the target's document.
 """
 
@@ -24,7 +24,7 @@ ALL_PARTS = range(PARTS)
 MAX_DATA_BYTES = 64 << 10
 """The most bytes of a document."""
 EVENT_LIMIT_S = 1.0
-"""The most seconds that a statement may take that writes documents; MariaDB ends the statement then."""
+"""The most seconds for a statement with documents; MariaDB ends the statement then."""
 LOOK_BACK_MS = 5000
 """A reader of events reads so far back again: by then, each statement with an earlier time has ended."""
 _NEVER_MS = 1 << 45
@@ -47,10 +47,10 @@ class Wish:
 
 
 class Row(NamedTuple):
-    """What the table says of a URL; times are milliseconds of the server's clock.
+    """The row of a URL; times are milliseconds of the server's clock.
 
-    `due_ms`: None where nothing is to be done. `fetched_ms`: 0 without a document. `tries`: fetchers that died with the
-    URL. `waits_for`: the key of the redirect's target. `data`: the document, None where it was not asked for.
+    `due_ms`: None without work to do. `fetched_ms`: 0 without a document. `tries`: fetchers killed by the
+    URL. `waits_for`: the key of the redirect's target. `data`: the document, None in a row without documents.
     """
 
     key: bytes
@@ -74,7 +74,7 @@ class Row(NamedTuple):
 class Finished:
     """A document to write. `again_ms`: milliseconds from now on until a submission makes the row due again.
 
-    `epoch`: of the writer; a row of a higher epoch stays as it is.
+    `epoch`: of the writer; rows of a higher epoch stay unchanged.
     """
 
     key: bytes
@@ -101,7 +101,7 @@ class Mark(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """How many rows a sweep looked at and deleted, and where the next one goes on."""
+    """How many rows a sweep looked at and deleted, and the mark of the next sweep."""
 
     looked: int
     deleted: int
@@ -109,22 +109,22 @@ class Swept(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """How many rows are due, and for how long the oldest one has been, in milliseconds."""
+    """How many rows are due, and the age of the oldest, in milliseconds."""
 
     due: int
     age_ms: int
 
 
 def part_of(host: str) -> int:
-    """Return the part of a host, 0 to 255: that of its registrable domain."""
+    """Return the part of a host, 0 to 255: the part of the host's registrable domain."""
     return sha1(budget_domain_of(host).encode()).digest()[0]
 
 
 class PageServer(ABC):
-    """One server with the table, over one connection; for one thread at a time.
+    """One server with the table, over a single connection; for a single thread at a time.
 
-    * Each method is one transaction, and durable when it returns.
-    * Each method may be repeated; a submission counts its share again then.
+    * Each method is a transaction, and durable after the return.
+    * Each method may be repeated; a repeated submission counts its share again.
     * KeyServerDownError: the server does not answer. Every other KeyStoreError is for the operator.
     """
 
@@ -145,7 +145,7 @@ class PageServer(ABC):
 
     @abstractmethod
     def _changed(self, statement: str) -> int:
-        """Run a statement that may be repeated; return how many rows it changed."""
+        """Run a repeatable statement; return the number of changed rows."""
 
     @abstractmethod
     def _selected(self, statement: str) -> Sequence[Any]:
@@ -157,7 +157,7 @@ class PageServer(ABC):
 
     @abstractmethod
     def _finish(self, documents: Sequence[Finished]) -> None:
-        """Write documents of different keys, in ascending order, in one statement or under one lock."""
+        """Write documents of different keys, in ascending order, in a single statement or under a single lock."""
 
     def submit(self, wishes: Sequence[Wish]) -> dict[bytes, Row]:
         """Submit URLs, and return their rows without documents. Wishes for one key are one wish, with all shares."""
@@ -170,8 +170,8 @@ class PageServer(ABC):
     def finish(self, documents: Sequence[Finished]) -> None:
         """Write documents; each row is due no more, and waits for nothing.
 
-        The statement's time is the time of the events. Where the statement took so long that readers of events may have
-        gone on, the documents are written again, with a later time.
+        The statement's time is the time of the events. Readers of events may have passed the time of a slow
+        statement; then the documents are written again, with a later time.
         """
         ordered = _in_order({document.key: document for document in documents})
         for _ in range(_WRITES):
@@ -181,35 +181,35 @@ class PageServer(ABC):
                 return
 
     def follow(self, hops: Sequence[Followed]) -> None:
-        """Let rows wait for the targets of their redirects; the caller submits the targets after that."""
+        """Let rows wait for the targets of their redirects; the caller submits the targets afterwards."""
         for hop in _in_order({hop.key: hop for hop in hops}):
             values = {"target": _blob(hop.target), "request": _blob(hop.request), "epoch": hop.epoch}
             self._changed(self._text("follow.sql", hash=_blob(hop.key), **values))
 
     def tried(self, keys: Sequence[bytes]) -> None:
-        """Count a fetcher that died with these URLs."""
+        """Count the death of a fetcher for these URLs."""
         if keys:
             self._changed(self._text("tried.sql", keys=_list(keys)))
 
     def read(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
-        """Return the rows of those keys that have one, with their documents."""
+        """Return the rows of known keys, with documents."""
         return self._found("read.sql", keys=_list(keys)) if keys else {}
 
     def states(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
-        """Return the rows of those keys that have one, without documents."""
+        """Return the rows of known keys, without documents."""
         return self._found("states.sql", keys=_list(keys)) if keys else {}
 
     def due(self, after: Mark, limit: int, parts: Sequence[int] = ALL_PARTS) -> list[Row]:
-        """Return rows that are due, the oldest first, from a mark on."""
+        """Return due rows, the oldest first, from a mark on."""
         found = self._found("due.sql", parts=",".join(map(str, parts)), limit=limit, **_marked(after))
         return list(found.values())
 
     def waiting(self, target: bytes, key: bytes, limit: int) -> list[Row]:
-        """Return rows that wait for a target, by target and key, from those after the given two on."""
+        """Return waiting rows by target and key, from the given target and key on."""
         return list(self._found("waiting.sql", target=_blob(target), after_key=_blob(key), limit=limit).values())
 
     def waiters(self, targets: Sequence[bytes]) -> list[Row]:
-        """Return the rows that wait for one of these targets."""
+        """Return the rows waiting for any of these targets."""
         return list(self._found("waiters.sql", keys=_list(targets)).values()) if targets else []
 
     def events(self, after: Mark, limit: int) -> list[Mark]:
@@ -218,7 +218,7 @@ class PageServer(ABC):
         return [Mark(time_ms, bytes(key)) for time_ms, key in rows]
 
     def sweep(self, after: Mark, keep_ms: int, limit: int) -> Swept:
-        """Look at so many rows from a mark on, and delete those neither shared nor fetched for so long."""
+        """Look at so many rows from a mark on, and delete rows neither shared nor fetched for so long."""
         marks = self.events(after, limit)
         deleted = 0
         if marks:
@@ -230,7 +230,7 @@ class PageServer(ABC):
         return self._changed(self._text("delete.sql", keys=_list(keys))) if keys else 0
 
     def queue(self, parts: Sequence[int] = ALL_PARTS) -> Queue:
-        """Count the rows that are due."""
+        """Count the due rows."""
         ((due, oldest_ms, now_ms),) = self._selected(self._text("counts.sql", parts=",".join(map(str, parts))))
         return Queue(due, max(0, now_ms - oldest_ms))
 
@@ -260,7 +260,7 @@ class PageServer(ABC):
         return found
 
     def _text(self, name: str, **words: object) -> str:
-        """Return the statement of a file of `sql/realtime/` with values in the place of its words."""
+        """Return the statement of a file of `sql/realtime/` with values in place of words."""
         return _filled(statement_of(name), {"now": self.NOW, **words})
 
 
@@ -272,7 +272,7 @@ def _filled(statement: str, words: Mapping[str, object]) -> str:
 
 @cache
 def statement_of(name: str) -> str:
-    """Return the one statement of a file of `sql/realtime/`."""
+    """Return the only statement of a file of `sql/realtime/`."""
     return statements_of(name)[0]
 
 
@@ -292,7 +292,7 @@ def _both(one: Wish, other: Wish) -> Wish:
 
 
 def _in_order(by_key: Mapping[bytes, Any]) -> list[Any]:
-    """Return the values by ascending keys: two writers that lock rows in one order never wait for each other."""
+    """Return the values by ascending keys: writers with an equal order of locks never deadlock."""
     return [by_key[key] for key in sorted(by_key)]
 
 

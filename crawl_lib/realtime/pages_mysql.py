@@ -26,7 +26,7 @@ _STATEMENT_DOCUMENTS = 50
 
 
 class MySqlPages(MySqlServer, PageServer):
-    """A database on a server, by one connection. `options`: as `MySqlServer` has them."""
+    """A database on a server, by a single connection. `options`: as `MySqlServer` has them."""
 
     NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
 

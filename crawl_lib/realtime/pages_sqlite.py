@@ -21,7 +21,7 @@ from crawl_lib.realtime.pages import (
 
 
 class SqlitePages(PageServer):
-    """A file, by one connection. `timeout_s`: how long a statement waits for another process that writes."""
+    """A file, by a single connection. `timeout_s`: how long a statement waits for other writers."""
 
     NOW = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
 

@@ -1,7 +1,7 @@
-"""The scheduler: which URLs are open, what the fetcher is asked, and what is written when an answer comes.
+"""The scheduler: open URLs, questions to the fetcher, and documents for the table.
 
-What must not be lost is in the table. The scheduler's memory has the URLs that are due, so that most URLs need no look
-into the queue; `recover` fills the memory after a start, and after a key server was away.
+The table holds all state worth keeping. The scheduler's memory holds the due URLs, so most URLs need no look into the
+queue; `recover` fills the memory after a start, and after a key server was away.
 """
 
 import asyncio
@@ -43,12 +43,12 @@ log = logging.getLogger(__name__)
 class Scheduler:
     """A running service without its API.
 
-    `epoch`: of this writer; the rows of an earlier one may be written. `visits`: URLs in memory that are due, by key.
+    `epoch`: of this writer; the rows of an earlier one may be written. `visits`: due URLs in memory, by key.
     `counts`: outcomes, decisions and problems, for metrics.
     """
 
     def __init__(self, config: Config, store: PageStore, link: FetcherLink, *, epoch: int | None = None) -> None:
-        """Take the parts. Raises ConfigError for rules of the config that cannot work."""
+        """Take the parts. Raises ConfigError for unusable rules of the config."""
         self.config, self.store, self.link = config.realtime, store, link
         self.policies = config.realtime.policies_by_name
         self.filter = UrlFilter(config.urls, [], config.traps)
@@ -70,7 +70,7 @@ class Scheduler:
     # -- from the start to the stop
 
     def start(self) -> None:
-        """Begin: the fetcher, the recovery of what was due, and the sweep."""
+        """Begin: the fetcher, the recovery of due rows, and the sweep."""
         for work in (self.link.run(), self._keep_recovering(), self._keep_sweeping()):
             self.spawn(work)
 
@@ -88,7 +88,7 @@ class Scheduler:
         await self.store.close()
 
     def spawn(self, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
-        """Run work next to everything else; what it raises is logged."""
+        """Run work next to everything else; errors are logged."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -167,7 +167,7 @@ class Scheduler:
             self.end(visit)
 
     def end(self, visit: Visit) -> None:
-        """Forget a URL that is due no more."""
+        """Forget a URL after its work."""
         if self.visits.get(visit.key) is not visit:
             return
         del self.visits[visit.key]
@@ -199,7 +199,7 @@ class Scheduler:
         return said
 
     def _learn(self, visit: Visit, done: Done) -> None:
-        """Note the pace of a host: how long a URL waited, by the number of URLs that were ahead."""
+        """Note the pace of a host: the wait of a URL, by the number of URLs ahead."""
         if visit.ahead:
             self._paces.pop(visit.host, None)
             self._paces[visit.host] = done.waited_ms / 1000 / visit.ahead
@@ -214,7 +214,7 @@ class Scheduler:
         return visit.tries < MOST_TRIES
 
     async def probe(self, visit: Visit, url: str) -> dict[str, Any]:
-        """Have the fetcher look at a picture; return what it saw."""
+        """Have the fetcher look at a picture; return the findings."""
         try:
             url = canonicalize(url, max_length_chars=self.max_length_chars)
         except UrlError as error:
@@ -267,7 +267,7 @@ class Scheduler:
     # -- redirects and documents
 
     async def follow(self, request: Request) -> Document | None:
-        """Let a row wait for the target of its redirect; return the whole document if it is there already."""
+        """Let a row wait for the target of its redirect; return the whole document if the target has one."""
         assert request.target is not None
         key, target = key_of(request.url), bytes.fromhex(request.target.key)
         hop = Followed(key, target, request_bytes(request), self.epoch)
@@ -275,7 +275,7 @@ class Scheduler:
         return await self._ask_for_target(request)
 
     async def _ask_for_target(self, request: Request) -> Document | None:
-        """Submit the target of a row that waits; return the row's document if the target's is there, or for a loop."""
+        """Submit the target of a waiting row; return the row's document for a known target, or for a loop."""
         assert request.target is not None
         assert request.hop is not None
         key, target = key_of(request.url), bytes.fromhex(request.target.key)
@@ -321,9 +321,9 @@ class Scheduler:
         await self.persistent(self.store.finish, finished)
 
     def hand_on(self, key: bytes, document: Document, policy: PolicyConfig, steps: int = 1) -> None:
-        """Wake those who wait for a new document, and have it written into the rows that wait for its URL.
+        """Wake the readers of a new document, and write the document into all rows waiting for its URL.
 
-        `steps`: redirects from those rows to the document. Each server has its turn when it answers.
+        `steps`: redirects from those rows to the document. A silent server has its turn later.
         """
         self.changed(key)
         for place in self.store.places:
@@ -346,7 +346,7 @@ class Scheduler:
         return joined(request.url, hops[0], rest)
 
     async def persistent(self, call: Callable[_P, Awaitable[_T]], *given: _P.args, **named: _P.kwargs) -> _T:
-        """Call the table until it answers: the URL stays in memory. Raises StoppedError once the service stops."""
+        """Call the table until an answer comes: the URL stays in memory. Raises StoppedError once the service stops."""
         pause_s = RETRY_S
         while True:
             try:
@@ -368,7 +368,7 @@ class Scheduler:
     # -- readers and events
 
     def changed(self, key: bytes) -> None:
-        """Wake those who wait for a URL, and those who wait for events."""
+        """Wake the readers of a URL, and the subscribers of events."""
         for future in self._readers.pop(key, ()):
             if not future.done():
                 future.set_result(None)
@@ -376,7 +376,7 @@ class Scheduler:
             listener.set()
 
     def reader(self, key: bytes) -> "asyncio.Future[None]":
-        """Return a future that ends with the next document of a URL; whoever waits gives it back (`leave`)."""
+        """Return a future for the next document of a URL; the reader gives the future back (`leave`)."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._readers.setdefault(key, []).append(future)
         return future
@@ -390,7 +390,7 @@ class Scheduler:
                 del self._readers[key]
 
     def listen(self) -> asyncio.Event:
-        """Return an event that each new document sets; `unlisten` ends that."""
+        """Return an event, set by each new document until `unlisten`."""
         listener = asyncio.Event()
         self._listeners.add(listener)
         return listener
@@ -417,14 +417,14 @@ class Scheduler:
                     await self.store.ensure(place)
                     await self.recover(place)
                 except KeyStoreError as error:
-                    log.warning("rows that are due cannot be read yet: %s", error)
+                    log.warning("due rows cannot be read yet: %s", error)
                     self._wanted.set()
             await asyncio.sleep(RETRY_S * 5)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wanted.wait(), RECOVER_S)
 
     async def recover(self, place: int) -> None:
-        """Take rows of a server that are due, or that wait, into memory. Raises KeyStoreError."""
+        """Take due and waiting rows of a server into memory. Raises KeyStoreError."""
         mark = Mark()
         while rows := await self.store.due(place, mark):
             mark = Mark(rows[-1].due_ms or 0, rows[-1].key)
@@ -440,13 +440,13 @@ class Scheduler:
                 await self._go_on(row)
 
     async def _begin_if_due(self, key: bytes) -> None:
-        """Begin a row by a look that began when the URL was not in memory: an earlier look may be out of date."""
+        """Begin a row after a new look: the earlier look may be out of date."""
         row = None if key in self.visits else await self.store.state(key)
         if row is not None and row.due_ms is not None:
             self.begin(request_of(row.request), row)
 
     async def _go_on(self, row: Row) -> None:
-        """See that the target of a row that waits is due, or finish the row."""
+        """Submit the target of a waiting row again, or finish the row."""
         if row.waits_for is None or row.waits_for in self.visits:
             return
         request = request_of(row.request)

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class HeadLimit(HttpToolsProtocol):
-    """A connection of uvicorn whose first head has a deadline; later ones have uvicorn's."""
+    """A connection of uvicorn with a deadline for the first head; uvicorn has a deadline for later heads."""
 
     def connection_made(self, transport: Any) -> None:
         """Begin the wait for a head."""
@@ -51,7 +51,7 @@ class HeadLimit(HttpToolsProtocol):
 
 
 def require_realtime(config: Config) -> None:
-    """Raise ConfigError, with a line for each option that the service needs otherwise."""
+    """Raise ConfigError with a line for each unusable option."""
     problems = [
         problem
         for is_wrong, problem in (
@@ -69,8 +69,8 @@ def serve_realtime(
 ) -> None:
     """Answer requests of the API until `stores.stop` is set.
 
-    `start_fetcher`: starts a fetcher, which holds the lock of the given descriptor too. `on_ready`: called with the
-    API's URL. Raises ConfigError, LockedError if a task or another service works for the node.
+    `start_fetcher`: starts a fetcher; the fetcher holds the lock of the given descriptor too. `on_ready`: called with
+    the API's URL. Raises ConfigError, LockedError if a task or another service works for the node.
     """
     config = stores.config
     require_realtime(config)
@@ -111,15 +111,15 @@ async def _serve(
 
 
 async def _stop(stores: Stores, service: Scheduler) -> None:
-    """Stop the service once the program is asked to: while uvicorn sends the last answers, fetches end."""
+    """Stop the service after the program's signal: uvicorn sends the last answers, and fetches end."""
     while not stores.stop.is_set():  # noqa: ASYNC110 - a signal sets it, and uvicorn looks as often
         await asyncio.sleep(STOP_LOOK_S)
     await service.stop()
 
 
 def fetcher_of(stores: Stores) -> Callable[[int], FetcherProcess]:
-    """Return what starts the fetcher of a service: a process behind the walls of a crawl's worker."""
-    # The engine takes 0.2 s, and the scheduler itself needs none of it.
+    """Return the start of a service's fetcher: a process behind the walls of a crawl's worker."""
+    # The engine takes 0.2 s, and the scheduler itself needs no engine.
     from crawl_lib.realtime.fetcher import start_fetcher  # noqa: PLC0415
 
     config, node = stores.config, stores.config.servers[0]

@@ -1,7 +1,7 @@
-"""The stages of a URL's way through the service: small functions over one context object, in two lists.
+"""The stages of a URL's way through the service: small functions over a context object, in two lists.
 
-`ACCEPTING`: what happens before a submission is answered. `WORKING`: what happens to a URL that is due. A stage returns
-whether the next stage of its list follows. A stage of one's own goes into a list, before or after any other one.
+`ACCEPTING`: the stages before the answer to a submission. `WORKING`: the stages of a due URL. A stage returns whether
+the next stage of the list follows. Another stage is added to a list at any place.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from crawl_lib.realtime.scheduler import Scheduler
 
 AGAIN_S = 60.0
-"""A failure that passes, and does not say when, is tried again after so long."""
+"""The pause after a temporary failure without a time of its own."""
 MOST_TRIES = 5
-"""A URL that fetchers died with so often ends."""
+"""The deaths of fetchers after which a URL ends."""
 UNAVAILABLE_S = 2
 """The advice for URLs whose key server is away."""
 _PASSES = frozenset(
@@ -59,11 +59,11 @@ _NOT_BEGUN = frozenset({"not_granted", "stopping"})
 
 @dataclass(eq=False)
 class Visit:
-    """The context of a URL: what the stages know of it.
+    """The context of a URL, for all stages.
 
     `given`: as submitted. `max_age_s`: of the submission. `request`: URL in canonical form, policy and hops before.
-    `decision`: the answer of the accepting stages. `row`: what the table said. `done`, `document`: what the fetch ended
-    in. `tries`: fetchers that died with the URL. `ahead`: URLs of the host that were asked for first. `is_told`: a
+    `decision`: the answer of the accepting stages. `row`: from the table. `done`, `document`: the result of
+    the fetch. `tries`: fetchers killed by the URL. `ahead`: earlier URLs of the host. `is_told`: a
     submission has had the answer `new`.
     """
 
@@ -88,7 +88,7 @@ class Visit:
         return self.request.url
 
     def set_request(self, request: Request) -> None:
-        """Set the request, with what follows from its URL."""
+        """Set the request, with key and host of its URL."""
         self.request, self.key, self.host = request, key_of(request.url), host_of(request.url)
 
     def decide(self, decision: str, **more: object) -> bool:
@@ -117,7 +117,7 @@ async def rules(visit: Visit, service: Scheduler) -> bool:
 
 
 async def decide(visit: Visit, service: Scheduler) -> bool:
-    """Submit the URL to the table, which decides whether the URL is fetched."""
+    """Submit the URL to the table; the upsert decides about a fetch."""
     try:
         row = await _submitted(visit, service)
     except KeyStoreError as error:
@@ -129,7 +129,7 @@ async def decide(visit: Visit, service: Scheduler) -> bool:
     if not row.is_open:
         return visit.decide("known")
     opened = service.visits.get(visit.key)
-    # Only a submission that made the row due has both times equal; the recovery may have begun the row since.
+    # Equal times: this submission made the row due. The recovery may have begun the row since.
     is_new = row.due_ms is not None and row.due_ms == row.shared_ms and not (opened and opened.is_told)
     visit.decide("new" if is_new else "waiting", wait_s=service.wait_s(visit.host))
     if row.due_ms is not None:
@@ -219,7 +219,7 @@ async def follow(visit: Visit, service: Scheduler) -> bool:
 
 
 def _no_target(visit: Visit, target: Target, service: Scheduler) -> tuple[str, str] | None:
-    """Return outcome and error of a redirect that is not followed."""
+    """Return outcome and error of a redirect without a usable target."""
     if target.key == visit.key.hex():
         return "redirect_loop", "the URL leads to itself"
     if visit.request.redirects >= service.max_redirects:
@@ -241,7 +241,7 @@ def _ended(document: Document, outcome: str, error: str) -> Document:
 
 
 async def write(visit: Visit, service: Scheduler) -> bool:
-    """Write the document into the row, which is due no more."""
+    """Write the document into the row, and end the wait."""
     assert visit.document is not None
     await service.write(visit.key, visit.document, visit.policy)
     service.end(visit)
@@ -249,14 +249,14 @@ async def write(visit: Visit, service: Scheduler) -> bool:
 
 
 async def notify(visit: Visit, service: Scheduler) -> bool:
-    """Wake those who wait for the URL or for events, and hand the document on to rows that wait for the URL."""
+    """Wake readers and subscribers, and hand the document on to rows waiting for the URL."""
     assert visit.document is not None
     service.hand_on(visit.key, visit.document, visit.policy)
     return True
 
 
 async def related(visit: Visit, service: Scheduler) -> bool:
-    """Probe the picture of the page, where the policy asks for that; the document is written again."""
+    """Probe the picture of the page, if the policy asks for a probe; the document is written again."""
     document = visit.document
     url = "" if document is None else _image_url(document)
     if document is None or visit.policy.image != "probe" or not url or document.image is not None:
@@ -283,5 +283,5 @@ def again_ms(document: Document, policy: PolicyConfig) -> int:
     if document.outcome in _PASSES or document.outcome == "fetcher_died":
         return round(min(AGAIN_S, policy.refetch_after_s) * 1000)
     if document.outcome == "too_many_redirects":
-        return 0  # the next one who asks for this URL itself gets the whole chain
+        return 0  # a direct submission of this URL gets the whole chain
     return round(policy.refetch_after_s * 1000)

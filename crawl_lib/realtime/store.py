@@ -1,7 +1,7 @@
 """The tables of all key servers, asked by the service without waiting.
 
-A key is on the server of its interval (`keys.intervals`), and on no other server. Each server has threads of its own,
-so that a server that hangs keeps no other one waiting. Questions that arrive while a thread works are asked together.
+A key is on the server of its interval (`keys.intervals`), and on no other server. Each server has its own
+threads, so a slow server delays no other server. Questions wait for a busy thread, and are then asked together.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from crawl_lib.realtime.pages import Finished, Followed, Mark, PageServer, Queue
 from crawl_lib.realtime.pages_sqlite import SqlitePages
 
 GATHER_S = 0.005
-"""How long writes wait for others: one transaction, and one fsync, for all of them."""
+"""How long writes wait for other writes: a transaction, and an fsync, is shared by all."""
 DOWN_S = 1.0
-"""A server that did not answer is not asked again for so long."""
+"""The pause before a silent server is asked again."""
 TIMEOUT_S = 5.0
 """The most seconds for a statement, if `key_storage.timeout_s` is more: people wait."""
 MOST = 300
@@ -31,7 +31,7 @@ _R = TypeVar("_R")
 
 
 class Batches(Generic[_T, _R]):
-    """Calls that a thread carries out together. `work`: returns a result for each item, in order."""
+    """Calls carried out together by a thread. `work`: returns a result for each item, in order."""
 
     def __init__(
         self, work: Callable[[list[_T]], list[_R]], pool: Executor, *, gather_s: float = 0.0, most: int = MOST
@@ -42,7 +42,7 @@ class Batches(Generic[_T, _R]):
         self._is_busy = False
 
     def __call__(self, item: _T) -> asyncio.Future[_R]:
-        """Add an item to the next batch; the future raises what the work raises."""
+        """Add an item to the next batch; the future raises the errors of the work."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_R] = loop.create_future()
         self._waiting.append((item, future))
@@ -95,7 +95,7 @@ class _Desk:
         return guarded
 
     def ask(self, question: Callable[[], _R]) -> _R:
-        """Ask the server in this thread. Raises KeyServerDownError at once if it was away a moment ago."""
+        """Ask the server in this thread. Raises KeyServerDownError at once after a recent failure."""
         until_s, problem = self._down
         if time.monotonic() < until_s:
             raise KeyServerDownError(problem)
@@ -130,14 +130,14 @@ class _Desk:
         return [[row for row in rows if row.waits_for == target] for target in targets]
 
     def close(self) -> None:
-        """End the threads after what they do, and close the connections."""
+        """End the threads after their current work, and close the connections."""
         for pool, server in ((self.writes, self.writer), (self.reads, self.reader)):
             pool.submit(server.close)
             pool.shutdown(wait=True)
 
 
 class PageStore:
-    """The table over all servers. Each method raises KeyStoreError of the servers that it asks.
+    """The table over all servers. Each method raises the KeyStoreError of a failing server.
 
     `connections`: make a connection to each server, in the order of `key_storage.servers`.
     """
@@ -170,7 +170,7 @@ class PageStore:
         return await self._desk(key).read(key)
 
     async def read_many(self, keys: Sequence[bytes]) -> dict[bytes, Row | KeyStoreError]:
-        """Return the rows of those keys that have one, with documents; the error for a key whose server fails."""
+        """Return the rows of known keys, with documents; the error for each key of a failing server."""
         own: dict[int, list[bytes]] = {}
         for key in keys:
             own.setdefault(interval(key, len(self._desks)), []).append(key)
@@ -200,15 +200,15 @@ class PageStore:
         await self._desk(hop.key).follow(hop)
 
     async def waiters(self, place: int, target: bytes) -> list[Row]:
-        """Return the rows of a server that wait for a target."""
+        """Return the rows of a server waiting for a target."""
         return await self._desks[place].waiters(target)
 
     async def due(self, place: int, after: Mark) -> list[Row]:
-        """Return rows of a server that are due, from a mark on."""
+        """Return due rows of a server, from a mark on."""
         return await self._ask(place, lambda server: server.due(after, MOST))
 
     async def waiting(self, place: int, target: bytes, key: bytes) -> list[Row]:
-        """Return rows of a server that wait for a target, from a place on."""
+        """Return waiting rows of a server, from a target and key on."""
         return await self._ask(place, lambda server: server.waiting(target, key, MOST))
 
     async def events(self, place: int, after: Mark) -> list[Mark]:
@@ -220,7 +220,7 @@ class PageStore:
         return await self._ask(place, lambda server: server.now_ms())
 
     async def queue(self, place: int) -> Queue:
-        """Count the rows of a server that are due."""
+        """Count the due rows of a server."""
         return await self._ask(place, lambda server: server.queue())
 
     async def sweep(self, place: int, after: Mark, keep_ms: int) -> Swept:
@@ -228,7 +228,7 @@ class PageStore:
         return await self._write(place, lambda server: server.sweep(after, keep_ms, MOST))
 
     async def tried(self, keys: Sequence[bytes]) -> None:
-        """Count a fetcher that died with these URLs."""
+        """Count the death of a fetcher for these URLs."""
         await self._by_place(keys, lambda server, own: server.tried(own))
 
     async def delete(self, keys: Sequence[bytes]) -> int:
@@ -236,7 +236,7 @@ class PageStore:
         return sum(await self._by_place(keys, lambda server, own: server.delete(own)))
 
     async def close(self) -> None:
-        """End all threads, after what they do."""
+        """End all threads, after their current work."""
         await asyncio.gather(*(asyncio.to_thread(desk.close) for desk in self._desks))
 
     async def _by_place(self, keys: Sequence[bytes], act: Callable[[PageServer, Sequence[bytes]], _R]) -> list[_R]:

@@ -1,4 +1,4 @@
-"""Tokens: who may ask the service for what. The file has digests of tokens only, and each token is shown once."""
+"""Tokens and their rights. The file has only digests, and each token is shown once."""
 
 import json
 import secrets
@@ -13,7 +13,7 @@ from crawl_lib.durable import write_durable
 from crawl_lib.errors import ConfigError, os_errors
 
 RIGHTS = ("submit", "read", "fetch", "metrics", "admin")
-"""What a token may do: submit URLs, read documents and events, fetch without a trace, read metrics, delete rows."""
+"""The rights of tokens: submit URLs, read documents and events, fetch without a trace, read metrics, delete rows."""
 _TOKEN_BYTES = 32
 _MODE = 0o600
 
@@ -38,7 +38,7 @@ class TokenFile:
         self._lock = threading.Lock()
 
     def find(self, text: str) -> Token | None:
-        """Return the token of a text that a client sent. Raises ConfigError for a damaged file."""
+        """Return the token of a client's text. Raises ConfigError for a damaged file."""
         self._refresh()
         # A dictionary of digests: the time of the search says nothing of the tokens themselves.
         return self._by_digest.get(_digest(text))
@@ -49,7 +49,7 @@ class TokenFile:
         return sorted(self._by_digest.values(), key=lambda token: token.name)
 
     def add(self, name: str, rights: Iterable[str], urls_per_s: float | None = None) -> str:
-        """Add a token with a new name; return its text, which no file has. Raises ConfigError."""
+        """Add a token with a new name; return its text. No file has the text. Raises ConfigError."""
         if any(token.name == name for token in self.all()):
             raise ConfigError(
                 f"{self.path}: there is a token {name!r} already: choose another name, or remove it first"
@@ -63,7 +63,7 @@ class TokenFile:
         return text
 
     def remove(self, name: str) -> None:
-        """Remove a token. Raises ConfigError if there is none of the name."""
+        """Remove a token. Raises ConfigError for an unknown name."""
         left = [token for token in self.all() if token.name != name]
         if len(left) == len(self.all()):
             raise ConfigError(f"{self.path}: there is no token {name!r}")
