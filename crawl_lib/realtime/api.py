@@ -142,8 +142,8 @@ def make_app(service: Scheduler, tokens: TokenFile) -> Starlette:
     handlers: Any = {
         HTTPException: _refused,
         BusyError: _busy,
-        FetcherDiedError: _away,
-        KeyStoreError: _away,
+        FetcherDiedError: partial(_away, service),
+        KeyStoreError: partial(_away, service),
         InputError: _wrong,
         KrakeError: _failed,
         Exception: _failed,
@@ -453,9 +453,9 @@ async def _busy(request: Request, error: BusyError) -> Response:
     return _said(status, f"{_sentence(error)}: try again later.", {"Retry-After": str(error.retry_after_s)})
 
 
-async def _away(request: Request, error: KrakeError) -> Response:
+async def _away(service: Scheduler, request: Request, error: KrakeError) -> Response:
     """Answer while a key server or the fetcher is away. The error names servers, so only the log has it."""
-    log.warning("a request failed: %s", error)
+    service.note_problem(error)
     text = "A part of the service is away, and comes back by itself: try again later."
     return _said(503, text, {"Retry-After": str(UNAVAILABLE_S)})
 

@@ -9,14 +9,14 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
 from crawl_lib.config import Config, PolicyConfig
-from crawl_lib.errors import BusyError, KeyStoreError, StoppedError, UrlError
+from crawl_lib.errors import BusyError, KeyStoreError, KrakeError, StoppedError, UrlError
 from crawl_lib.fetch import limits_of
 from crawl_lib.realtime import stages
 from crawl_lib.realtime.answers import MAX_BARE_BYTES, BareAnswer, Decision
@@ -61,6 +61,7 @@ class Scheduler:
         self._fetch_config = config.fetch
         self._hosts: dict[str, dict[bytes, Visit]] = {}
         self._paces: dict[str, float] = {}
+        self._reserved: dict[str, Counter[bytes]] = {}
         self._accepting = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._listeners: set[asyncio.Event] = set()
@@ -132,6 +133,26 @@ class Scheduler:
     def wait_s(self, host: str) -> float:
         """Estimate how long a new URL of a host waits: the host's URLs times its pace, in seconds."""
         return round(len(self._hosts.get(host, ())) * self._pace_s(host), 1)
+
+    def is_full(self, host: str, key: bytes = b"") -> bool:
+        """Say whether a new URL of a host would wait too long; URLs on their way into the table count."""
+        reserved = self._reserved.get(host, Counter[bytes]())
+        number = len(self._hosts.get(host, ())) + len(reserved)
+        return key not in reserved and number * self._pace_s(host) > self.config.max_wait_s
+
+    @contextmanager
+    def reserved(self, host: str, key: bytes) -> Iterator[None]:
+        """Count a URL of a host within a block."""
+        of_host = self._reserved.setdefault(host, Counter())
+        of_host[key] += 1
+        try:
+            yield
+        finally:
+            of_host[key] -= 1
+            if not of_host[key]:
+                del of_host[key]
+            if not of_host:
+                self._reserved.pop(host, None)
 
     def _pace_s(self, host: str) -> float:
         delay_s, _ = limits_of(self._fetch_config, host)
@@ -241,7 +262,7 @@ class Scheduler:
         is_ours, rule = self.filter.verdict(canonical, host, 0)
         if not is_ours:
             return BareAnswer(url=canonical, outcome="refused", error=rule)
-        if self.wait_s(host) > self.config.max_wait_s or self.waiting >= self.config.max_waiting:
+        if self.is_full(host) or self.waiting >= self.config.max_waiting:
             raise BusyError("the host, or the service, has too many URLs", retry_after_s=2)
         bare = await self.link.fetch_bare(
             url=canonical,
@@ -358,10 +379,10 @@ class Scheduler:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_RETRY_S)
 
-    def note_problem(self, error: KeyStoreError) -> None:
-        """Count a problem of a key server; its rows are looked at again."""
+    def note_problem(self, error: KrakeError) -> None:
+        """Count a problem of a key server; the server's rows are read again."""
         if not self.counts["store_failed"] % 100:
-            log.warning("a key server does not do its part: %s", error)
+            log.warning("a part of the service is away: %s", error)
         self.counts["store_failed"] += 1
         self._wanted.set()
 
@@ -428,11 +449,10 @@ class Scheduler:
         mark = Mark()
         while rows := await self.store.due(place, mark):
             mark = Mark(rows[-1].due_ms or 0, rows[-1].key)
-            for row in [row for row in rows if row.key not in self.visits]:
-                while len(self.visits) >= self.config.max_waiting:
-                    self._room.clear()
-                    await self._room.wait()
-                await self._begin_if_due(row.key)
+            while len(self.visits) >= self.config.max_waiting:
+                self._room.clear()
+                await self._room.wait()
+            await asyncio.gather(*(self._begin_if_due(row.key) for row in rows))
         target = key = b""
         while rows := await self.store.waiting(place, target, key):
             target, key = rows[-1].waits_for or b"", rows[-1].key

@@ -140,11 +140,12 @@ async def decide(visit: Visit, service: Scheduler) -> bool:
 
 async def _submitted(visit: Visit, service: Scheduler) -> Row | None:
     """Return the row after the submission; None where the host's wait is too long for a new URL."""
-    if visit.key not in service.visits and service.wait_s(visit.host) > service.config.max_wait_s:
+    if visit.key not in service.visits and service.is_full(visit.host, visit.key):
         row = await service.store.state(visit.key)
         if row is None or not (row.is_open or _is_fresh(row, visit)):
             return None
-    return await service.submit(_wish(visit))
+    with service.reserved(visit.host, visit.key):
+        return await service.submit(_wish(visit))
 
 
 def _wish(visit: Visit) -> Wish:

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.errors import KrakeError
+from crawl_lib.errors import BusyError, KrakeError
 from crawl_lib.realtime import Client, TokenFile
+from crawl_lib.realtime.answers import Page
 from crawl_lib.realtime.tokens import RIGHTS
-from tests.contracts.mariadb import PASSWORD
+from tests.contracts.mariadb import PASSWORD, start_mariadb
 from tests.realtime.conftest import new_database
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,3 +108,31 @@ def test_killed_services_lose_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_often_killed_services_lose_nothing(tmp_path: Path, mariadb, seed: int) -> None:
     lives(tmp_path, seed, 5, [new_database(mariadb), mariadb.server])
+
+
+@pytest.mark.slow
+def test_a_killed_key_server_comes_back_and_nothing_is_lost(tmp_path: Path) -> None:
+    token = TokenFile(tmp_path / "tokens.json").add("test", RIGHTS)
+    with start_mariadb("--innodb-flush-log-at-trx-commit=1") as server:  # as operators have it
+        keys = [new_database(server), server.server]
+        with process(tmp_path, keys) as (_, service), Client(service, token) as client:
+            urls = [f"http://{number}.example/r/7/{number}" for number in range(30)]
+            while not any(one.decision == "new" for one in client.submit(urls)):  # the table is being made
+                pass
+            server.kill()
+            with pytest.raises(BusyError, match="503"):
+                client.submit(["http://later.example/"])
+            server.start()
+            for url in urls:
+                page = _patient(client, url)
+                assert page.document is not None
+                assert page.document.outcome in {"ok", "fetcher_died"}
+
+
+def _patient(client: Client, url: str) -> Page:
+    while True:
+        threading.Event().wait(0.05)
+        with suppress(BusyError):
+            page = client.page(url, wait_s=30)
+            assert page is not None
+            return page

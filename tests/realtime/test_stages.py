@@ -385,6 +385,16 @@ class TestBackPressure:
 
         run(tmp_path, test, realtime={"max_wait_s": 6.0})
 
+    def test_urls_of_one_submission_count_too(self, tmp_path: Path) -> None:
+        async def test(served: Served) -> None:
+            urls = [f"{A}{number}" for number in range(10)]
+            for url in urls:
+                served.web.hold(url)
+            names = [decision["decision"] for decision in await served.submit(*urls)]
+            assert (names.count("new"), names.count("busy")) == (7, 3)
+
+        run(tmp_path, test, realtime={"max_wait_s": 6.0})
+
     def test_a_known_url_of_a_busy_host_is_known(self, tmp_path: Path) -> None:
         async def test(served: Served) -> None:
             await served.submit(A)
