@@ -1,9 +1,10 @@
 """Metrics of the service in the text format of Prometheus."""
 
+import math
 from collections.abc import Iterator, Mapping
 
 from crawl_lib.errors import KeyStoreError
-from crawl_lib.realtime.scheduler import Scheduler
+from crawl_lib.realtime.scheduler import LATENCIES_S, Scheduler
 
 
 async def metrics_text(service: Scheduler) -> str:
@@ -23,6 +24,7 @@ async def metrics_text(service: Scheduler) -> str:
         lines += _metric(f"krake_realtime_{prefix}s_total", "counter", text, counts)
     for name in ("store_failed", "task_failed", "rows_swept"):
         lines += _metric(f"krake_realtime_{name}_total", "counter", name.replace("_", " "), {"": service.counts[name]})
+    lines += _latencies(service)
     due, ages = {}, {}
     for place in service.store.places:
         label = f'{{server="{place + 1}"}}'
@@ -41,3 +43,14 @@ def _metric(name: str, kind: str, text: str, values: Mapping[str, float]) -> Ite
     yield f"# TYPE {name} {kind}"
     for labels, value in values.items():
         yield f"{name}{labels} {value:g}"
+
+
+def _latencies(service: Scheduler) -> Iterator[str]:
+    name, total = "krake_realtime_latency_seconds", 0
+    yield f"# HELP {name} From the start of the work on a URL to its document."
+    yield f"# TYPE {name} histogram"
+    for end_s in LATENCIES_S:
+        total += service.latencies[end_s]
+        yield f'{name}_bucket{{le="{"+Inf" if end_s == math.inf else f"{end_s:g}"}"}} {total}'
+    yield f"{name}_sum {service.latency_s:g}"
+    yield f"{name}_count {total}"

@@ -35,6 +35,8 @@ LONGEST_RETRY_S = 2.0
 SWEEP_S = 60.0
 LAST_TASKS_S = 2.0
 MOST_PACES = 20_000
+LATENCIES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0, 60.0, math.inf)
+"""Upper ends of the buckets of latencies, in seconds from the start of the work on a URL to its document."""
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 log = logging.getLogger(__name__)
@@ -57,6 +59,8 @@ class Scheduler:
         self.epoch = round(time.time() * 1000) if epoch is None else epoch
         self.visits: dict[bytes, Visit] = {}
         self.counts: Counter[str] = Counter()
+        self.latencies: Counter[float] = Counter()
+        self.latency_s = 0.0
         self.is_stopping = False
         self._fetch_config = config.fetch
         self._hosts: dict[str, dict[bytes, Visit]] = {}
@@ -186,6 +190,12 @@ class Scheduler:
             await self._through(visit, WORKING)
         finally:
             self.end(visit)
+
+    def note_latency(self, visit: Visit) -> None:
+        """Count how long a URL took, by the first bucket with room for the time."""
+        took_s = time.monotonic() - visit.began_s
+        self.latency_s += took_s
+        self.latencies[next(end_s for end_s in LATENCIES_S if took_s <= end_s)] += 1
 
     def end(self, visit: Visit) -> None:
         """Forget a URL after its work."""

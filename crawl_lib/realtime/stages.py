@@ -64,7 +64,7 @@ class Visit:
     `given`: as submitted. `max_age_s`: of the submission. `request`: URL in canonical form, policy and hops before.
     `decision`: the answer of the accepting stages. `row`: from the table. `done`, `document`: the result of
     the fetch. `tries`: fetchers killed by the URL. `ahead`: earlier URLs of the host. `is_told`: a
-    submission has had the answer `new`.
+    submission has had the answer `new`. `began_s`: start of the work, by the monotonic clock.
     """
 
     given: str
@@ -80,6 +80,7 @@ class Visit:
     tries: int = 0
     ahead: int = 0
     is_told: bool = False
+    began_s: float = field(default_factory=time.monotonic)
     task: asyncio.Task[None] | None = None
 
     @property
@@ -245,6 +246,8 @@ async def write(visit: Visit, service: Scheduler) -> bool:
     """Write the document into the row, and end the wait."""
     assert visit.document is not None
     await service.write(visit.key, visit.document, visit.policy)
+    if service.visits.get(visit.key) is visit:  # not for the second document, after a probe
+        service.note_latency(visit)
     service.end(visit)
     return True
 

@@ -353,6 +353,7 @@ def test_metrics_are_prometheus_text(tmp_path: Path) -> None:
         assert 'krake_realtime_decisions_total{decision="new"} 1' in text
         assert 'krake_realtime_outcomes_total{outcome="ok"} 1' in text
         assert 'krake_realtime_due{server="1"} 0' in text
+        assert 'krake_realtime_latency_seconds_bucket{le="+Inf"} 1' in text
 
     run(tmp_path, test)
 

@@ -110,6 +110,7 @@ def test_the_command_fetches_follows_and_stops(tmp_path: Path, web: HostileWeb, 
         requests = len(web.paths())
         assert live.document(web.url("/page")).facts == {"title": "A title"}
         assert len(web.paths()) == requests, "the document of a hop is one of its own"
+        live.client.submit([web.url("/hang-in-body?again")])
         live.process.send_signal(signal.SIGTERM)
         assert live.process.wait(STOP_S) != 0
         assert not live.fetchers()
