@@ -24,14 +24,6 @@ A, B = "http://a.example/", "http://b.example/"
 
 
 class TestTokens:
-    def test_the_file_has_no_token_and_nobody_else_reads_it(self, tmp_path: Path) -> None:
-        path = tmp_path / "new" / "tokens.json"
-        text = TokenFile(path).add("service", ["read"])
-        assert text not in path.read_text()
-        assert path.stat().st_mode & 0o777 == 0o600
-        assert TokenFile(path).find(text).name == "service"
-        assert TokenFile(path).find(text + "x") is None
-
     def test_a_running_service_sees_a_removed_token(self, tmp_path: Path) -> None:
         running, by_hand = TokenFile(tmp_path / "t"), TokenFile(tmp_path / "t")
         one, other = by_hand.add("one", RIGHTS), by_hand.add("other", RIGHTS)
@@ -63,25 +55,6 @@ class TestTokens:
 
 
 class TestRights:
-    def test_every_route_but_healthz_needs_a_token_with_its_right(self, tmp_path: Path) -> None:
-        async def test(served: Served) -> None:
-            for route in ROUTES:
-                path = route.path + ("?url=http://a.example/" if route.query else "")
-                client = served.client_of(*(set(RIGHTS) - {route.right}), name=f"{route.method}{route.path}")
-                wrong = {"Authorization": "Bearer no"}
-                statuses = [
-                    (await client.request(route.method, path, headers=headers)).status_code
-                    for headers in ({"Authorization": ""}, wrong)
-                ]
-                assert statuses == ([200, 200] if route.right is None else [401, 401]), route
-                if route.right:
-                    answer = await client.request(route.method, path, json={"urls": [A]})
-                    assert answer.status_code == 403
-                    assert f"no right {route.right}" in answer.json()["error"]
-                await client.aclose()
-
-        run(tmp_path, test)
-
     def test_a_token_submits_no_more_than_its_rate(self, tmp_path: Path) -> None:
         async def test(served: Served) -> None:
             client = served.client_of("submit", name="slow", urls_per_s=0.5)
@@ -309,27 +282,6 @@ class TestEvents:
 
         run(tmp_path, test)
 
-    def test_a_subscriber_that_reads_nothing_is_let_go(self, tmp_path: Path, monkeypatch) -> None:
-        monkeypatch.setattr("crawl_lib.realtime.api.SEND_S", 0.01)
-
-        async def test(served: Served) -> None:
-            never = asyncio.Event()
-
-            async def send(message: Any) -> None:
-                if message["type"] == "http.response.body" and message.get("more_body"):
-                    await never.wait()
-
-            async def receive() -> Any:
-                await never.wait()
-
-            token = served.tokens.add("events", ["read"])
-            headers = [(b"authorization", f"Bearer {token}".encode())]
-            scope = {"type": "http", "method": "GET", "path": "/v1/events", "query_string": b"", "headers": headers}
-            await make_app(served.service, served.tokens)(scope, receive, send)
-            assert served.service._listeners == set()
-
-        run(tmp_path, test)
-
 
 def test_ready_says_what_is_missing(tmp_path: Path) -> None:
     web = Web()
@@ -398,3 +350,54 @@ def test_the_docs_have_each_route_with_its_right_and_each_decision() -> None:
 def test_the_client_is_small() -> None:
     lines = (Path(__file__).resolve().parents[2] / "crawl_lib" / "realtime" / "client.py").read_text().splitlines()
     assert len(lines) <= 120
+
+
+def test_the_file_has_no_token_and_nobody_else_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "tokens.json"
+    text = TokenFile(path).add("service", ["read"])
+    assert text not in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert TokenFile(path).find(text).name == "service"
+    assert TokenFile(path).find(text + "x") is None
+
+
+def test_every_route_but_healthz_needs_a_token_with_its_right(tmp_path: Path) -> None:
+    async def test(served: Served) -> None:
+        for route in ROUTES:
+            path = route.path + ("?url=http://a.example/" if route.query else "")
+            client = served.client_of(*(set(RIGHTS) - {route.right}), name=f"{route.method}{route.path}")
+            wrong = {"Authorization": "Bearer no"}
+            statuses = [
+                (await client.request(route.method, path, headers=headers)).status_code
+                for headers in ({"Authorization": ""}, wrong)
+            ]
+            assert statuses == ([200, 200] if route.right is None else [401, 401]), route
+            if route.right:
+                answer = await client.request(route.method, path, json={"urls": [A]})
+                assert answer.status_code == 403
+                assert f"no right {route.right}" in answer.json()["error"]
+            await client.aclose()
+
+    run(tmp_path, test)
+
+
+def test_a_subscriber_that_reads_nothing_is_let_go(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("crawl_lib.realtime.api.SEND_S", 0.01)
+
+    async def test(served: Served) -> None:
+        never = asyncio.Event()
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.body" and message.get("more_body"):
+                await never.wait()
+
+        async def receive() -> Any:
+            await never.wait()
+
+        token = served.tokens.add("events", ["read"])
+        headers = [(b"authorization", f"Bearer {token}".encode())]
+        scope = {"type": "http", "method": "GET", "path": "/v1/events", "query_string": b"", "headers": headers}
+        await make_app(served.service, served.tokens)(scope, receive, send)
+        assert served.service._listeners == set()
+
+    run(tmp_path, test)
