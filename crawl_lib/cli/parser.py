@@ -134,14 +134,13 @@ _DELETING = {"crawldb filter", "graph finalize", "keys reshard", "retry", "sweep
 
 _GROUPS = {
     "serve": "answer people over the network",
-    "realtime": "the real-time service: who may ask it",
+    "realtime": "the real-time service: who may ask it, and segments of what it fetched",
     "keys": "create, check and move the key tables",
     "segment": "look at segments, and take pages out of them",
     "crawldb": "the table of all URLs, and the lists of what is due (frontier.order: crawldb)",
     "linkdb": "who links to a page, and with which words",
     "duplicates": "pages that say the same, hosts that mirror others, blocks that repeat",
     "terms": "which pages have a word, and how much it says about them (tf-idf)",
-    "realtime": "pages that were fetched in real time",
     "captures": "where the newest capture of each URL is",
     "index": "the index of pages for `krake search`; one CDXJ file for pywb",
     "commoncrawl": "files as Common Crawl has them: its index, and WET files",

@@ -2,7 +2,8 @@
 
 import argparse
 
-from crawl_lib.cli.common import console, grid, print_json, say
+from crawl_lib.cli.common import print_json, say
+from crawl_lib.cli.tables import console, grid
 from crawl_lib.config import load_config
 from crawl_lib.errors import ConfigError
 from crawl_lib.realtime import TokenFile
