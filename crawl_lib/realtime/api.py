@@ -349,7 +349,10 @@ def _page(url: str, key: bytes, row: Row | None, max_age_s: float | None) -> Raw
 def _event_bytes(event: Event) -> bytes:
     if event.row is None:
         return b": alive\n\n"
-    url = msgspec.json.decode(event.row.request, type=_UrlOnly).url
+    try:
+        url = msgspec.json.decode(event.row.request, type=_UrlOnly).url
+    except msgspec.MsgspecError:  # the scheduler counts damaged rows
+        return b": a damaged row\n\n"
     data = _json.encode(_page(url, event.row.key, event.row, None))
     return b"id: %s\nevent: page\ndata: %s\n\n" % (event.id.encode(), data)
 

@@ -1,6 +1,6 @@
 """Documents of URLs; and the request of a row, for a service after a restart."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -52,6 +52,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_cut: bool = False
 
 
+_Kind = TypeVar("_Kind")
 _encoder = msgspec.json.Encoder()
 _documents = msgspec.json.Decoder(Document)
 _requests = msgspec.json.Decoder(Request)
@@ -105,7 +106,7 @@ def encoded(document: Document) -> bytes:
 
 def decoded(data: bytes) -> Document:
     """Return the document of a row. Raises ValueError for damaged data."""
-    return _documents.decode(data)
+    return _read(_documents, data)
 
 
 def request_bytes(request: Request) -> bytes:
@@ -115,4 +116,11 @@ def request_bytes(request: Request) -> bytes:
 
 def request_of(data: bytes) -> Request:
     """Return the request of a row. Raises ValueError for damaged data."""
-    return _requests.decode(data)
+    return _read(_requests, data)
+
+
+def _read(decoder: "msgspec.json.Decoder[_Kind]", data: bytes) -> _Kind:
+    try:
+        return decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"a row is damaged: {error}") from error

@@ -321,16 +321,17 @@ class Scheduler:
         row = await self.persistent(self.submit, wish)
         if row is None or not row.is_open:
             known = await self.persistent(self.store.read, target)
-            if known is None or known.data is None:  # deleted by hand at this moment
+            document = self.document_in(known)
+            if document is None:  # deleted by hand at this moment, or damaged
                 return Document(url=request.url, outcome="deleted", final_url=wanted.url, hops=[request.hop])
-            return joined(request.url, request.hop, decoded(known.data))
+            return joined(request.url, request.hop, document)
         if await self._leads_to(row, key):
             error = "the redirects lead back to a URL of their chain"
             return Document(
                 url=request.url, outcome="redirect_loop", final_url=wanted.url, hops=[request.hop], error=error
             )
         if row.due_ms is not None:
-            self.begin(request_of(row.request), row)
+            self.begin(self.request_in(row) or wanted, row)
         return None
 
     async def _leads_to(self, row: Row, key: bytes) -> bool:
@@ -365,7 +366,10 @@ class Scheduler:
         await asyncio.gather(*(self._finish_waiting(row, document, policy, steps) for row in rows))
 
     async def _finish_waiting(self, row: Row, rest: Document, policy: PolicyConfig, steps: int) -> None:
-        document = self._whole(request_of(row.request), rest, steps)
+        request = self.request_in(row)
+        if request is None:
+            return
+        document = self._whole(request, rest, steps)
         await self.write(row.key, document, policy)
         self.hand_on(row.key, document, policy, steps + 1)
 
@@ -395,6 +399,28 @@ class Scheduler:
             log.warning("a part of the service is away: %s", error)
         self.counts["store_failed"] += 1
         self._wanted.set()
+
+    def request_in(self, row: Row) -> Request | None:
+        """Return the request of a row, None for a damaged row."""
+        try:
+            return request_of(row.request)
+        except ValueError as error:
+            self._note_damage(row, error)
+            return None
+
+    def document_in(self, row: Row | None) -> Document | None:
+        """Return the document of a row, None for a row without one, or with a damaged one."""
+        if row is None or row.data is None:
+            return None
+        try:
+            return decoded(row.data)
+        except ValueError as error:
+            self._note_damage(row, error)
+            return None
+
+    def _note_damage(self, row: Row, error: ValueError) -> None:
+        self.counts["rows_damaged"] += 1
+        log.error("krakepages, key %s: %s: DELETE /v1/pages deletes the row", row.key.hex(), error)
 
     # -- readers and events
 
@@ -472,14 +498,14 @@ class Scheduler:
     async def _begin_if_due(self, key: bytes) -> None:
         """Begin a row after a new look: the earlier look may be out of date."""
         row = None if key in self.visits else await self.store.state(key)
-        if row is not None and row.due_ms is not None:
-            self.begin(request_of(row.request), row)
+        if row is not None and row.due_ms is not None and (request := self.request_in(row)) is not None:
+            self.begin(request, row)
 
     async def _go_on(self, row: Row) -> None:
         """Submit the target of a waiting row again, or finish the row."""
-        if row.waits_for is None or row.waits_for in self.visits:
+        request = self.request_in(row)
+        if request is None or request.target is None or row.waits_for in self.visits:
             return
-        request = request_of(row.request)
         document = await self._ask_for_target(request)
         current = await self.store.state(row.key)
         if document is not None and current is not None and current.waits_for == row.waits_for:

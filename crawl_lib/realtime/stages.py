@@ -20,10 +20,8 @@ from crawl_lib.realtime.answers import Decision
 from crawl_lib.realtime.documents import (
     Document,
     Request,
-    decoded,
     document_of,
     request_bytes,
-    request_of,
     unchanged,
 )
 from crawl_lib.realtime.link import FetcherDiedError
@@ -134,7 +132,7 @@ async def decide(visit: Visit, service: Scheduler) -> bool:
     is_new = row.due_ms is not None and row.due_ms == row.shared_ms and not (opened and opened.is_told)
     visit.decide("new" if is_new else "waiting", wait_s=service.wait_s(visit.host))
     if row.due_ms is not None:
-        opened = opened or service.begin(request_of(row.request), row)
+        opened = opened or service.begin(service.request_in(row) or visit.request, row)
         opened.is_told = True
     return True
 
@@ -187,10 +185,8 @@ async def _document_before(visit: Visit, service: Scheduler) -> Document | None:
     if visit.row is None or not visit.row.fetched_ms:
         return None
     row = await service.persistent(service.store.read, visit.key)
-    if row is None or row.data is None:
-        return None
-    document = decoded(row.data)
-    is_own = len(document.hops) == 1 and document.outcome == Outcome.OK
+    document = service.document_in(row)
+    is_own = document is not None and len(document.hops) == 1 and document.outcome == Outcome.OK
     return document if is_own else None
 
 

@@ -418,3 +418,30 @@ class TestBackPressure:
             assert "realtime.max_waiting" in answer.json()["error"]
 
         run(tmp_path, test, realtime={"max_waiting": 5})
+
+
+def test_a_damaged_row_stops_no_other_and_is_fetched_anew(tmp_path: Path) -> None:
+    web = Web()
+    web.answers[B] = lambda wanted: redirect(wanted, A)
+    web.hold(C)
+
+    async def first(served: Served) -> None:
+        await served.submit(A, C)
+        await served.page(A)
+
+    async def second(served: Served) -> None:
+        assert (await served.submit(C))[0]["decision"] == "waiting"
+        assert (await served.page(C))["document"]["outcome"] == "ok"
+        await served.submit(B)
+        assert (await served.page(B))["document"]["outcome"] == "deleted", "the target's document cannot be read"
+        await served.submit(A, max_age_s=0)
+        assert (await served.page(A))["document"]["outcome"] == "ok"
+        assert served.service.counts["rows_damaged"] > 0
+
+    run(tmp_path, first, web)
+    pages = SqlitePages(tmp_path / "0-pages.sqlite")
+    pages._changed(f"UPDATE krakepages SET request = x'00' WHERE hash = x'{key_of(C).hex()}'")
+    pages._changed(f"UPDATE krakepages SET data = x'7b' WHERE hash = x'{key_of(A).hex()}'")
+    pages.close()
+    web.held.clear()
+    run(tmp_path, second, web)
