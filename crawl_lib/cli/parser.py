@@ -134,13 +134,13 @@ _DELETING = {"crawldb filter", "graph finalize", "keys reshard", "retry", "sweep
 
 _GROUPS = {
     "serve": "answer people over the network",
+    "realtime": "the real-time service: who may ask it, and segments of what it fetched",
     "keys": "create, check and move the key tables",
     "segment": "look at segments, and take pages out of them",
     "crawldb": "the table of all URLs, and the lists of what is due (frontier.order: crawldb)",
     "linkdb": "who links to a page, and with which words",
     "duplicates": "pages that say the same, hosts that mirror others, blocks that repeat",
     "terms": "which pages have a word, and how much it says about them (tf-idf)",
-    "realtime": "pages that were fetched in real time",
     "captures": "where the newest capture of each URL is",
     "index": "the index of pages for `krake search`; one CDXJ file for pywb",
     "commoncrawl": "files as Common Crawl has them: its index, and WET files",
@@ -525,6 +525,27 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         ),
     ),
     ("serve search", "serving.search", "show the search page to browsers, until Ctrl-C; no login (search.listen)", ()),
+    ("serve realtime", "serving.realtime", "fetch URLs as services submit them, until Ctrl-C (realtime.listen)", ()),
+    (
+        "realtime tokens",
+        "realtime.tokens",
+        "list the tokens of the real-time service, add one, or remove one",
+        (
+            _option("--add", "add a token, and print the token, which is shown once", metavar="NAME"),
+            _option(
+                "--rights",
+                "of the new token (default: submit read)",
+                nargs="+",
+                choices=("submit", "read", "fetch", "metrics", "admin"),
+                default=("submit", "read"),
+            ),
+            _option(
+                "--urls-per-s", "submissions of the new token; default: realtime.urls_per_s", type=float, metavar="N"
+            ),
+            _option("--remove", "remove a token", metavar="NAME"),
+            _JSON,
+        ),
+    ),
     (
         "why",
         "asking.why",

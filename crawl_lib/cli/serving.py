@@ -1,4 +1,4 @@
-"""`krake serve search`: the search page."""
+"""`krake serve search`: the search page; `krake serve realtime`: the real-time service."""
 
 import argparse
 import logging
@@ -31,3 +31,25 @@ def search(arguments: argparse.Namespace) -> int:
 def _say_where(url: str) -> None:
     say(f"search page: {url}")
     sys.stdout.flush()  # whoever reads a pipe waits for this line
+
+
+def realtime(arguments: argparse.Namespace) -> int:
+    """Serve URLs in real time until the command is stopped, which raises InterruptedTool.
+
+    Raises SetupError if the extra `realtime` is not installed, ConfigError, LockedError.
+    """
+    for name in ("httptools", "msgspec", "starlette", "uvicorn"):
+        if find_spec(name) is None:
+            raise SetupError(f"the real-time service needs the package {name}: install Krake with its extra `realtime`")
+    from crawl_lib.realtime import fetcher_of, serve_realtime  # noqa: PLC0415 - an extra, for this command alone
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    arguments.stop.text = "the real-time service is closed"
+    stores = open_stores(load_config(arguments.config), stop=arguments.stop)
+    serve_realtime(stores, fetcher_of(stores), _say_service)
+    raise InterruptedTool
+
+
+def _say_service(url: str) -> None:
+    say(f"real-time service: {url}")
+    sys.stdout.flush()

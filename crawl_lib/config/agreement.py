@@ -36,6 +36,7 @@ MAY_DIFFER = {
     "export": "asked by the machine of the batch stages alone",
     "pagerank": "asked by the machine of the batch stages alone",
     "search": "how this machine answers queries",
+    "realtime": "asked by the machine of the service alone",
     "push": "asked by the machine of the batch stages alone",
     "scores": "asked by the scheduler's machine alone",
     "index": "asked by the machine of the batch stages alone",

@@ -189,6 +189,13 @@ def _order_problems(config: Any) -> Iterator[str]:
     yield from (f"scores.tasks: {task} needs frontier.order: crawldb, whose rows it changes" for task in changing)
 
 
+def _policy_problems(config: Any) -> Iterator[str]:
+    names = [policy.name for policy in config.realtime.policies]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield f"realtime.policies[{index}].name: {name!r} is the name of an earlier policy; name this one otherwise"
+
+
 _TOGETHER = (
     _name_problems,
     _key_problems,
@@ -197,6 +204,7 @@ _TOGETHER = (
     _interval_problems,
     _scope_problems,
     _order_problems,
+    _policy_problems,
 )
 """What is wrong with options that have to go together."""
 

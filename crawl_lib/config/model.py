@@ -534,6 +534,37 @@ class SearchConfig:
 
 
 @section
+class PolicyConfig:
+    """One entry of `realtime.policies`: how the URLs of a submission are fetched, and when again."""
+
+    name: str = option(pattern=NAME_PATTERN)
+    refetch_after_s: float = option(86400.0, minimum=0)
+    image: str = option("none", choices=("none", "probe"))
+    max_body_bytes: int | None = option(None, minimum=1, maximum=MAX_BODY_BYTES)
+    mime_types: tuple[str, ...] | None = option(None)
+    time_limit_s: float | None = option(None, minimum=0.1)
+
+
+@section
+class RealtimeConfig:
+    """How the real-time service of this machine answers, and what may wait in it."""
+
+    listen: str = option("127.0.0.1:8095", pattern=r"(?:[^\s/:@\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
+    tokens: str = option("../data/realtime/tokens.json", path="file")
+    policies: tuple[PolicyConfig, ...] = option(())
+    max_waiting: int = option(5000, minimum=1)
+    max_wait_s: float = option(300.0, minimum=0)
+    give_up_s: float = option(20.0, minimum=0.1)
+    keep_s: float = option(7 * 86400.0, minimum=60)
+    urls_per_s: float = option(1000.0, minimum=0.01)
+
+    @property
+    def policies_by_name(self) -> dict[str, PolicyConfig]:
+        """The policies; `default` is always one of them."""
+        return {policy.name: policy for policy in (PolicyConfig(name="default"), *self.policies)}
+
+
+@section
 class PushConfig:
     """The OpenSearch that gets the pages of the index, and limits of a push. Credentials are no options."""
 
@@ -598,6 +629,7 @@ class Config:
     commoncrawl: CommonCrawlConfig = CommonCrawlConfig()
     graphs: GraphsConfig = GraphsConfig()
     search: SearchConfig = SearchConfig()
+    realtime: RealtimeConfig = RealtimeConfig()
     push: PushConfig = PushConfig()
     segment: SegmentConfig = SegmentConfig()
     scratch: ScratchConfig = ScratchConfig()

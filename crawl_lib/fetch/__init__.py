@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from crawl_lib.fetch.classify import outcome_of_status
     from crawl_lib.fetch.dispatch import Caller, Seams
     from crawl_lib.fetch.exchange import user_agent_header
-    from crawl_lib.fetch.hosts import NO_LIMITS, Limits, pace_s
+    from crawl_lib.fetch.hosts import NO_LIMITS, Limits, limits_of, pace_s
     from crawl_lib.fetch.hoststore import (
         HOSTS_TABLES,
         HostRow,
@@ -67,6 +67,7 @@ else:
             "hosts": (
                 "NO_LIMITS",
                 "Limits",
+                "limits_of",
                 "pace_s",
             ),
             "hoststore": (

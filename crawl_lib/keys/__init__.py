@@ -29,22 +29,23 @@ from crawl_lib.keys.server import (
     KeyServer,
     PrefixSum,
     ServerCounts,
+    sql_file,
 )
 from crawl_lib.keys.sharded import LOOK_S, ShardedKeyStore, open_key_store, own_server
 from crawl_lib.keys.slots import SharedTurns
-from crawl_lib.keys.sqlite import SqliteKeyServer
+from crawl_lib.keys.sqlite import SqliteKeyServer, translated
 from crawl_lib.keys.turns_only import TurnsOnly
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
     from crawl_lib.keys.looks import check_tables, make_again, why_broken
-    from crawl_lib.keys.mysql import MySqlKeyServer, parse_server
+    from crawl_lib.keys.mysql import MySqlKeyServer, MySqlServer, parse_server
 else:
     # PyMySQL takes 60 ms, and no task looks for damage.
     __getattr__ = loads_later(
         __name__,
         {
-            "mysql": ("MySqlKeyServer", "parse_server"),
+            "mysql": ("MySqlKeyServer", "MySqlServer", "parse_server"),
             "looks": ("check_tables", "make_again", "why_broken"),
         },
     )

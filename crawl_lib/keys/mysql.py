@@ -60,12 +60,12 @@ TRIES = 20
 """Tries of a statement that met a deadlock or another writer: each try lets at least one writer finish."""
 
 
-class MySqlKeyServer(KeyServer):
-    """One database on one server. `name`: `host[:port]`, `[address]:port` for IPv6; port 3306 if none is given.
+class MySqlServer:
+    """A database on a server, with one connection that is made at the first statement and again after its loss.
 
-    `database`, `user`, `password`: of the key tables; the password is shown nowhere. `timeout_s`: how long a
-    statement may take. `tls`, `ca_file`: see `keys.mysql_tls`. Connects at the first request. Raises ConfigError for a
-    name that is no server.
+    `name`: `host[:port]`, `[address]:port` for IPv6; port 3306 if none is given. `database`, `user`, `password`: of the
+    tables; the password is shown nowhere. `timeout_s`: how long a statement may take. `tls`, `ca_file`: see
+    `keys.mysql_tls`. Raises ConfigError for a name that is no server. For one thread at a time.
     """
 
     def __init__(
@@ -87,6 +87,73 @@ class MySqlKeyServer(KeyServer):
         self._timeout_s = timeout_s
         self._tls, self._ca_file = tls, ca_file
         self._connection: Connection[Any] | None = None
+
+    def close(self, *, at_once: bool = False) -> None:
+        """`at_once`: forget a connection that may be broken, without waiting for a farewell."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(*FOREIGN):
+                (connection._force_close if at_once else connection.close)()  # type: ignore[attr-defined]
+
+    def _write(self, statement: str) -> int:
+        """Send a statement that may be repeated; returns the number of affected rows."""
+        return self._repeated(lambda connection: connection.query(statement))
+
+    def _rows(self, statement: str) -> Sequence[Any]:
+        return self._repeated(lambda connection: _fetch(connection, statement))
+
+    def _repeated(self, work: Callable[[Connection[Any]], _T]) -> _T:
+        """Do work that may be repeated: once more after a lost connection, some times after a deadlock."""
+        started = time.monotonic()
+        reconnected = False
+        contended = 0
+        while True:
+            fresh = self._connection is None
+            try:
+                if self._connection is None:
+                    self._connection = self._connect(self._database)
+                return work(self._connection)
+            except FOREIGN as error:
+                if code_of(error) in CONTENTION and contended < TRIES and self._connection is not None:
+                    contended += 1
+                    with suppress(*FOREIGN):  # a connection that is lost fails again, as lost
+                        self._connection.rollback()
+                    continue
+                self.close(at_once=True)
+                # Waiting for a server that hangs is paid for once only; one that refused a new connection is down.
+                in_time = time.monotonic() - started < min(self._timeout_s, CONNECT_TIMEOUT_S)
+                if is_lost(error) and not reconnected and not fresh and in_time:
+                    reconnected = True
+                    continue
+                raise translate(self.name, self._user, self._database, error) from error
+
+    def _connect(self, database: str | None) -> Connection[Any]:
+        connection: Connection[Any] = GuardedConnection(
+            tls=self._tls,
+            ca_file=self._ca_file,
+            host=self._host,
+            port=self._port,
+            user=self._user,
+            password=self._password,
+            database=database,
+            charset="utf8mb4",  # of user name and messages
+            use_unicode=False,
+            autocommit=True,
+            connect_timeout=min(self._timeout_s, CONNECT_TIMEOUT_S),
+            read_timeout=self._timeout_s,
+            write_timeout=self._timeout_s,
+        )
+        try:
+            for statement in _SESSION:
+                connection.query(statement)
+        except BaseException:
+            connection._force_close()  # type: ignore[attr-defined]
+            raise
+        return connection
+
+
+class MySqlKeyServer(MySqlServer, KeyServer):
+    """One database on one server, with the tables of keys and of turns (`KeyServer`)."""
 
     def known(self, keys: Sequence[bytes]) -> set[bytes]:
         return self._repeated(lambda connection: self._known(connection, keys))
@@ -205,69 +272,6 @@ class MySqlKeyServer(KeyServer):
         drops = sql_file("drop.sql")
         for statement in [*(drops if drop else drops[1:]), *sql_file("create.sql")]:
             self._write(statement)
-
-    def close(self, *, at_once: bool = False) -> None:
-        """`at_once`: forget a connection that may be broken, without waiting for a farewell."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(*FOREIGN):
-                (connection._force_close if at_once else connection.close)()  # type: ignore[attr-defined]
-
-    def _write(self, statement: str) -> int:
-        """Send a statement that may be repeated; returns the number of affected rows."""
-        return self._repeated(lambda connection: connection.query(statement))
-
-    def _rows(self, statement: str) -> Sequence[Any]:
-        return self._repeated(lambda connection: _fetch(connection, statement))
-
-    def _repeated(self, work: Callable[[Connection[Any]], _T]) -> _T:
-        """Do work that may be repeated: once more after a lost connection, some times after a deadlock."""
-        started = time.monotonic()
-        reconnected = False
-        contended = 0
-        while True:
-            fresh = self._connection is None
-            try:
-                if self._connection is None:
-                    self._connection = self._connect(self._database)
-                return work(self._connection)
-            except FOREIGN as error:
-                if code_of(error) in CONTENTION and contended < TRIES and self._connection is not None:
-                    contended += 1
-                    with suppress(*FOREIGN):  # a connection that is lost fails again, as lost
-                        self._connection.rollback()
-                    continue
-                self.close(at_once=True)
-                # Waiting for a server that hangs is paid for once only; one that refused a new connection is down.
-                in_time = time.monotonic() - started < min(self._timeout_s, CONNECT_TIMEOUT_S)
-                if is_lost(error) and not reconnected and not fresh and in_time:
-                    reconnected = True
-                    continue
-                raise translate(self.name, self._user, self._database, error) from error
-
-    def _connect(self, database: str | None) -> Connection[Any]:
-        connection: Connection[Any] = GuardedConnection(
-            tls=self._tls,
-            ca_file=self._ca_file,
-            host=self._host,
-            port=self._port,
-            user=self._user,
-            password=self._password,
-            database=database,
-            charset="utf8mb4",  # of user name and messages
-            use_unicode=False,
-            autocommit=True,
-            connect_timeout=min(self._timeout_s, CONNECT_TIMEOUT_S),
-            read_timeout=self._timeout_s,
-            write_timeout=self._timeout_s,
-        )
-        try:
-            for statement in _SESSION:
-                connection.query(statement)
-        except BaseException:
-            connection._force_close()  # type: ignore[attr-defined]
-            raise
-        return connection
 
 
 def parse_server(name: str) -> tuple[str, int]:

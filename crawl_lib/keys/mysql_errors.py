@@ -43,6 +43,7 @@ LOST = frozenset(
         ER.QUERY_INTERRUPTED,
         ER.LOCK_WAIT_TIMEOUT,
         1927,  # MariaDB ER_CONNECTION_KILLED
+        1969,  # MariaDB ER_STATEMENT_TIMEOUT
         2055,  # CR_SERVER_LOST_EXTENDED
     }
 )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from crawl_lib.errors import DamagedKeysError, KeyStoreError, KeyTablesError, os_errors
@@ -284,9 +285,9 @@ class KeyServer(ABC):
             yield from self._rows(statement.replace(LOWEST, first).replace(HIGHEST, last))
 
 
-def sql_file(name: str) -> list[str]:
-    """The statements of `sql/keys/<name>`, comments removed. Raises KeyStoreError if the file is not there."""
-    path = SQL_DIRECTORY / name
+def sql_file(name: str, directory: Path = SQL_DIRECTORY) -> list[str]:
+    """Return the statements of a file of `sql/keys/` without comments. Raises KeyStoreError if there is no file."""
+    path = directory / name
     with os_errors(path, "install Krake with its folder sql/; it cannot be read", KeyStoreError):
         text = path.read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("--")]

@@ -214,7 +214,7 @@ class SqliteKeyServer(KeyServer):
             for old in (temporary, folder / f"{name}-wal", folder / f"{name}-shm"):
                 old.unlink(missing_ok=True)
             stack.callback(temporary.unlink, missing_ok=True)
-            with _translated(self.name), closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
+            with translated(self.name), closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
                 for statement in ["PRAGMA journal_mode = WAL", *sql_file("create.sqlite.sql")]:
                     connection.execute(statement)
             temporary.rename(self.path)
@@ -224,7 +224,7 @@ class SqliteKeyServer(KeyServer):
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         """The open connection; errors inside are translated."""
-        with _translated(self.name):
+        with translated(self.name):
             if self._connection is None:
                 self._connection = self._connect()
             yield self._connection
@@ -265,7 +265,8 @@ def _json(keys: Sequence[bytes]) -> str:
 
 
 @contextmanager
-def _translated(server: str) -> Iterator[None]:
+def translated(server: str) -> Iterator[None]:
+    """Translate errors of sqlite3 within a block (`translate`)."""
     try:
         yield
     except SQLITE_ERRORS as error:

@@ -4,15 +4,33 @@ Two processes do it. The scheduler has the secrets: it answers requests, decides
 The fetcher reads the bytes of strangers, behind the walls of a crawl's worker: it makes each request (`fetch.LiveRun`),
 reads the page, and writes WARC records into parts of a spool. Both speak the lines of `protocol` on a socket pair.
 
+On the scheduler's side, `service` listens, and `api` maps routes to answers. A submission goes through the `stages` of
+the `scheduler`. The scheduler asks the fetcher by its `link`, and keeps `documents` in the table `krakepages`: `store`
+asks the servers of the table (`pages`, `pages_sqlite`, `pages_mysql`) without waiting. Subscribers follow `events`.
+`tokens` and `limits` say who may ask how often, `metrics` counts, and `client` asks from elsewhere with the types of
+`answers`.
+
 `collect` makes a segment of the parts that are closed; `places` says where parts lie.
 """
 
 from typing import TYPE_CHECKING
 
 from crawl_lib.lazy import loads_later
+from crawl_lib.realtime.tokens import TokenFile
 
 if TYPE_CHECKING:
+    from crawl_lib.realtime.client import Client
     from crawl_lib.realtime.collect import CollectReport, collect_parts
     from crawl_lib.realtime.fetcher import start_fetcher
+    from crawl_lib.realtime.service import fetcher_of, serve_realtime
 else:
-    __getattr__ = loads_later(__name__, {"collect": ("CollectReport", "collect_parts"), "fetcher": ("start_fetcher",)})
+    # Starlette, uvicorn and msgspec are an extra.
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "client": ("Client",),
+            "collect": ("CollectReport", "collect_parts"),
+            "fetcher": ("start_fetcher",),
+            "service": ("fetcher_of", "serve_realtime"),
+        },
+    )

@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse
 from crawl_lib.cli.parser import build_parser
 from crawl_lib.errors import ConfigError
 from crawl_lib.serve import Address, connections
-from crawl_lib.serve.server import _listen, _Server
+from crawl_lib.serve.listening import Server, listen
 from tests.index.made import Made
 from tests.serve.made import LIMIT_S, Served
 
@@ -34,9 +34,9 @@ class Running:
 
     def __init__(self, app: Any, most: int = 100) -> None:
         self.stop = Event()
-        self._listening = _listen(Address("127.0.0.1", 0))
+        self._listening = listen(Address("127.0.0.1", 0))
         self.place: tuple[str, int] = self._listening.getsockname()
-        self.server = _Server(app, self.stop, most)
+        self.server = Server(app, self.stop, connections.protocol_with(most))
         self._writers: list[asyncio.StreamWriter] = []
 
     async def run(self, test: Callable[[], Awaitable[None]]) -> None:
@@ -322,8 +322,8 @@ def test_an_address_that_cannot_be_listened_on_names_the_option() -> None:
     with pytest.raises(ConfigError, match=r"search\.listen: 70000 is no port"):
         Address.of("127.0.0.1:70000")
     said = r"search\.listen: 127\.0\.0\.1:\d+ cannot be listened on"
-    with closing(_listen(Address("127.0.0.1", 0))) as taken, pytest.raises(ConfigError, match=said):
-        _listen(Address(*taken.getsockname()))
+    with closing(listen(Address("127.0.0.1", 0))) as taken, pytest.raises(ConfigError, match=said):
+        listen(Address(*taken.getsockname()))
 
 
 def test_the_command_is_there() -> None:

@@ -1,0 +1,211 @@
+"""The scheduler's end of the line to the fetcher: questions, answers, and a new fetcher after a death."""
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Protocol, TypeVar
+
+from crawl_lib.errors import KrakeError, ProtocolError, StoppedError
+from crawl_lib.realtime.protocol import (
+    ALL_PARTS,
+    PROTOCOL_VERSION,
+    Body,
+    Cancel,
+    ClosedPart,
+    Done,
+    Fetch,
+    Grant,
+    Hello,
+    LineReader,
+    Refused,
+    ToScheduler,
+)
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 2.0
+"""A dead fetcher is started again after such pauses, doubled after each death."""
+STEADY_S = 30.0
+"""After so long a life, the first pause is used again."""
+LAST_WORDS_S = 5.0
+"""The time for a fetcher to end its requests and close its part after the stop."""
+_READ_BYTES = 256 << 10
+_T = TypeVar("_T")
+log = logging.getLogger(__name__)
+
+
+class FetcherProcess(Protocol):
+    """A running fetcher. `socket`: our end of its line."""
+
+    socket: socket.socket
+
+    def stop(self) -> None:
+        """Ask the process to end its requests, to close its part, and to exit."""
+
+    def kill(self) -> None:
+        """End the process now, and wait for its end."""
+
+
+class FetcherDiedError(KrakeError):
+    """The fetcher died before its answer; another fetcher is started, and the URL is asked for again."""
+
+
+@dataclass
+class _Asked:
+    """A question without an answer. `head`, `body`: the pieces of a bare fetch."""
+
+    future: "asyncio.Future[Done | Refused]"
+    head: bytearray = field(default_factory=bytearray)
+    body: bytearray = field(default_factory=bytearray)
+
+
+@dataclass(frozen=True)
+class Bare:
+    """The answer to a bare fetch."""
+
+    said: Done | Refused
+    head: bytes
+    body: bytes
+
+
+class FetcherLink:
+    """A fetcher for the whole life of the service.
+
+    `start`: starts a process. `on_part`: called with each closed part. `restarts`: how many fetchers have died.
+    """
+
+    def __init__(
+        self, start: Callable[[], FetcherProcess], on_part: Callable[[ClosedPart], None] = lambda part: None
+    ) -> None:
+        self._start, self._on_part = start, on_part
+        # A thread for all starts: each fetcher dies with its thread (`worker.forkserver`).
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="krake-fetcher")
+        self._ids = count(1)
+        self._asked: dict[int, _Asked] = {}
+        self._writer: asyncio.StreamWriter | None = None
+        self._ready = asyncio.Event()
+        self._stop = asyncio.Event()
+        self.restarts = 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a fetcher takes URLs now."""
+        return self._ready.is_set() and not self._stop.is_set()
+
+    async def run(self) -> None:
+        """Keep a fetcher running until `stop`."""
+        pause_s = FIRST_PAUSE_S
+        while not self._stop.is_set():
+            began_s = time.monotonic()
+            try:
+                await self._serve(await self._in_thread(self._start))
+            except (KrakeError, OSError) as error:
+                log.error("the fetcher is started again: %s", error)
+            if self._stop.is_set():
+                return
+            self.restarts += 1
+            pause_s = FIRST_PAUSE_S if time.monotonic() - began_s > STEADY_S else min(2 * pause_s, LONGEST_PAUSE_S)
+            await asyncio.sleep(pause_s)
+
+    async def fetch(self, **wanted: Any) -> Done | Refused:
+        """Have a URL fetched; `wanted`: the fields of `protocol.Fetch`, without its id.
+
+        A cancelled caller cancels the fetch. Raises FetcherDiedError, StoppedError.
+        """
+        asked = await self._ask(wanted)
+        return asked.future.result()
+
+    async def fetch_bare(self, **wanted: Any) -> Bare:
+        """Have a URL fetched without a trace. Raises FetcherDiedError."""
+        asked = await self._ask({**wanted, "is_bare": True})
+        return Bare(asked.future.result(), bytes(asked.head), bytes(asked.body))
+
+    async def stop(self) -> None:
+        """Have the fetcher end its requests and exit; `run` returns then."""
+        self._stop.set()
+        self._ready.set()  # wakes all who wait for a fetcher
+        if self._writer is not None:
+            with suppress(OSError, RuntimeError):
+                self._writer.write_eof()
+
+    async def _ask(self, wanted: dict[str, Any]) -> _Asked:
+        writer = await self._line()
+        number = next(self._ids)
+        asked = self._asked[number] = _Asked(asyncio.get_running_loop().create_future())
+        try:
+            writer.write(Fetch(id=number, **wanted).to_line())
+            await asyncio.wait([asked.future])
+        finally:
+            if self._asked.pop(number, None) and not (asked.future.done() or writer.is_closing()):
+                writer.write(Cancel(id=number).to_line())
+        return asked
+
+    async def _line(self) -> asyncio.StreamWriter:
+        """Wait for a ready fetcher. Raises StoppedError once the service stops."""
+        while True:
+            if self._stop.is_set():
+                raise StoppedError("the service stops, and the URL stays due")
+            if self._writer is not None and self._ready.is_set():
+                return self._writer
+            await self._ready.wait()
+
+    def _in_thread(self, call: Callable[[], _T]) -> Awaitable[_T]:
+        return asyncio.get_running_loop().run_in_executor(self._starter, call)
+
+    async def _serve(self, process: FetcherProcess) -> None:
+        reader, writer = await asyncio.open_connection(sock=process.socket)
+        self._writer = writer
+        end = None
+        try:
+            writer.write(Hello(version=PROTOCOL_VERSION).to_line())
+            writer.write(Grant(parts=(ALL_PARTS,)).to_line())
+            end = asyncio.create_task(self._end_after_stop(process))
+            await self._read(reader)
+        finally:
+            self._ready.clear()
+            self._writer = None
+            if end is not None:
+                end.cancel()
+            writer.close()
+            await self._in_thread(process.kill)
+            self._fail_all()
+
+    async def _end_after_stop(self, process: FetcherProcess) -> None:
+        """End a slow fetcher after the stop."""
+        await self._stop.wait()
+        process.stop()
+        await asyncio.sleep(LAST_WORDS_S)
+        await self._in_thread(process.kill)
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        lines: LineReader[ToScheduler] = LineReader(ToScheduler, "the fetcher")
+        while data := await reader.read(_READ_BYTES):
+            for message in lines.feed(data):
+                self._take(message)
+            if lines.hello is not None and not (self._ready.is_set() or self._stop.is_set()):
+                self._ready.set()
+        if not self._stop.is_set():
+            raise ProtocolError("the fetcher has closed its line")
+
+    def _take(self, message: ToScheduler) -> None:
+        if isinstance(message, ClosedPart):
+            self._on_part(message)
+            return
+        assert not isinstance(message, Hello)
+        asked = self._asked.get(message.id)
+        if asked is None or asked.future.done():  # cancelled meanwhile
+            return
+        if isinstance(message, Body):
+            (asked.head if message.is_head else asked.body).extend(message.data)
+        else:
+            asked.future.set_result(message)
+
+    def _fail_all(self) -> None:
+        for asked in self._asked.values():
+            if not asked.future.done():
+                asked.future.set_exception(FetcherDiedError("the fetcher died before it answered"))

@@ -1,0 +1,308 @@
+"""The table `krakepages` on one server: its rows, and the questions to a server.
+
+The table is the store of documents, the decider and the queue of the service at once. A row moves so: a submission
+makes the row due; a document ends the wait; a later submission makes the row due again once the document is too
+old. A row whose URL was redirected waits for the target instead, and ends with the target's document.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha1
+from typing import Any, NamedTuple
+
+from crawl_lib.errors import KeyTablesError
+from crawl_lib.keys import sql_file
+from crawl_lib.urls import budget_domain_of
+from crawl_lib.version import sql_directory
+
+TABLE_VERSION = 1
+PARTS = 256
+ALL_PARTS = range(PARTS)
+MAX_DATA_BYTES = 64 << 10
+"""The most bytes of a document."""
+EVENT_LIMIT_S = 1.0
+"""The most seconds for a statement with documents; MariaDB ends the statement then."""
+LOOK_BACK_MS = 5000
+"""A reader of events reads so far back again: by then, each statement with an earlier time has ended."""
+_NEVER_MS = 1 << 45
+_WRITES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A submission of a URL. `part`: of the URL's host. `request`: URL and policy, as JSON.
+
+    `shares`: how many times the URL was shared; 0 for the target of a redirect. `max_age_ms`: an older document is
+    fetched again; None: the row's `again_ms` alone decides.
+    """
+
+    key: bytes
+    part: int
+    request: bytes
+    shares: int = 1
+    max_age_ms: int | None = None
+
+
+class Row(NamedTuple):
+    """The row of a URL; times are milliseconds of the server's clock.
+
+    `due_ms`: None without work to do. `fetched_ms`: 0 without a document. `tries`: fetchers killed by the
+    URL. `waits_for`: the key of the redirect's target. `data`: the document, None in a row without documents.
+    """
+
+    key: bytes
+    due_ms: int | None
+    fetched_ms: int
+    again_ms: int
+    shared_ms: int
+    tries: int
+    shares: int
+    waits_for: bytes | None
+    request: bytes
+    data: bytes | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the URL is due, or waits for the target of a redirect."""
+        return self.due_ms is not None or self.waits_for is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A document to write. `again_ms`: milliseconds from now on until a submission makes the row due again.
+
+    `epoch`: of the writer; rows of a higher epoch stay unchanged.
+    """
+
+    key: bytes
+    data: bytes
+    again_ms: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A redirect to write: the row waits for `target`. `request`: the row's request, with the hop."""
+
+    key: bytes
+    target: bytes
+    request: bytes
+    epoch: int
+
+
+class Mark(NamedTuple):
+    """A place in the order of times and keys; rows after the place come next."""
+
+    time_ms: int = 0
+    key: bytes = b""
+
+
+class Swept(NamedTuple):
+    """How many rows a sweep looked at and deleted, and the mark of the next sweep."""
+
+    looked: int
+    deleted: int
+    mark: Mark
+
+
+class Queue(NamedTuple):
+    """How many rows are due, and the age of the oldest, in milliseconds."""
+
+    due: int
+    age_ms: int
+
+
+def part_of(host: str) -> int:
+    """Return the part of a host, 0 to 255: the part of the host's registrable domain."""
+    return sha1(budget_domain_of(host).encode()).digest()[0]
+
+
+class PageServer(ABC):
+    """One server with the table, over a single connection; for a single thread at a time.
+
+    * Each method is a transaction, and durable after the return.
+    * Each method may be repeated; a repeated submission counts its share again.
+    * KeyServerDownError: the server does not answer. Every other KeyStoreError is for the operator.
+    """
+
+    name: str
+    NOW: str
+    """This server's clock in milliseconds, as SQL."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+
+    @abstractmethod
+    def ensure(self) -> None:
+        """Create the table where there is none. Raises KeyTablesError for a table of another version."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection. The next call opens another one."""
+
+    @abstractmethod
+    def _changed(self, statement: str) -> int:
+        """Run a repeatable statement; return the number of changed rows."""
+
+    @abstractmethod
+    def _selected(self, statement: str) -> Sequence[Any]:
+        """Return the rows of a statement."""
+
+    @abstractmethod
+    def _submit(self, wishes: Sequence[Wish]) -> None:
+        """Write submissions of different keys, in ascending order."""
+
+    @abstractmethod
+    def _finish(self, documents: Sequence[Finished]) -> None:
+        """Write documents of different keys, in ascending order, in a single statement or under a single lock."""
+
+    def submit(self, wishes: Sequence[Wish]) -> dict[bytes, Row]:
+        """Submit URLs, and return their rows without documents. Wishes for one key are one wish, with all shares."""
+        together: dict[bytes, Wish] = {}
+        for wish in wishes:
+            together[wish.key] = _both(together[wish.key], wish) if wish.key in together else wish
+        self._submit(_in_order(together))
+        return self.states([*together])
+
+    def finish(self, documents: Sequence[Finished]) -> None:
+        """Write documents; each row is due no more, and waits for nothing.
+
+        The statement's time is the time of the events. Readers of events may have passed the time of a slow
+        statement; then the documents are written again, with a later time.
+        """
+        ordered = _in_order({document.key: document for document in documents})
+        for _ in range(_WRITES):
+            began_s = self._clock()
+            self._finish(ordered)
+            if (self._clock() - began_s) * 1000 < LOOK_BACK_MS - 1000:
+                return
+
+    def follow(self, hops: Sequence[Followed]) -> None:
+        """Let rows wait for the targets of their redirects; the caller submits the targets afterwards."""
+        for hop in _in_order({hop.key: hop for hop in hops}):
+            values = {"target": _blob(hop.target), "request": _blob(hop.request), "epoch": hop.epoch}
+            self._changed(self._text("follow.sql", hash=_blob(hop.key), **values))
+
+    def tried(self, keys: Sequence[bytes]) -> None:
+        """Count the death of a fetcher for these URLs."""
+        if keys:
+            self._changed(self._text("tried.sql", keys=_list(keys)))
+
+    def read(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
+        """Return the rows of known keys, with documents."""
+        return self._found("read.sql", keys=_list(keys)) if keys else {}
+
+    def states(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
+        """Return the rows of known keys, without documents."""
+        return self._found("states.sql", keys=_list(keys)) if keys else {}
+
+    def due(self, after: Mark, limit: int, parts: Sequence[int] = ALL_PARTS) -> list[Row]:
+        """Return due rows, the oldest first, from a mark on."""
+        found = self._found("due.sql", parts=",".join(map(str, parts)), limit=limit, **_marked(after))
+        return list(found.values())
+
+    def waiting(self, target: bytes, key: bytes, limit: int) -> list[Row]:
+        """Return waiting rows by target and key, from the given target and key on."""
+        return list(self._found("waiting.sql", target=_blob(target), after_key=_blob(key), limit=limit).values())
+
+    def waiters(self, targets: Sequence[bytes]) -> list[Row]:
+        """Return the rows waiting for any of these targets."""
+        return list(self._found("waiters.sql", keys=_list(targets)).values()) if targets else []
+
+    def events(self, after: Mark, limit: int) -> list[Mark]:
+        """Return the times and keys of documents, ascending, from a mark on."""
+        rows = self._selected(self._text("events.sql", limit=limit, **_marked(after)))
+        return [Mark(time_ms, bytes(key)) for time_ms, key in rows]
+
+    def sweep(self, after: Mark, keep_ms: int, limit: int) -> Swept:
+        """Look at so many rows from a mark on, and delete rows neither shared nor fetched for so long."""
+        marks = self.events(after, limit)
+        deleted = 0
+        if marks:
+            deleted = self._changed(self._text("sweep.sql", keys=_list([mark.key for mark in marks]), keep_ms=keep_ms))
+        return Swept(len(marks), deleted, marks[-1] if marks else Mark())
+
+    def delete(self, keys: Sequence[bytes]) -> int:
+        """Delete rows; return how many there were."""
+        return self._changed(self._text("delete.sql", keys=_list(keys))) if keys else 0
+
+    def queue(self, parts: Sequence[int] = ALL_PARTS) -> Queue:
+        """Count the due rows."""
+        ((due, oldest_ms, now_ms),) = self._selected(self._text("counts.sql", parts=",".join(map(str, parts))))
+        return Queue(due, max(0, now_ms - oldest_ms))
+
+    def now_ms(self) -> int:
+        """Return the time by this server's clock."""
+        ((now_ms,),) = self._selected(f"SELECT {self.NOW}")
+        return int(now_ms)
+
+    def _require_version(self) -> None:
+        rows = self._selected("SELECT version FROM krakepagesversion")
+        found = rows[0][0] if rows else None
+        if found != TABLE_VERSION:
+            raise KeyTablesError(
+                f"{self.name}: krakepages has version {found}, and this Krake reads {TABLE_VERSION}: drop the tables"
+                " krakepages and krakepagesversion; the service makes new ones"
+            )
+
+    def _found(self, name: str, **words: object) -> dict[bytes, Row]:
+        found = {}
+        for key, due, fetched, again, shared, tries, shares, waits, request, data in self._selected(
+            self._text(name, **words)
+        ):
+            waits_for = None if waits is None else bytes(waits)
+            found[bytes(key)] = Row(
+                bytes(key), due, fetched, again, shared, tries, shares, waits_for, bytes(request), data
+            )
+        return found
+
+    def _text(self, name: str, **words: object) -> str:
+        """Return the statement of a file of `sql/realtime/` with values in place of words."""
+        return _filled(statement_of(name), {"now": self.NOW, **words})
+
+
+def _filled(statement: str, words: Mapping[str, object]) -> str:
+    for word in sorted(words, key=len, reverse=True):
+        statement = statement.replace(f":{word}", str(words[word]))
+    return statement
+
+
+@cache
+def statement_of(name: str) -> str:
+    """Return the only statement of a file of `sql/realtime/`."""
+    return statements_of(name)[0]
+
+
+def statements_of(name: str) -> list[str]:
+    """Return the statements of a file of `sql/realtime/`."""
+    return sql_file(name, sql_directory() / "realtime")
+
+
+def max_age_ms(wish: Wish) -> int:
+    """Return the age beyond which a document is too old for a submission."""
+    return _NEVER_MS if wish.max_age_ms is None else wish.max_age_ms
+
+
+def _both(one: Wish, other: Wish) -> Wish:
+    age_ms = min(max_age_ms(one), max_age_ms(other))
+    return Wish(one.key, one.part, one.request, one.shares + other.shares, None if age_ms == _NEVER_MS else age_ms)
+
+
+def _in_order(by_key: Mapping[bytes, Any]) -> list[Any]:
+    """Return the values by ascending keys: writers with an equal order of locks never deadlock."""
+    return [by_key[key] for key in sorted(by_key)]
+
+
+def _marked(mark: Mark) -> dict[str, object]:
+    return {"after_ms": mark.time_ms, "after_key": _blob(mark.key)}
+
+
+def _blob(data: bytes) -> str:
+    return f"x'{data.hex()}'"
+
+
+def _list(keys: Sequence[bytes]) -> str:
+    return ",".join(map(_blob, keys))

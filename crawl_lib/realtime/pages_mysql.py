@@ -1,0 +1,83 @@
+"""The table `krakepages` on a MySQL or MariaDB server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from pymysql.connections import Connection
+
+from crawl_lib.errors import KeyTablesError
+from crawl_lib.keys import MySqlServer
+from crawl_lib.realtime.pages import (
+    EVENT_LIMIT_S,
+    Finished,
+    PageServer,
+    Wish,
+    max_age_ms,
+    statement_of,
+    statements_of,
+)
+
+_STATEMENT_DOCUMENTS = 50
+"""Documents of one statement. 50 documents of 64 KB are 6.4 MB of SQL; a server takes 16 MB at least."""
+
+
+class MySqlPages(MySqlServer, PageServer):
+    """A database on a server, by a single connection. `options`: as `MySqlServer` has them."""
+
+    NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
+
+    def __init__(self, name: str, *, clock: Callable[[], float] = time.monotonic, **options: Any) -> None:
+        MySqlServer.__init__(self, name, **options)
+        PageServer.__init__(self, clock=clock)
+
+    def ensure(self) -> None:
+        """Create the tables where there are none. Raises KeyTablesError, KeyStoreError."""
+        with suppress(KeyTablesError):
+            if self._selected("SELECT 1 FROM krakepagesversion"):
+                self._require_version()
+                return
+        for statement in statements_of("create.sql"):
+            self._write(statement)
+        self._require_version()
+
+    def close(self, *, at_once: bool = False) -> None:
+        """Close the connection."""
+        super().close(at_once=at_once)
+
+    def _changed(self, statement: str) -> int:
+        return self._write(statement)
+
+    def _selected(self, statement: str) -> Sequence[Any]:
+        return self._rows(statement)
+
+    def _submit(self, wishes: Sequence[Wish]) -> None:
+        rows = ",".join(
+            f"(x'{wish.key.hex()}',{wish.part},{self.NOW},{self.NOW}-{max_age_ms(wish)},{self.NOW},{wish.shares},"
+            f"x'{wish.request.hex()}')"
+            for wish in wishes
+        )
+        self._write(self._text("submit.sql", rows=rows))
+
+    def _finish(self, documents: Sequence[Finished]) -> None:
+        for start in range(0, len(documents), _STATEMENT_DOCUMENTS):
+            self._finish_some(documents[start : start + _STATEMENT_DOCUMENTS])
+
+    def _finish_some(self, documents: Sequence[Finished]) -> None:
+        rows = " UNION ALL ".join(
+            f"SELECT x'{one.key.hex()}' AS hash, {one.again_ms} AS again_ms, {one.epoch} AS epoch,"
+            f" x'{one.data.hex()}' AS data"
+            for one in documents
+        )
+        statement = statement_of("finish.sql").replace(":now", self.NOW).replace(":rows", rows)
+        self._repeated(lambda connection: connection.query(_limited(connection, statement)))
+
+
+def _limited(connection: Connection[Any], statement: str) -> str:
+    """Give a statement its time limit. MySQL has no such limit; there, only the wait for locks is limited."""
+    if "MariaDB" in connection.get_server_info():  # type: ignore[no-untyped-call]
+        return f"SET STATEMENT max_statement_time={EVENT_LIMIT_S:g} FOR {statement}"
+    return statement

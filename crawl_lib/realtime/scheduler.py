@@ -1,0 +1,524 @@
+"""The scheduler: open URLs, questions to the fetcher, and documents for the table.
+
+The table holds all state worth keeping. The scheduler's memory holds the due URLs, so most URLs need no look into the
+queue; `recover` fills the memory after a start, and after a key server was away.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, ParamSpec, TypeVar
+
+from msgspec.structs import replace
+
+from crawl_lib.config import Config, PolicyConfig
+from crawl_lib.errors import BusyError, KeyStoreError, KrakeError, StoppedError, UrlError
+from crawl_lib.fetch import limits_of
+from crawl_lib.realtime import stages
+from crawl_lib.realtime.answers import MAX_BARE_BYTES, BareAnswer, Decision
+from crawl_lib.realtime.documents import Document, Request, decoded, encoded, joined, request_bytes, request_of
+from crawl_lib.realtime.link import FetcherDiedError, FetcherLink
+from crawl_lib.realtime.pages import Finished, Followed, Mark, Row, Wish, part_of
+from crawl_lib.realtime.protocol import Done, Refused
+from crawl_lib.realtime.stages import ACCEPTING, MOST_TRIES, WORKING, Stage, Visit
+from crawl_lib.realtime.store import PageStore
+from crawl_lib.urls import UrlFilter, canonicalize, host_of, key_of
+
+RECOVER_S = 60.0
+"""The table is asked for due rows so often, besides after each problem."""
+RETRY_S = 0.1
+LONGEST_RETRY_S = 2.0
+SWEEP_S = 60.0
+LAST_TASKS_S = 2.0
+MOST_PACES = 20_000
+LATENCIES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0, 60.0, math.inf)
+"""Upper ends of the buckets of latencies, in seconds from the start of the work on a URL to its document."""
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+log = logging.getLogger(__name__)
+
+
+class Scheduler:
+    """A running service without its API.
+
+    `epoch`: of this writer; the rows of an earlier one may be written. `visits`: due URLs in memory, by key.
+    `counts`: outcomes, decisions and problems, for metrics.
+    """
+
+    def __init__(self, config: Config, store: PageStore, link: FetcherLink, *, epoch: int | None = None) -> None:
+        """Take the parts. Raises ConfigError for unusable rules of the config."""
+        self.config, self.store, self.link = config.realtime, store, link
+        self.policies = config.realtime.policies_by_name
+        self.filter = UrlFilter(config.urls, [], config.traps)
+        self.max_length_chars = config.urls.max_length_chars
+        self.max_redirects = config.fetch.max_redirects
+        self.epoch = round(time.time() * 1000) if epoch is None else epoch
+        self.visits: dict[bytes, Visit] = {}
+        self.counts: Counter[str] = Counter()
+        self.latencies: Counter[float] = Counter()
+        self.latency_s = 0.0
+        self.is_stopping = False
+        self._fetch_config = config.fetch
+        self._hosts: dict[str, dict[bytes, Visit]] = {}
+        self._paces: dict[str, float] = {}
+        self._reserved: dict[str, Counter[bytes]] = {}
+        self._accepting = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._listeners: set[asyncio.Event] = set()
+        self._readers: dict[bytes, list[asyncio.Future[None]]] = {}
+        self._wanted, self._room = asyncio.Event(), asyncio.Event()
+
+    # -- from the start to the stop
+
+    def start(self) -> None:
+        """Begin: the fetcher, the recovery of due rows, and the sweep."""
+        for work in (self.link.run(), self._keep_recovering(), self._keep_sweeping()):
+            self.spawn(work)
+
+    async def stop(self) -> None:
+        """Let requests under way end, leave all others due, and close everything; takes less than 10 s."""
+        self.is_stopping = True
+        await self.link.stop()
+        fetching = [visit.task for visit in self.visits.values() if visit.task]
+        if fetching:
+            await asyncio.wait(fetching, timeout=LAST_TASKS_S + 4)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=LAST_TASKS_S)
+        await self.store.close()
+
+    def spawn(self, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
+        """Run work next to everything else; errors are logged."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) and not isinstance(error, StoppedError):
+            log.error("a task of the service failed", exc_info=error)
+            self.counts["task_failed"] += 1
+
+    # -- submissions
+
+    @property
+    def waiting(self) -> int:
+        """How many URLs are in memory."""
+        return len(self.visits) + self._accepting
+
+    async def accept(self, urls: Sequence[str], policy: str, max_age_s: float | None = None) -> list[Decision]:
+        """Submit URLs; return a decision for each. Raises BusyError if too many URLs wait, KeyError for the policy."""
+        chosen = self.policies[policy]
+        if self.waiting >= self.config.max_waiting:
+            raise BusyError("too many URLs wait (realtime.max_waiting)", retry_after_s=2)
+        self._accepting += len(urls)
+        try:
+            return await asyncio.gather(*(self._accept(Visit(url, chosen, max_age_s)) for url in urls))
+        finally:
+            self._accepting -= len(urls)
+
+    async def _accept(self, visit: Visit) -> Decision:
+        await self._through(visit, ACCEPTING)
+        assert visit.decision is not None
+        self.counts[f"decision_{visit.decision.decision}"] += 1
+        return visit.decision
+
+    async def _through(self, visit: Visit, way: Sequence[Stage]) -> None:
+        for stage in way:
+            if not await stage(visit, self):
+                return
+
+    def wait_s(self, host: str) -> float:
+        """Estimate how long a new URL of a host waits: the host's URLs times its pace, in seconds."""
+        return round(len(self._hosts.get(host, ())) * self._pace_s(host), 1)
+
+    def is_full(self, host: str, key: bytes = b"") -> bool:
+        """Say whether a new URL of a host would wait too long; URLs on their way into the table count."""
+        reserved = self._reserved.get(host, Counter[bytes]())
+        number = len(self._hosts.get(host, ())) + len(reserved)
+        return key not in reserved and number * self._pace_s(host) > self.config.max_wait_s
+
+    @contextmanager
+    def reserved(self, host: str, key: bytes) -> Iterator[None]:
+        """Count a URL of a host within a block."""
+        of_host = self._reserved.setdefault(host, Counter())
+        of_host[key] += 1
+        try:
+            yield
+        finally:
+            of_host[key] -= 1
+            if not of_host[key]:
+                del of_host[key]
+            if not of_host:
+                self._reserved.pop(host, None)
+
+    def _pace_s(self, host: str) -> float:
+        delay_s, _ = limits_of(self._fetch_config, host)
+        return max(delay_s, self._paces.get(host, 0.0))
+
+    async def submit(self, wish: Wish) -> Row | None:
+        """Submit a URL to the table. Raises KeyStoreError."""
+        was_open = wish.key in self.visits
+        row = await self.store.submit(wish)
+        if row is not None and was_open and wish.key not in self.visits:
+            row = await self.store.state(wish.key)  # the document was written after the row was read
+        return row
+
+    # -- URLs that are due
+
+    def begin(self, request: Request, row: Row) -> Visit:
+        """Begin the work on a due row, unless the work has begun; return its context."""
+        if row.key in self.visits:
+            return self.visits[row.key]
+        visit = Visit(request.url, self.policies.get(request.policy, self.policies["default"]), row=row)
+        visit.set_request(replace(request, hop=None, target=None))
+        visit.tries = row.tries
+        of_host = self._hosts.setdefault(visit.host, {})
+        visit.ahead = len(of_host)
+        self.visits[visit.key] = of_host[visit.key] = visit
+        visit.task = self.spawn(self._work(visit))
+        return visit
+
+    async def _work(self, visit: Visit) -> None:
+        try:
+            await self._through(visit, WORKING)
+        finally:
+            self.end(visit)
+
+    def note_latency(self, visit: Visit) -> None:
+        """Count how long a URL took, by the first bucket with room for the time."""
+        took_s = time.monotonic() - visit.began_s
+        self.latency_s += took_s
+        self.latencies[next(end_s for end_s in LATENCIES_S if took_s <= end_s)] += 1
+
+    def end(self, visit: Visit) -> None:
+        """Forget a URL after its work."""
+        if self.visits.get(visit.key) is not visit:
+            return
+        del self.visits[visit.key]
+        self._room.set()
+        of_host = self._hosts[visit.host]
+        del of_host[visit.key]
+        if not of_host:
+            del self._hosts[visit.host]
+
+    async def ask(self, visit: Visit, before: Document | None) -> Done | Refused:
+        """Have the fetcher ask for a URL. Raises FetcherDiedError."""
+        request, policy = visit.request, visit.policy
+        said = await self.link.fetch(
+            url=request.url,
+            key=visit.key.hex(),
+            part=part_of(visit.host),
+            redirects=request.redirects,
+            via=request.via,
+            left_s=max(0.1, self.config.give_up_s - request.spent_ms / 1000),
+            time_limit_s=policy.time_limit_s,
+            max_body_bytes=policy.max_body_bytes,
+            mime_types=policy.mime_types,
+            etag=before and before.etag,
+            last_modified=before and before.last_modified,
+        )
+        if isinstance(said, Done):
+            self.counts[f"outcome_{said.hop.outcome}"] += 1
+            self._learn(visit, said)
+        return said
+
+    def _learn(self, visit: Visit, done: Done) -> None:
+        """Note the pace of a host: the wait of a URL, by the number of URLs ahead."""
+        if visit.ahead:
+            self._paces.pop(visit.host, None)
+            self._paces[visit.host] = done.waited_ms / 1000 / visit.ahead
+            if len(self._paces) > MOST_PACES:
+                del self._paces[next(iter(self._paces))]
+
+    async def may_try_again(self, visit: Visit) -> bool:
+        """Say whether a URL is asked for again after the fetcher died; only the first URL of a host is suspected."""
+        if next(iter(self._hosts[visit.host])) == visit.key:
+            visit.tries += 1
+            await self.persistent(self.store.tried, [visit.key])
+        return visit.tries < MOST_TRIES
+
+    async def probe(self, visit: Visit, url: str) -> dict[str, Any]:
+        """Have the fetcher look at a picture; return the findings."""
+        try:
+            url = canonicalize(url, max_length_chars=self.max_length_chars)
+        except UrlError as error:
+            return {"url": url, "outcome": "refused", "error": error.reason}
+        host = host_of(url)
+        is_ours, rule = self.filter.verdict(url, host, 0)
+        if not is_ours:
+            return {"url": url, "outcome": "refused", "error": rule}
+        try:
+            said = await self.link.fetch(
+                url=url, key=key_of(url).hex(), part=part_of(host), via=visit.key.hex(), is_probe=True
+            )
+        except FetcherDiedError:
+            return {"url": url, "outcome": "fetcher_died"}
+        if isinstance(said, Refused):
+            return {"url": url, "outcome": said.rule}
+        return {"url": url, "outcome": said.hop.outcome, **said.facts}
+
+    async def fetch_bare(self, url: str, policy: str) -> BareAnswer:
+        """Fetch a URL without a trace. Raises UrlError, BusyError, FetcherDiedError, KeyError for the policy."""
+        chosen = self.policies[policy]
+        canonical = canonicalize(url, max_length_chars=self.max_length_chars)
+        host = host_of(canonical)
+        is_ours, rule = self.filter.verdict(canonical, host, 0)
+        if not is_ours:
+            return BareAnswer(url=canonical, outcome="refused", error=rule)
+        if self.is_full(host) or self.waiting >= self.config.max_waiting:
+            raise BusyError("the host, or the service, has too many URLs", retry_after_s=2)
+        bare = await self.link.fetch_bare(
+            url=canonical,
+            key=key_of(canonical).hex(),
+            part=part_of(host),
+            left_s=self.config.give_up_s,
+            time_limit_s=chosen.time_limit_s,
+            max_body_bytes=min(chosen.max_body_bytes or MAX_BARE_BYTES, MAX_BARE_BYTES),
+        )
+        said = bare.said
+        if isinstance(said, Refused):
+            return BareAnswer(url=canonical, outcome=said.rule, error=said.reason)
+        return BareAnswer(
+            url=canonical,
+            outcome=said.hop.outcome,
+            status=said.hop.status,
+            error=said.error,
+            redirect_url=said.target.url if said.target else None,
+            head=bare.head,
+            body=bare.body,
+        )
+
+    # -- redirects and documents
+
+    async def follow(self, request: Request) -> Document | None:
+        """Let a row wait for the target of its redirect; return the whole document if the target has one."""
+        assert request.target is not None
+        key, target = key_of(request.url), bytes.fromhex(request.target.key)
+        hop = Followed(key, target, request_bytes(request), self.epoch)
+        await self.persistent(self.store.follow, hop)
+        return await self._ask_for_target(request)
+
+    async def _ask_for_target(self, request: Request) -> Document | None:
+        """Submit the target of a waiting row; return the row's document for a known target, or for a loop."""
+        assert request.target is not None
+        assert request.hop is not None
+        key, target = key_of(request.url), bytes.fromhex(request.target.key)
+        wanted = Request(
+            url=request.target.url,
+            policy=request.policy,
+            redirects=request.redirects + 1,
+            via=key.hex(),
+            spent_ms=request.spent_ms,
+        )
+        wish = Wish(target, part_of(host_of(wanted.url)), request_bytes(wanted), shares=0)
+        row = await self.persistent(self.submit, wish)
+        if row is None or not row.is_open:
+            known = await self.persistent(self.store.read, target)
+            document = self.document_in(known)
+            if document is None:  # deleted by hand at this moment, or damaged
+                return Document(url=request.url, outcome="deleted", final_url=wanted.url, hops=[request.hop])
+            return joined(request.url, request.hop, document)
+        if await self._leads_to(row, key):
+            error = "the redirects lead back to a URL of their chain"
+            return Document(
+                url=request.url, outcome="redirect_loop", final_url=wanted.url, hops=[request.hop], error=error
+            )
+        if row.due_ms is not None:
+            self.begin(self.request_in(row) or wanted, row)
+        return None
+
+    async def _leads_to(self, row: Row, key: bytes) -> bool:
+        """Say whether the chain of waiting rows from a row on leads to a key."""
+        for _ in range(self.max_redirects + 1):
+            if row.waits_for is None:
+                return False
+            if row.waits_for == key:
+                return True
+            found = await self.persistent(self.store.state, row.waits_for)
+            if found is None:
+                return False
+            row = found
+        return False
+
+    async def write(self, key: bytes, document: Document, policy: PolicyConfig) -> None:
+        """Write a document into a row."""
+        finished = Finished(key, encoded(document), stages.again_ms(document, policy), self.epoch)
+        await self.persistent(self.store.finish, finished)
+
+    def hand_on(self, key: bytes, document: Document, policy: PolicyConfig, steps: int = 1) -> None:
+        """Wake the readers of a new document, and write the document into all rows waiting for its URL.
+
+        `steps`: redirects from those rows to the document. A silent server has its turn later.
+        """
+        self.changed(key)
+        for place in self.store.places:
+            self.spawn(self._hand_on(place, key, document, policy, steps))
+
+    async def _hand_on(self, place: int, key: bytes, document: Document, policy: PolicyConfig, steps: int) -> None:
+        rows = await self.persistent(self.store.waiters, place, key)
+        await asyncio.gather(*(self._finish_waiting(row, document, policy, steps) for row in rows))
+
+    async def _finish_waiting(self, row: Row, rest: Document, policy: PolicyConfig, steps: int) -> None:
+        request = self.request_in(row)
+        if request is None:
+            return
+        document = self._whole(request, rest, steps)
+        await self.write(row.key, document, policy)
+        self.hand_on(row.key, document, policy, steps + 1)
+
+    def _whole(self, request: Request, rest: Document, steps: int) -> Document:
+        hops = [request.hop] if request.hop else []
+        if steps > self.max_redirects or not hops:
+            error = f"more than {self.max_redirects} redirects (fetch.max_redirects)"
+            return Document(url=request.url, outcome="too_many_redirects", final_url=rest.url, hops=hops, error=error)
+        return joined(request.url, hops[0], rest)
+
+    async def persistent(self, call: Callable[_P, Awaitable[_T]], *given: _P.args, **named: _P.kwargs) -> _T:
+        """Call the table until an answer comes: the URL stays in memory. Raises StoppedError once the service stops."""
+        pause_s = RETRY_S
+        while True:
+            try:
+                return await call(*given, **named)
+            except KeyStoreError as error:
+                self.note_problem(error)
+            if self.is_stopping:
+                raise StoppedError("the row stays as it is, and is due after the next start")
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_RETRY_S)
+
+    def note_problem(self, error: KrakeError) -> None:
+        """Count a problem of a key server; the server's rows are read again."""
+        if not self.counts["store_failed"] % 100:
+            log.warning("a part of the service is away: %s", error)
+        self.counts["store_failed"] += 1
+        self._wanted.set()
+
+    def request_in(self, row: Row) -> Request | None:
+        """Return the request of a row, None for a damaged row."""
+        try:
+            return request_of(row.request)
+        except ValueError as error:
+            self._note_damage(row, error)
+            return None
+
+    def document_in(self, row: Row | None) -> Document | None:
+        """Return the document of a row, None for a row without one, or with a damaged one."""
+        if row is None or row.data is None:
+            return None
+        try:
+            return decoded(row.data)
+        except ValueError as error:
+            self._note_damage(row, error)
+            return None
+
+    def _note_damage(self, row: Row, error: ValueError) -> None:
+        self.counts["rows_damaged"] += 1
+        log.error("krakepages, key %s: %s: DELETE /v1/pages deletes the row", row.key.hex(), error)
+
+    # -- readers and events
+
+    def changed(self, key: bytes) -> None:
+        """Wake the readers of a URL, and the subscribers of events."""
+        for future in self._readers.pop(key, ()):
+            if not future.done():
+                future.set_result(None)
+        for listener in self._listeners:
+            listener.set()
+
+    def reader(self, key: bytes) -> "asyncio.Future[None]":
+        """Return a future for the next document of a URL; the reader gives the future back (`leave`)."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._readers.setdefault(key, []).append(future)
+        return future
+
+    def leave(self, key: bytes, future: "asyncio.Future[None]") -> None:
+        """Wait for a URL no more."""
+        left = self._readers.get(key, [])
+        if future in left:
+            left.remove(future)
+            if not left:
+                del self._readers[key]
+
+    def listen(self) -> asyncio.Event:
+        """Return an event, set by each new document until `unlisten`."""
+        listener = asyncio.Event()
+        self._listeners.add(listener)
+        return listener
+
+    def unlisten(self, listener: asyncio.Event) -> None:
+        """Set an event no more."""
+        self._listeners.discard(listener)
+
+    async def delete(self, keys: Sequence[bytes]) -> int:
+        """Delete rows, and cancel their fetches. Raises KeyStoreError."""
+        for key in keys:
+            visit = self.visits.get(key)
+            if visit is not None and visit.task is not None:
+                visit.task.cancel()
+        return await self.store.delete(keys)
+
+    # -- after a start, and after problems
+
+    async def _keep_recovering(self) -> None:
+        while True:
+            self._wanted.clear()
+            for place in self.store.places:
+                try:
+                    await self.store.ensure(place)
+                    await self.recover(place)
+                except KeyStoreError as error:
+                    log.warning("due rows cannot be read yet: %s", error)
+                    self._wanted.set()
+            await asyncio.sleep(RETRY_S * 5)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), RECOVER_S)
+
+    async def recover(self, place: int) -> None:
+        """Take due and waiting rows of a server into memory. Raises KeyStoreError."""
+        mark = Mark()
+        while rows := await self.store.due(place, mark):
+            mark = Mark(rows[-1].due_ms or 0, rows[-1].key)
+            while len(self.visits) >= self.config.max_waiting:
+                self._room.clear()
+                await self._room.wait()
+            await asyncio.gather(*(self._begin_if_due(row.key) for row in rows))
+        target = key = b""
+        while rows := await self.store.waiting(place, target, key):
+            target, key = rows[-1].waits_for or b"", rows[-1].key
+            for row in rows:
+                await self._go_on(row)
+
+    async def _begin_if_due(self, key: bytes) -> None:
+        """Begin a row after a new look: the earlier look may be out of date."""
+        row = None if key in self.visits else await self.store.state(key)
+        if row is not None and row.due_ms is not None and (request := self.request_in(row)) is not None:
+            self.begin(request, row)
+
+    async def _go_on(self, row: Row) -> None:
+        """Submit the target of a waiting row again, or finish the row."""
+        request = self.request_in(row)
+        if request is None or request.target is None or row.waits_for in self.visits:
+            return
+        document = await self._ask_for_target(request)
+        current = await self.store.state(row.key)
+        if document is not None and current is not None and current.waits_for == row.waits_for:
+            policy = self.policies.get(request.policy, self.policies["default"])
+            await self.write(row.key, document, policy)
+            self.hand_on(row.key, document, policy)
+
+    async def _keep_sweeping(self) -> None:
+        marks = dict.fromkeys(self.store.places, Mark())
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            for place in self.store.places:
+                with suppress(KeyStoreError):
+                    swept = await self.store.sweep(place, marks[place], math.ceil(self.config.keep_s * 1000))
+                    self.counts["rows_swept"] += swept.deleted
+                    marks[place] = swept.mark

@@ -1,0 +1,138 @@
+"""The service as a program: the node's lock, the parts of the scheduler, and the API until the stop."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+import uvloop
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from crawl_lib.config import Config
+from crawl_lib.errors import ConfigError
+from crawl_lib.frontier import NodeDirectory, NodeLock
+from crawl_lib.realtime.api import make_app
+from crawl_lib.realtime.link import FetcherLink, FetcherProcess
+from crawl_lib.realtime.scheduler import Scheduler
+from crawl_lib.realtime.store import open_pages
+from crawl_lib.realtime.tokens import TokenFile
+from crawl_lib.serve import Address, Server, listen
+from crawl_lib.stores import Stores
+
+HEAD_S = 10.0
+"""The time for the head of a connection's first request."""
+STOP_LOOK_S = 0.1
+OPTION = "realtime.listen"
+FETCHER_NAME = "live-0"
+log = logging.getLogger(__name__)
+
+
+class HeadLimit(HttpToolsProtocol):
+    """A connection of uvicorn with a deadline for the first head; uvicorn has a deadline for later heads."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin the wait for a head."""
+        super().connection_made(transport)
+        self._head_deadline = self.loop.call_later(HEAD_S, transport.abort)
+
+    def on_headers_complete(self) -> None:
+        """End the wait."""
+        self._head_deadline.cancel()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the wait."""
+        self._head_deadline.cancel()
+        super().connection_lost(exc)
+
+
+def require_realtime(config: Config) -> None:
+    """Raise ConfigError with a line for each unusable option."""
+    problems = [
+        problem
+        for is_wrong, problem in (
+            (not config.frontier.is_crawldb, "frontier.order: the real-time service needs crawldb"),
+            (config.urls.scope != "any", "urls.scope: the real-time service needs any"),
+        )
+        if is_wrong
+    ]
+    if problems:
+        raise ConfigError(*problems)
+
+
+def serve_realtime(
+    stores: Stores, start_fetcher: Callable[[int], FetcherProcess], on_ready: Callable[[str], None]
+) -> None:
+    """Answer requests of the API until `stores.stop` is set.
+
+    `start_fetcher`: starts a fetcher; the fetcher holds the lock of the given descriptor too. `on_ready`: called with
+    the API's URL. Raises ConfigError, LockedError if a task or another service works for the node.
+    """
+    config = stores.config
+    require_realtime(config)
+    address, tokens = Address.of(config.realtime.listen, OPTION), TokenFile(config.realtime.tokens)
+    if not tokens.all():
+        if not address.is_loopback:
+            raise ConfigError(f"{OPTION}: {address} is reached by others, and there are no tokens: {_MAKE}")
+        log.warning("there are no tokens yet, so each request is refused: %s", _MAKE)
+    node = config.servers[0]
+    directory = stores.node_dir(node)
+    directory.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        lock = stack.enter_context(NodeLock(directory, node, config.queue.lock_timeout_s, what="krake serve realtime"))
+        listening = stack.enter_context(contextlib.closing(listen(address, OPTION)))
+        store = open_pages(config.key_storage, stores.secrets.key_storage_password)
+        link = FetcherLink(lambda: start_fetcher(lock.fileno()))
+        serving = _serve(stores, Scheduler(config, store, link), tokens, listening, on_ready)
+        # In the main thread, uvloop would take the signals that `signals.stop_on_signals` waits for.
+        stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="krake-realtime")).submit(_run, serving).result()
+
+
+def _run(serving: Coroutine[None, None, None]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serving)
+
+
+_MAKE = "run `krake realtime tokens --add NAME`"
+
+
+async def _serve(
+    stores: Stores, service: Scheduler, tokens: TokenFile, listening: socket.socket, on_ready: Callable[[str], None]
+) -> None:
+    server = Server(make_app(service, tokens), stores.stop, HeadLimit)
+    service.start()
+    host, port = listening.getsockname()[:2]
+    on_ready(f"http://{Address(host, port)}/")
+    await asyncio.gather(server.serve([listening]), _stop(stores, service))
+
+
+async def _stop(stores: Stores, service: Scheduler) -> None:
+    """Stop the service after the program's signal: uvicorn sends the last answers, and fetches end."""
+    while not stores.stop.is_set():  # noqa: ASYNC110 - a signal sets it, and uvicorn looks as often
+        await asyncio.sleep(STOP_LOOK_S)
+    await service.stop()
+
+
+def fetcher_of(stores: Stores) -> Callable[[int], FetcherProcess]:
+    """Return the start of a service's fetcher: a process behind the walls of a crawl's worker."""
+    # The engine takes 0.2 s, and the scheduler itself needs no engine.
+    from crawl_lib.realtime.fetcher import start_fetcher  # noqa: PLC0415
+
+    config, node = stores.config, stores.config.servers[0]
+    directory = stores.node_dir(node)
+
+    def start(lock: int) -> FetcherProcess:
+        return start_fetcher(
+            config,
+            directory,
+            name=FETCHER_NAME,
+            digest=stores.config_digest,
+            log_path=NodeDirectory(directory).live / FETCHER_NAME / "log",
+            lock=lock,
+        )
+
+    return start

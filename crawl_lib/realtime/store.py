@@ -1,0 +1,289 @@
+"""The tables of all key servers, asked by the service without waiting.
+
+A key is on the server of its interval (`keys.intervals`), and on no other server. Each server has its own
+threads, so a slow server delays no other server. Questions wait for a busy thread, and are then asked together.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from crawl_lib.config import KeyStorageConfig, is_sqlite_server
+from crawl_lib.errors import KeyServerDownError, KeyStoreError
+from crawl_lib.keys import interval
+from crawl_lib.realtime.pages import Finished, Followed, Mark, PageServer, Queue, Row, Swept, Wish
+from crawl_lib.realtime.pages_sqlite import SqlitePages
+
+GATHER_S = 0.005
+"""How long writes wait for other writes: a transaction, and an fsync, is shared by all."""
+DOWN_S = 1.0
+"""The pause before a silent server is asked again."""
+TIMEOUT_S = 5.0
+"""The most seconds for a statement, if `key_storage.timeout_s` is more: people wait."""
+MOST = 300
+"""The most rows of one statement."""
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+class Batches(Generic[_T, _R]):
+    """Calls carried out together by a thread. `work`: returns a result for each item, in order."""
+
+    def __init__(
+        self, work: Callable[[list[_T]], list[_R]], pool: Executor, *, gather_s: float = 0.0, most: int = MOST
+    ) -> None:
+        self._work, self._pool = work, pool
+        self._gather_s, self._most = gather_s, most
+        self._waiting: list[tuple[_T, asyncio.Future[_R]]] = []
+        self._is_busy = False
+
+    def __call__(self, item: _T) -> asyncio.Future[_R]:
+        """Add an item to the next batch; the future raises the errors of the work."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[_R] = loop.create_future()
+        self._waiting.append((item, future))
+        if not self._is_busy:
+            self._is_busy = True
+            loop.call_later(self._gather_s, self._begin)
+        return future
+
+    def _begin(self) -> None:
+        batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+        items = [item for item, _ in batch]
+        job = asyncio.get_running_loop().run_in_executor(self._pool, self._work, items)
+        job.add_done_callback(partial(self._end, [future for _, future in batch]))
+
+    def _end(self, futures: Sequence["asyncio.Future[_R]"], job: "asyncio.Future[list[_R]]") -> None:
+        error = asyncio.CancelledError() if job.cancelled() else job.exception()
+        results = [] if error else job.result()
+        for number, future in enumerate(futures):
+            if future.done():
+                continue
+            if error is None:
+                future.set_result(results[number])
+            else:
+                future.set_exception(error)
+        if self._waiting:
+            self._begin()
+        else:
+            self._is_busy = False
+
+
+class _Desk:
+    """One server: a thread that writes, and a thread that reads, each with a connection."""
+
+    def __init__(self, connect: Callable[[], PageServer]) -> None:
+        self.writer, self.reader = connect(), connect()
+        self.name = self.writer.name
+        self.writes, self.reads = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+        self._down: tuple[float, str] = (0.0, "")
+        self.submit = Batches(self._guarded(self._submit), self.writes, gather_s=GATHER_S)
+        self.finish = Batches(self._guarded(self._finish), self.writes, gather_s=GATHER_S)
+        self.follow = Batches(self._guarded(self._follow), self.writes, gather_s=GATHER_S)
+        self.read = Batches(self._guarded(self._read), self.reads)
+        self.state = Batches(self._guarded(self._states), self.reads)
+        self.waiters = Batches(self._guarded(self._waiters), self.reads)
+
+    def _guarded(self, work: Callable[[list[_T]], list[_R]]) -> Callable[[list[_T]], list[_R]]:
+        def guarded(items: list[_T]) -> list[_R]:
+            return self.ask(partial(work, items))
+
+        return guarded
+
+    def ask(self, question: Callable[[], _R]) -> _R:
+        """Ask the server in this thread. Raises KeyServerDownError at once after a recent failure."""
+        until_s, problem = self._down
+        if time.monotonic() < until_s:
+            raise KeyServerDownError(problem)
+        try:
+            return question()
+        except KeyServerDownError as error:
+            self._down = (time.monotonic() + DOWN_S, str(error))
+            raise
+
+    def _submit(self, wishes: list[Wish]) -> list[Row | None]:
+        rows = self.writer.submit(wishes)
+        return [rows.get(wish.key) for wish in wishes]
+
+    def _finish(self, documents: list[Finished]) -> list[None]:
+        self.writer.finish(documents)
+        return [None] * len(documents)
+
+    def _follow(self, hops: list[Followed]) -> list[None]:
+        self.writer.follow(hops)
+        return [None] * len(hops)
+
+    def _read(self, keys: list[bytes]) -> list[Row | None]:
+        rows = self.reader.read(list(dict.fromkeys(keys)))
+        return [rows.get(key) for key in keys]
+
+    def _states(self, keys: list[bytes]) -> list[Row | None]:
+        rows = self.reader.states(list(dict.fromkeys(keys)))
+        return [rows.get(key) for key in keys]
+
+    def _waiters(self, targets: list[bytes]) -> list[list[Row]]:
+        rows = self.reader.waiters(list(dict.fromkeys(targets)))
+        return [[row for row in rows if row.waits_for == target] for target in targets]
+
+    def close(self) -> None:
+        """End the threads after their current work, and close the connections."""
+        for pool, server in ((self.writes, self.writer), (self.reads, self.reader)):
+            pool.submit(server.close)
+            pool.shutdown(wait=True)
+
+
+class PageStore:
+    """The table over all servers. Each method raises the KeyStoreError of a failing server.
+
+    `connections`: make a connection to each server, in the order of `key_storage.servers`.
+    """
+
+    def __init__(self, connections: Sequence[Callable[[], PageServer]]) -> None:
+        self._desks = [_Desk(connect) for connect in connections]
+
+    @property
+    def places(self) -> range:
+        """The places of the servers."""
+        return range(len(self._desks))
+
+    def name(self, place: int) -> str:
+        """Return the name of a server."""
+        return self._desks[place].name
+
+    def _desk(self, key: bytes) -> _Desk:
+        return self._desks[interval(key, len(self._desks))]
+
+    async def ensure(self, place: int) -> None:
+        """Create the table of a server where there is none."""
+        await self._write(place, lambda server: server.ensure())
+
+    async def submit(self, wish: Wish) -> Row | None:
+        """Submit a URL, durably; return its row, None if the row was deleted at that moment."""
+        return await self._desk(wish.key).submit(wish)
+
+    async def read(self, key: bytes) -> Row | None:
+        """Return a row with its document."""
+        return await self._desk(key).read(key)
+
+    async def read_many(self, keys: Sequence[bytes]) -> dict[bytes, Row | KeyStoreError]:
+        """Return the rows of known keys, with documents; the error for each key of a failing server."""
+        own: dict[int, list[bytes]] = {}
+        for key in keys:
+            own.setdefault(interval(key, len(self._desks)), []).append(key)
+        answers = await asyncio.gather(
+            *(self._ask(place, _reading(some)) for place, some in own.items()), return_exceptions=True
+        )
+        found: dict[bytes, Row | KeyStoreError] = {}
+        for some, answer in zip(own.values(), answers, strict=True):
+            if isinstance(answer, KeyStoreError):
+                found |= dict.fromkeys(some, answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found |= answer
+        return found
+
+    async def state(self, key: bytes) -> Row | None:
+        """Return a row without its document."""
+        return await self._desk(key).state(key)
+
+    async def finish(self, document: Finished) -> None:
+        """Write a document."""
+        await self._desk(document.key).finish(document)
+
+    async def follow(self, hop: Followed) -> None:
+        """Let a row wait for the target of its redirect."""
+        await self._desk(hop.key).follow(hop)
+
+    async def waiters(self, place: int, target: bytes) -> list[Row]:
+        """Return the rows of a server waiting for a target."""
+        return await self._desks[place].waiters(target)
+
+    async def due(self, place: int, after: Mark) -> list[Row]:
+        """Return due rows of a server, from a mark on."""
+        return await self._ask(place, lambda server: server.due(after, MOST))
+
+    async def waiting(self, place: int, target: bytes, key: bytes) -> list[Row]:
+        """Return waiting rows of a server, from a target and key on."""
+        return await self._ask(place, lambda server: server.waiting(target, key, MOST))
+
+    async def events(self, place: int, after: Mark) -> list[Mark]:
+        """Return times and keys of documents of a server, from a mark on."""
+        return await self._ask(place, lambda server: server.events(after, MOST))
+
+    async def now_ms(self, place: int) -> int:
+        """Return the time by a server's clock."""
+        return await self._ask(place, lambda server: server.now_ms())
+
+    async def queue(self, place: int) -> Queue:
+        """Count the due rows of a server."""
+        return await self._ask(place, lambda server: server.queue())
+
+    async def sweep(self, place: int, after: Mark, keep_ms: int) -> Swept:
+        """Delete a few old rows of a server (`PageServer.sweep`)."""
+        return await self._write(place, lambda server: server.sweep(after, keep_ms, MOST))
+
+    async def tried(self, keys: Sequence[bytes]) -> None:
+        """Count the death of a fetcher for these URLs."""
+        await self._by_place(keys, lambda server, own: server.tried(own))
+
+    async def delete(self, keys: Sequence[bytes]) -> int:
+        """Delete rows; return how many there were."""
+        return sum(await self._by_place(keys, lambda server, own: server.delete(own)))
+
+    async def close(self) -> None:
+        """End all threads, after their current work."""
+        await asyncio.gather(*(asyncio.to_thread(desk.close) for desk in self._desks))
+
+    async def _by_place(self, keys: Sequence[bytes], act: Callable[[PageServer, Sequence[bytes]], _R]) -> list[_R]:
+        by_place: dict[int, list[bytes]] = {}
+        for key in keys:
+            by_place.setdefault(interval(key, len(self._desks)), []).append(key)
+
+        def some(own: list[bytes]) -> Callable[[PageServer], _R]:
+            return lambda server: act(server, own)
+
+        return await asyncio.gather(*(self._write(place, some(own)) for place, own in by_place.items()))
+
+    def _write(self, place: int, act: Callable[[PageServer], _R]) -> Awaitable[_R]:
+        desk = self._desks[place]
+        return asyncio.get_running_loop().run_in_executor(desk.writes, desk.ask, lambda: act(desk.writer))
+
+    def _ask(self, place: int, act: Callable[[PageServer], _R]) -> Awaitable[_R]:
+        desk = self._desks[place]
+        return asyncio.get_running_loop().run_in_executor(desk.reads, desk.ask, lambda: act(desk.reader))
+
+
+def _reading(keys: list[bytes]) -> Callable[[PageServer], dict[bytes, Row]]:
+    return lambda server: server.read(keys)
+
+
+def open_pages(config: KeyStorageConfig, password: str | None = None) -> PageStore:
+    """Open the tables on the key servers of a config. Connects to nothing before the first call.
+
+    `password`: of `config.user` on MySQL servers. Raises ConfigError for the name of a server.
+    """
+    return PageStore([partial(_connect, config, password, name) for name in config.servers])
+
+
+def _connect(config: KeyStorageConfig, password: str | None, name: str) -> PageServer:
+    timeout_s = min(config.timeout_s, TIMEOUT_S)
+    if is_sqlite_server(name):
+        path = Path(name)
+        return SqlitePages(path.with_name(f"{path.stem}-pages.sqlite"), timeout_s=timeout_s)
+    # PyMySQL takes 60 ms.
+    from crawl_lib.realtime.pages_mysql import MySqlPages  # noqa: PLC0415
+
+    return MySqlPages(
+        name,
+        database=config.database,
+        user=config.user,
+        password=password,
+        timeout_s=timeout_s,
+        tls=config.tls,
+        ca_file=config.ca_file,
+    )

@@ -1,0 +1,20 @@
+-- What create.sql does, in a SQLite file.
+CREATE TABLE IF NOT EXISTS krakepages (
+    hash BLOB NOT NULL PRIMARY KEY,
+    part INTEGER NOT NULL,
+    due_ms INTEGER,
+    fetched_ms INTEGER NOT NULL DEFAULT 0,
+    again_ms INTEGER NOT NULL DEFAULT 0,
+    shared_ms INTEGER NOT NULL DEFAULT 0,
+    epoch INTEGER NOT NULL DEFAULT 0,
+    tries INTEGER NOT NULL DEFAULT 0,
+    shares INTEGER NOT NULL DEFAULT 0,
+    request BLOB NOT NULL,
+    waits_for BLOB,
+    data BLOB
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS krakepages_due ON krakepages (part, due_ms) WHERE due_ms IS NOT NULL;
+CREATE INDEX IF NOT EXISTS krakepages_fetched ON krakepages (fetched_ms);
+CREATE INDEX IF NOT EXISTS krakepages_waits ON krakepages (waits_for) WHERE waits_for IS NOT NULL;
+CREATE TABLE IF NOT EXISTS krakepagesversion (id INTEGER NOT NULL PRIMARY KEY, version INTEGER NOT NULL);
+INSERT OR IGNORE INTO krakepagesversion VALUES (1, 1);

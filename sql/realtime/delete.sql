@@ -1,0 +1,2 @@
+-- Deletes rows. Both kinds of server.
+DELETE FROM krakepages WHERE hash IN (:keys);
