@@ -74,6 +74,7 @@ class QueuedUrl:
     `retries`: in how many iterations it failed in a way that passes; `due`: POSIX seconds before which it is not taken.
     `list_name`: the list that asked for it (`<crawl>/lists/<name>/`), though it may have been crawled; "" for others.
     `earlier`: of a line with a list's name, JSON object text of the page's last full capture (`Earlier`), or "".
+    `requisite`: steps from the page to a requisite (a style sheet 1, a font in that sheet 2); 0: a page.
     """
 
     url: str
@@ -85,6 +86,24 @@ class QueuedUrl:
     due: int = 0
     list_name: str = ""
     earlier: str = ""
+    requisite: int = 0
+
+    @property
+    def hops(self) -> str:
+        """The field of a line that has `redirects`, and the steps of a requisite: see `hops_text`."""
+        return hops_text(self.redirects, self.requisite)
+
+    @property
+    def hop(self) -> str:
+        """How the URL was found, by a letter of Heritrix: `S` seed, `L` link, `R` redirect, `E` requisite."""
+        if self.requisite:
+            return "E"
+        return "R" if self.redirects else "L" if self.depth else "S"
+
+
+def hops_text(redirects: int, requisite: int) -> str:
+    """Return the field of a line that has both: `2`, and of a requisite `2E1`."""
+    return f"{redirects}E{requisite}" if requisite else str(redirects)
 
 
 def metadata_with_list(queued: QueuedUrl) -> str | None:

@@ -95,6 +95,10 @@ INDEX_LANGUAGES = ("da", "de", "en", "es", "fi", "fr", "hu", "it", "nl", "no", "
 """Languages that an index can have stems of (`crawl_lib.index.LANGUAGES`)."""
 
 
+REQUISITE_KINDS = ("style", "script", "image", "font", "video", "audio", "object", "frame", "other")
+"""What `parse.requisite_kinds` may name."""
+
+
 @section
 class CrawlConfig:
     """What the crawl is called, where it lies on the DFS, and when it ends."""
@@ -473,6 +477,19 @@ class ParseConfig:
     max_links_per_page: int = option(50_000, minimum=1)
     max_anchor_chars: int = option(200, minimum=0)
     sitemaps: bool = option(False)
+    requisites: str = option("none", choices=("none", "same_site", "all"))
+    requisite_kinds: tuple[str, ...] = option(
+        tuple(kind for kind in REQUISITE_KINDS if kind not in {"video", "audio"}),
+        nonempty=True,
+        unique=True,
+        choices=REQUISITE_KINDS,
+    )
+    requisites_per_page: int = option(200, minimum=1, maximum=10_000)
+
+    @property
+    def wants_requisites(self) -> bool:
+        """Whether the requisites of pages are named, and fetched."""
+        return self.requisites != "none"
 
 
 @section

@@ -39,8 +39,8 @@ BATCH_ROWS = 1 << 14
 STATUSES = pa.schema([PAGES_SCHEMA.field("key"), pa.field("status", pa.string())])
 """What is read of the CrawlDb."""
 OUTPUTS = (PAGES, URL_MAPPING, CONTENT, OFFSETS)
-NOT_EXPORTED = frozenset({"retry_at", "refers_to", "payload_digest"})
-"""Columns of `pages` that would say nothing: what is exported is final, and a full capture."""
+NOT_EXPORTED = frozenset({"retry_at", "refers_to", "payload_digest", "hop"})
+"""Columns of `pages` that would say nothing: what is exported is final, a full capture, and a page."""
 EXPORT_SCHEMA = pa.schema(
     [
         pa.field("node_id", pa.int32(), nullable=False),

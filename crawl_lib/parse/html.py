@@ -12,7 +12,7 @@ from crawl_lib.errors import UrlError
 from crawl_lib.parse.charset import Charset, charset_of, decoded, said_by_metas
 from crawl_lib.parse.directives import says_nofollow
 from crawl_lib.parse.encodings import encode
-from crawl_lib.parse.scan import CUT, XML, scan
+from crawl_lib.parse.scan import CUT, XML, scan, wanted_kinds
 from crawl_lib.urls import resolve
 
 
@@ -41,16 +41,23 @@ class Page(NamedTuple):
     The order of the words and the case of ASCII letters do not count. None for a sitemap, whose links are its text.
     """
 
+    requisites: bytes = b""
+    """References of requisites, at most `parse.requisites_per_page`, in the form of `links`."""
+    requisites_cut: int = 0
+    """Requisites beyond `parse.requisites_per_page`."""
+
     def to_json(self) -> str:
         """Return the page as text, for a process that gives its answer to another."""
-        return json.dumps(self._replace(links=self.links.decode()))  # type: ignore[arg-type]
+        return json.dumps(self._asdict() | {name: getattr(self, name).decode() for name in _BYTES})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Page":
         """Return the page that `to_json` wrote."""
-        page = cls._make(json.loads(text))
-        return page._replace(links=str(page.links).encode("utf-8", "replace"))
+        page = cls(**json.loads(text))
+        return page._replace(**{name: getattr(page, name).encode("utf-8", "replace") for name in _BYTES})
 
+
+_BYTES = ("links", "requisites")
 
 TEXTS_OF_LINK = 3
 _NON_ASCII = re.compile(r"[^\x00-\x7f]+")
@@ -98,11 +105,13 @@ def parse_html(
     times the page's size. It may be called in any
     process and thread, each with pages of its own; the result goes to another process by `Page.to_json`.
     """
-    agent, how = user_agent.lower().encode(), is_xml * XML + is_cut * CUT
+    agent, how = user_agent.lower().encode(), is_xml * XML + is_cut * CUT + kinds_of(config)
     charset = charset_of(data, header_charset, is_xml=is_xml)
     while True:
         limits = config.max_links_per_page, config.max_anchor_chars
-        texts, links, cut, _, words = scan(decoded(data, charset), agent, *limits, how)
+        texts, links, cut, _, words, needed, needed_cut = scan(
+            decoded(data, charset), agent, *limits, how, max_requisites=config.requisites_per_page
+        )
         if charset.is_certain or texts[-2] in ("", f"c{charset.name}\n"):
             break
         said = said_by_metas(texts[-2])
@@ -125,7 +134,14 @@ def parse_html(
         nofollow=robots is not None and says_nofollow(robots),
         links_cut=cut,
         words=words,
+        requisites=_in_utf8(needed, config.max_anchor_chars, charset.name),
+        requisites_cut=needed_cut,
     )
+
+
+def kinds_of(config: ParseConfig) -> int:
+    """Return what the scanner is told of the kinds of requisites: 0 where none are wanted."""
+    return wanted_kinds(config.requisite_kinds) if config.wants_requisites else 0
 
 
 def words_of(data: bytes, header_charset: str | None) -> int:

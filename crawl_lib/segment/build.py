@@ -192,7 +192,7 @@ def _write_outlinks(
     scratch = out_dir / SCRATCH_NAME
     first = OutlinkRuns(scratch / "handed-on")
     for number, (owner, url, flags) in enumerate(handed_on):
-        fields = (url.url, url.via, url.depth, url.redirects, metadata_and_tries(url))
+        fields = (url.url, url.via, url.depth, url.hops, metadata_and_tries(url))
         first.add(nodes.index(owner), 0, number, fields, flags)
     first.flush()
     runs = [*first.paths, *chain.from_iterable(part.runs(OUTLINK_RUNS) for part in parts)]

@@ -46,6 +46,7 @@ _PAGE_FIELDS: list[pa.Field[Any]] = [
     pa.field("retry_at", pa.timestamp("us", "UTC")),
     pa.field("refers_to", CAPTURE_PLACE),
     pa.field("payload_digest", pa.binary(20)),
+    pa.field("hop", pa.string()),
 ]
 PAGES_SCHEMA = pa.schema(_PAGE_FIELDS)
 """`pages`: null where unknown. `length`, `digest`: of the content with codings undone, bytes and SHA-1. `warc_*`: the
@@ -53,8 +54,8 @@ response record, or the metadata record of a URL without response. `metadata`: J
 `error`: what failed in the fetch; `parse_error`: what of the content could not be read. `retry_at`: a failure that
 passes, after which the URL is tried again; null: the row is final. `refers_to`: of a visit that found the page as it
 was, the full capture that has its body; null: this is one. `payload_digest`: SHA-1 of the payload (`payload_of`), where
-that is not `digest`. New columns go to the end."""
-LATER_FIELDS = ("error", "parse_error", "retry_at", "refers_to", "payload_digest")
+that is not `digest`. `hop`: how the URL was found (`QueuedUrl.hop`). New columns go to the end."""
+LATER_FIELDS = ("error", "parse_error", "retry_at", "refers_to", "payload_digest", "hop")
 """Columns of `pages` that older segments lack; they read as null there."""
 
 _LINK_FIELDS: list[pa.Field[Any]] = [
@@ -95,6 +96,7 @@ class PageRow(NamedTuple):
     error: str | None = None
     retry_at: int | None = None
     refers_to: dict[str, str | int] | None = None
+    hop: str | None = None
     status: int | None = None
     mime_declared: str | None = None
     mime_detected: str | None = None

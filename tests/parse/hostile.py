@@ -32,11 +32,13 @@ noframes noscript object ol optgroup option p param path plaintext pre ruby s sc
 span style sub summary svg table tbody td template textarea tfoot th title tr track tt u ul use var video wbr x
 xmp y-z
 """.split()  # noqa: SIM905
-ATTRIBUTES = """href src rel alt data name content http-equiv type color encoding class id x""".split()  # noqa: SIM905
+ATTRIBUTES = """href src rel alt data name content http-equiv type color encoding class id x
+srcset style poster xlink:href as imagesrcset""".split()  # noqa: SIM905
 VALUES = (
     b"x", b"", b"a b  c", b"&amp;&lt;&notit;", b"&#x10FFFF;&#0;&#150;", b"&CounterClockwiseContourIntegral",
     b"nofollow NOFOLLOW next", b"refresh", b"0;url=x", b"robots", b"none", b"image", b"\xc2\xa0y\xc2\xa0", b"\0\r\n\t",
     b"\xf0\x9f\x98\x80", b"\xff\xfe\xe2\x80", b"javascript:x", b"text/html", b"?q=\xe6\x97\xa5", b"'", b"`=<",
+    b"a 1x,b 2x(,),,c", b"a:url(x)url( 'y' )\\", b"stylesheet", b"preload", b"data:,", b"#x",
 )  # fmt: skip
 PIECES = (
     b"<", b">", b"</", b"<!", b"<!-", b"<!--", b"-->", b"--!>", b"<!-->", b"<!--->", b"-", b"<![CDATA[", b"]]>", b"]]",

@@ -1,0 +1,113 @@
+"""A crawl with requisites: images, style sheets and fonts are fetched across hosts, and known by their hop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawl_lib.segment import check_segment
+from crawl_lib.stores import open_stores
+from tests.e2e.crawl import Result, check_counts, check_warcs, make_config, run_crawl
+
+HTML, CSS, PNG = "text/html", "text/css", "image/png"
+HOME = (
+    "<link rel=stylesheet href=/s.css><img src=http://localhost:PORT/i.png srcset='/i2.png 2x'><img src=/moved>"
+    "<a href=/page>x</a><a href=/i2.png>x</a><iframe src=http://localhost:PORT/frame></iframe>"
+)
+PAGES: dict[str, tuple[str, bytes]] = {
+    "/": (HTML, HOME.encode()),
+    "/page": (HTML, b"<style>@import '/s.css'; @import 'lone.css'</style><img src=/i2.png><img src=/gone>"),
+    "/s.css": (CSS, "\ufeff@import 't.css'; a{b:url(im\\61 ge\\.png)}".encode("utf-16-le")),
+    "/t.css": (CSS, b"@import 's.css'; @import url(u.css); @font-face{src:url(f.woff2)}"),
+    "/u.css": (CSS, b"@import 't.css';"),
+    "/lone.css": (CSS, b""),
+    "/frame": (HTML, b"<a href=/never>x</a><img src=/in-frame.png>"),
+}
+IMAGES = {"/i.png", "/i2.png", "/image.png", "/f.woff2", "/in-frame.png", "/moved-to"}
+HOPS = {
+    "/": "S",
+    "/page": "L",
+    "/i2.png": "L",
+    **dict.fromkeys(["/s.css", "/t.css", "/u.css", "/lone.css", "/frame", "/gone", "/moved"], "E"),
+    **dict.fromkeys(["/i.png", "/image.png", "/f.woff2", "/in-frame.png", "/moved-to"], "E"),
+}
+
+
+class _Answer(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        server: Any = self.server
+        server.asked.append(self.path)
+        kind, body = PAGES.get(self.path, (PNG, b"\x89PNG\r\n\x1a\n"))
+        status = 200 if self.path in PAGES.keys() | IMAGES else 302 if self.path == "/moved" else 404
+        self.send_response(status)
+        if status == 302:
+            self.send_header("Location", "/moved-to")
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+        self.wfile.write(body.replace(b"PORT", b"%d" % server.server_address[1]))
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def site() -> Iterator[Any]:
+    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Answer)
+    server.asked = []
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def crawl(site: Any, folder: Path, requisites: str) -> Result:
+    parse = {"requisites": requisites}
+    config = make_config(folder, nodes=1, fetch={"host_delay_s": 0.0}, parse=parse)
+    return run_crawl(config, [f"http://127.0.0.1:{site.server_address[1]}/"], process=False)
+
+
+def hops_of(result: Result) -> dict[str, str]:
+    """The hop of each page, by path."""
+    return {"/" + row["url"].split("/", 3)[3]: row["hop"] for row in result.rows("pages", ["url", "hop"])}
+
+
+def test_what_pages_need_is_fetched_once_and_known_by_its_hop(site: Any, tmp_path: Path) -> None:
+    result = crawl(site, tmp_path, "all")
+    assert hops_of(result) == HOPS
+    assert set(result.visited().values()) == {1}
+    assert sorted(set(site.asked)) == sorted({*HOPS, "/robots.txt"})
+    keys = {url: key for key, url in result.url_of_key().items()}
+    paths = {"/" + url.split("/", 3)[3]: key for url, key in keys.items()}
+    vias = {row["key"]: row["via_key"] for row in result.rows("pages", ["key", "via_key"])}
+    assert vias[paths["/s.css"]] == paths["/"], "the page that needs it"
+    assert vias[paths["/f.woff2"]] == paths["/t.css"]
+    links = result.rows("links", ["target", "followed", "rule"])
+    named = {row["target"] for row in links if row["rule"] == "requisite"}
+    assert named == {paths[path] for path, hop in HOPS.items() if hop == "E"} - {paths["/moved-to"]} | {
+        paths["/i2.png"]
+    }
+    assert not any(row["followed"] for row in links if row["rule"] == "requisite")
+    check_counts(result)
+    check_warcs(result)
+    stores = open_stores(result.config)
+    assert [one for path in stores.crawl.segments() for one in check_segment(stores.storage, path.path)] == []
+
+
+def test_with_same_site_other_hosts_are_left_alone(site: Any, tmp_path: Path) -> None:
+    hops = hops_of(crawl(site, tmp_path, "same_site"))
+    assert hops == {path: hop for path, hop in HOPS.items() if path not in {"/i.png", "/frame", "/in-frame.png"}}
+
+
+def test_by_default_none_are_fetched(site: Any, tmp_path: Path) -> None:
+    result = crawl(site, tmp_path, "none")
+    assert hops_of(result) == {"/": "S", "/page": "L", "/i2.png": "L"}
+    assert {row["element"] for row in result.rows("links", ["element"])} == {"a", "img", "link", "iframe"}
