@@ -16,7 +16,7 @@ from crawl_lib.cli.common import ResultTable, one_node, print_counts, print_resu
 from crawl_lib.config import Config, find_config_path, load_config
 from crawl_lib.errors import ConfigError, InputError, KrakeError, StoppedError
 from crawl_lib.frontier import NodeLock
-from crawl_lib.rounds import note_change
+from crawl_lib.rounds import note_change, requisite_rounds
 from crawl_lib.stores import Secrets, Stores
 
 _NO_URL = "no URL was queued: `krake inject` adds seeds, `krake forget` makes known ones new"
@@ -75,8 +75,8 @@ class _Rounds:
 def crawl(arguments: argparse.Namespace) -> int:
     """Iterations of every node's crawl and commit; with --node only that node's crawl.
 
-    With a CrawlDb each begins with its list, and ends with an update; --node leaves that out, as it does commit. Raises
-    ConfigError for what would fail only after hours.
+    With a CrawlDb each begins with its list, and ends with an update. Rounds of requisites follow where some wait.
+    --node leaves out lists, updates, commits and these rounds. Raises ConfigError for what would fail only after hours.
     """
     run_id = _run_id(arguments)
     arguments.stop.text = f"stopped. To go on: {_command_again(arguments, run_id)}"
@@ -95,6 +95,10 @@ def crawl(arguments: argparse.Namespace) -> int:
             if said := _iterate(arguments, stores, run_id, iteration, rounds):
                 say(f"{run_id}: ended with iteration {iteration}: {said}")
                 break
+        for iteration in requisite_rounds(stores.config) if arguments.node is None else ():
+            if stages.ended_before(stores, run_id=run_id, iteration=iteration):
+                break
+            _iterate(arguments, stores, run_id, iteration, rounds)
     is_told = said and stores.config.frontier.is_crawldb
     if not counts["taken"] and not is_told and (counts["passed_over"] or settings.max_pages is None):
         say(_NOT_DUE if counts["passed_over"] else _NO_URL, file=sys.stderr)

@@ -110,6 +110,7 @@ class CrawlConfig:
     max_pages: int | None = option(None, minimum=1)
     min_nodes: float = option(1.0, minimum=0.01, maximum=1)
     min_success: float = option(0.0, minimum=0, maximum=1)
+    requisite_rounds: int = option(7, minimum=0, maximum=100)
 
 
 @section

@@ -137,6 +137,8 @@ def due_of(meta: bytes) -> int:
 
 def is_requisite(line: bytes, *, is_meta: bool = False) -> bool:
     """Tell whether the URL of an outlink line, or of a line of meta, is a requisite of a page."""
+    if REQUISITE_MARK not in line:  # most lines: keys are of lower case
+        return False
     fields = line.split(b"\t", 4)
     return REQUISITE_MARK in fields[2 if is_meta else 3]
 

@@ -6,8 +6,7 @@ Data flows through this room in this order, once for each fetched answer:
 2. `decode_content` undoes transfer and content codings, up to a limit (`content`).
 3. `detect_mime` says what the content is (`mime`).
 4. `parse_html` finds the charset (`charset`), has the page scanned once (`scan`, which is C: `native/links.c`), and
-   returns a `Page` with its links as bytes (`html`). `parse_sitemap` does so for what lists pages, and `parse_css`
-   for style sheets.
+   returns a `Page` with its links as bytes (`html`). `parse_sitemap` and `parse_css` do so for other types.
 5. `read_facts` and `directives_of` read what a page says of itself and what it forbids, for the text stage.
 
 Links leave as bytes with the page's `base`; `native/rows.c` makes rows of them, with targets by `crawl_lib.urls`.

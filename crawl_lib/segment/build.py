@@ -150,6 +150,8 @@ def _checked_counts(parts: list[Part], facts: Manifest) -> tuple[dict[str, Any],
     }
     if rule_errors := sum((note.rule_errors for note in notes), Counter[str]()):
         counts["rule_errors"] = _sorted(rule_errors)
+    if waiting := facts.counts.get("requisites", 0) + sum(note.requisites for note in notes):
+        counts["requisites"] = waiting
     return counts, sorted(set(facts.scope_added).union(*(note.scope_hosts for note in notes)))
 
 

@@ -130,6 +130,7 @@ class Discovery:
         `requisite`: steps from the page that needs it; 0: a link.
         """
         hops = hops_text(redirects, requisite) if requisite else redirects
+        self._writer.part.counts.requisites += requisite > 0
         place = taken.position + 1 + (_REQUISITES_POSITION if requisite else 0)
         self._writer.part.outlinks.add(
             self._owner_index(target.host), place, index, (target.url, taken.key, depth, hops, "")

@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from crawl_lib.config import NAME_PATTERN, Config
 from crawl_lib.errors import ConfigError
+from crawl_lib.rounds import requisite_rounds
 from krake_airflow.configs import BadConfig, config_named, kinds_of, read_configs
 from krake_airflow.settings import config_path
 
@@ -109,6 +110,13 @@ def label_param() -> Param:
         "beginning with a letter or digit. Anything else is a *Bad Request*. Empty: the time of the newest iteration "
         "in it.",
     )
+
+
+def task_ids_of_requisites(config: Config) -> dict[int, list[str]]:
+    """Return the ids of all tasks of each round of requisites, by the number of its iteration."""
+    parts = [*(f"crawl.{node}" for node in config.servers), "commit"]
+    rounds = requisite_rounds(config)
+    return {number: [f"requisites_{place}.{part}" for part in parts] for place, number in enumerate(rounds, 1)}
 
 
 def task_ids_of_iterations(config: Config) -> dict[int, list[str]]:

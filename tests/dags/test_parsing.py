@@ -27,6 +27,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "unknown option": {"servres": ["a"]},
     "goes on": {"crawl": {"min_nodes": 0.5, "max_iterations": MOST}},
     "again": {"frontier": {"order": "crawldb"}, "crawl": {"schedule": "17 3 * * *", "max_iterations": MOST}},
+    "requisites": {"parse": {"requisites": "all"}, "crawl": {"max_iterations": 2, "requisite_rounds": 2}},
     "no cron": {"crawl": {"schedule": "whenever"}},
     "large": {
         "servers": [f"node-{number}" for number in range(100)],
@@ -132,6 +133,19 @@ def test_every_task_runs_in_order(crawl: dict[str, Any]) -> None:
             assert ancestors(crawl, task_id) == before
         before |= set(level)
     assert len(chain) == 2 * MOST + 6, "12 levels of three iterations, one of them without work"
+
+
+def test_rounds_of_requisites_wait_for_all_iterations_and_commits_can_skip_them(
+    bags: dict[str, dict[str, Any]],
+) -> None:
+    tasks = bags["requisites"]["dags"]["krake_crawl"]["tasks"]
+    commits = [f"{group}_{number}.commit" for group in ("iteration", "requisites") for number in (1, 2)]
+    assert tasks["iterated"]["upstream"] == commits[:2]
+    assert tasks["iterated"]["trigger_rule"] == "none_failed"
+    for node in NODES:
+        assert tasks[f"requisites_1.crawl.{node}"]["upstream"] == ["iterated"]
+        assert tasks[f"requisites_2.crawl.{node}"]["upstream"] == ["requisites_1.commit"]
+    assert set(tasks["committed"]["upstream"]) == set(commits)
 
 
 def edges_of_the_picture() -> set[tuple[str, str]]:

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from crawl_lib import cli, stages
 from crawl_lib.segment import check_segment
 from crawl_lib.stores import open_stores
-from tests.e2e.crawl import Result, check_counts, check_warcs, make_config, run_crawl
+from tests.e2e.crawl import MOST_ITERATIONS, Result, check_counts, check_warcs, make_config, run_crawl, write_config
 
 HTML, CSS, PNG = "text/html", "text/css", "image/png"
 HOME = (
@@ -111,3 +112,24 @@ def test_by_default_none_are_fetched(site: Any, tmp_path: Path) -> None:
     result = crawl(site, tmp_path, "none")
     assert hops_of(result) == {"/": "S", "/page": "L", "/i2.png": "L"}
     assert {row["element"] for row in result.rows("links", ["element"])} == {"a", "img", "link", "iframe"}
+
+
+def test_rounds_of_requisites_follow_the_last_iteration_until_none_waits(site: Any, tmp_path: Path) -> None:
+    """A run of one iteration takes one page; its requisites follow, and other pages wait for the next run."""
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, parse={"requisites": "all"})
+    seed, path = f"http://127.0.0.1:{site.server_address[1]}/", str(write_config(config, tmp_path))
+    stages.inject(open_stores(config), run_id="run-1", seeds=seed)
+    assert cli.main(["--config", path, "crawl", "--iterations", "1"]) == 0
+    result, of_page = Result(config), {"/lone.css", "/gone"}
+    assert hops_of(result) == {path: hop for path, hop in HOPS.items() if hop in {"S", "E"} and path not in of_page}
+    taken = [(one["iteration"] - MOST_ITERATIONS, one["counts"]["taken"]) for one in result.manifests()]
+    assert taken == [(1 - MOST_ITERATIONS, 1), (1, 4), (2, 4), (3, 2), (4, 0)], "no fifth one: none waits"
+    assert [one["counts"].get("requisites", 0) > 0 for one in result.manifests()] == [True] * 4 + [False]
+
+
+def test_requisites_are_taken_in_the_round_after_their_page(site: Any, tmp_path: Path) -> None:
+    """Also where the queue has more pages than a batch: these wait."""
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, parse={"requisites": "all"}, batch={"size": 5})
+    root = f"http://127.0.0.1:{site.server_address[1]}"
+    result = run_crawl(config, [f"{root}/", *(f"{root}/missing/{n}" for n in range(20))], 2, process=False)
+    assert {path for path, hop in hops_of(result).items() if hop == "E"} == {"/s.css", "/i.png", "/moved", "/frame"}
