@@ -177,7 +177,8 @@ def _read_all_again(arguments: argparse.Namespace, stores: Stores, node: str) ->
 def export(arguments: argparse.Namespace) -> int:
     """Write mapping, content and offsets."""
     with stage_stores(arguments) as stores:
-        print_counts("export", stages.export_pages(stores, label=arguments.label, folders=arguments.folders))
+        given = {name: getattr(arguments, name) for name in ("label", "folders", "with_requisites")}
+        print_counts("export", stages.export_pages(stores, **given))
     return 0
 
 

@@ -223,6 +223,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         (
             _option("--label", "name of the export; default: its newest iteration", metavar="NAME"),
             _FOLDERS,
+            _flag("--with-requisites", "export requisites of pages too: images, style sheets, scripts, fonts"),
         ),
     ),
     (

@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 
 from crawl_lib import cli, stages
+from crawl_lib.ask import find_page
+from crawl_lib.captures import Captures
 from crawl_lib.segment import check_segment
 from crawl_lib.stores import open_stores
+from crawl_lib.terms.table import TERMS
+from crawl_lib.versions import Versions, Work
 from tests.e2e.crawl import MOST_ITERATIONS, Result, check_counts, check_warcs, make_config, run_crawl, write_config
 
 HTML, CSS, PNG = "text/html", "text/css", "image/png"
@@ -70,15 +74,19 @@ def site() -> Iterator[Any]:
         server.server_close()
 
 
-def crawl(site: Any, folder: Path, requisites: str) -> Result:
+def crawl(site: Any, folder: Path, requisites: str, *, process: bool = False) -> Result:
     parse = {"requisites": requisites}
     config = make_config(folder, nodes=1, fetch={"host_delay_s": 0.0}, parse=parse)
-    return run_crawl(config, [f"http://127.0.0.1:{site.server_address[1]}/"], process=False)
+    return run_crawl(config, [f"http://127.0.0.1:{site.server_address[1]}/"], process=process)
+
+
+def path_of(url: str) -> str:
+    return "/" + url.split("/", 3)[3]
 
 
 def hops_of(result: Result) -> dict[str, str]:
     """The hop of each page, by path."""
-    return {"/" + row["url"].split("/", 3)[3]: row["hop"] for row in result.rows("pages", ["url", "hop"])}
+    return {path_of(row["url"]): row["hop"] for row in result.rows("pages", ["url", "hop"])}
 
 
 def test_what_pages_need_is_fetched_once_and_known_by_its_hop(site: Any, tmp_path: Path) -> None:
@@ -87,7 +95,7 @@ def test_what_pages_need_is_fetched_once_and_known_by_its_hop(site: Any, tmp_pat
     assert set(result.visited().values()) == {1}
     assert sorted(set(site.asked)) == sorted({*HOPS, "/robots.txt"})
     keys = {url: key for key, url in result.url_of_key().items()}
-    paths = {"/" + url.split("/", 3)[3]: key for url, key in keys.items()}
+    paths = {path_of(url): key for url, key in keys.items()}
     vias = {row["key"]: row["via_key"] for row in result.rows("pages", ["key", "via_key"])}
     assert vias[paths["/s.css"]] == paths["/"], "the page that needs it"
     assert vias[paths["/f.woff2"]] == paths["/t.css"]
@@ -101,6 +109,19 @@ def test_what_pages_need_is_fetched_once_and_known_by_its_hop(site: Any, tmp_pat
     check_warcs(result)
     stores = open_stores(result.config)
     assert [one for path in stores.crawl.segments() for one in check_segment(stores.storage, path.path)] == []
+
+
+def test_exports_graph_and_captures_have_pages_only(site: Any, tmp_path: Path) -> None:
+    result = crawl(site, tmp_path, "all", process=True)
+    pages = {path for path, hop in HOPS.items() if hop != "E"}
+    assert {*map(path_of, result.node_urls())} == pages
+    assert {(path_of(a), path_of(b)) for a, b in result.arcs()} == {("/", "/page"), ("/", "/i2.png")}
+    stores = open_stores(result.config)
+    with Work.of(Versions(stores, TERMS), 1) as work:
+        captures = Captures.of(work)
+        rows = [row for batch in work.engine.stream(captures.query, 100, "x") for row in batch.to_pylist()]
+    assert {path_of(row["url"]) for row in rows} == pages
+    assert find_page(stores, f"http://127.0.0.1:{site.server_address[1]}/s.css") is not None
 
 
 def test_with_same_site_other_hosts_are_left_alone(site: Any, tmp_path: Path) -> None:
