@@ -81,7 +81,8 @@ def choose(lines: Iterable[tuple[bytes, bytes]], shares: Shares) -> bytearray:
             taken.append(_NOT_NOW)
         left -= taken[-1] == _TAKEN
         new -= taken[-1] == _TAKEN and is_new
-        more -= left < shares.size  # else nothing was due so far
+        # Before the first URL nothing was due. Requisites come first, however many one site has: pages are reached.
+        more -= left < shares.size and not is_requisite(meta, is_meta=True)
         if not (left and more):
             break
     if left == shares.size:

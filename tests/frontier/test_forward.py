@@ -111,3 +111,17 @@ def test_requisites_that_are_not_due_are_passed_over() -> None:
     lines = [(b"http://a.test/%d" % number, meta) for number, meta in enumerate(metas)]
     shares = replace(head(5), only_requisites=True, now=1.0, max_wait_s=100.0)
     assert choose(lines, shares) == b"\0"
+
+
+def test_a_site_with_many_requisites_holds_back_no_page_of_another(tmp_path: Path) -> None:
+    """The requisites of its host beyond its share are looked at, and do not use up how far a take looks."""
+    queue = Queue(tmp_path / "node")
+    queue.directory.mkdir()
+    urls = [QueuedUrl(f"http://bad.test/{n}", b"v" * 20, 1, requisite=1) for n in range(50)]
+    take_in(queue, Keys(), source("1", "node", [*urls, *(f"http://good.test/{n}" for n in range(3))]))
+    bring_forward(queue)
+    shares = replace(head(5), of_host=lambda host: 2, look_ahead=10)
+    taken = [taken.queued.url for taken in make_take(queue, shares, HEADER).urls()]
+    assert sorted(taken) == [
+        f"http://{one}" for one in ("bad.test/0", "bad.test/1", "bad.test/2", "good.test/0", "good.test/1")
+    ]
