@@ -101,6 +101,11 @@ class QueuedUrl:
         return "R" if self.redirects else "L" if self.depth else "S"
 
 
+def steps_of_row(hop: str | None) -> int:
+    """Return the steps of a requisite for a line that is made of a row of `pages`, whose `hop` does not count them."""
+    return int(hop == "E")
+
+
 def hops_text(redirects: int, requisite: int) -> str:
     """Return the field of a line that has both: `2`, and of a requisite `2E1`."""
     return f"{redirects}E{requisite}" if requisite else str(redirects)

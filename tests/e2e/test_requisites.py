@@ -8,14 +8,24 @@ from typing import Any
 
 import pytest
 
-from crawl_lib import cli, stages
+from crawl_lib import cli, curate, stages
 from crawl_lib.ask import find_page
 from crawl_lib.captures import Captures
 from crawl_lib.segment import check_segment
+from crawl_lib.states import Outcome
 from crawl_lib.stores import open_stores
 from crawl_lib.terms.table import TERMS
 from crawl_lib.versions import Versions, Work
-from tests.e2e.crawl import MOST_ITERATIONS, Result, check_counts, check_warcs, make_config, run_crawl, write_config
+from tests.e2e.crawl import (
+    MOST_ITERATIONS,
+    Result,
+    check_counts,
+    check_warcs,
+    make_config,
+    run_crawl,
+    run_iteration,
+    write_config,
+)
 from tests.e2e.shown import HOPS, running_pages
 
 
@@ -105,3 +115,12 @@ def test_requisites_are_taken_in_the_round_after_their_page(site: Any, tmp_path:
     root = f"http://127.0.0.1:{site.server_address[1]}"
     result = run_crawl(config, [f"{root}/", *(f"{root}/missing/{n}" for n in range(20))], 2, process=False)
     assert {path for path, hop in hops_of(result).items() if hop == "E"} == {"/s.css", "/i.png", "/moved", "/frame"}
+
+
+def test_a_requisite_that_is_tried_again_by_hand_stays_one(site: Any, tmp_path: Path) -> None:
+    result = crawl(site, tmp_path, "all")
+    stores = open_stores(result.config)
+    assert curate.retry(stores, curate.Failures(Outcome.GONE)).listed == 1
+    run_iteration(result.config, "run-2", 1)
+    rows = [row for row in result.rows("pages", ["url", "hop"]) if path_of(row["url"]) == "/gone"]
+    assert [row["hop"] for row in rows] == ["E", "E"]
