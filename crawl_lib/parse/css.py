@@ -6,22 +6,23 @@ from crawl_lib.config import ParseConfig
 from crawl_lib.parse.charset import PRESCAN_BYTES, Charset, charset_of_mark, decoded
 from crawl_lib.parse.encodings import encoding_of
 from crawl_lib.parse.html import Page, kinds_of
-from crawl_lib.parse.scan import scan_css
+from crawl_lib.parse.scan import CUT, scan_css
 
 CSS = "text/css"
 """The type of style sheets."""
 _AT_CHARSET = re.compile(rb'@charset "([^"]*)";')
 
 
-def parse_css(data: bytes, *, url: str, header_charset: str | None, config: ParseConfig) -> Page:
+def parse_css(data: bytes, *, url: str, header_charset: str | None, config: ParseConfig, is_cut: bool = False) -> Page:
     """Read a style sheet: a page without links, whose `requisites` are those of the sheet.
 
     `data`: content with its codings undone; `url`: the sheet's canonical URL, which references are relative to;
-    `header_charset`: of its Content-Type. Time and memory are linear in `data`. Raises MemoryError, and SetupError
+    `header_charset`: of its Content-Type; `is_cut`: the end is missing, so a URL that is open there does not count.
+    Time and memory are linear in `data`. Raises MemoryError, and SetupError
     where the scanner was not compiled. Source: CSS Syntax Level 3, https://www.w3.org/TR/css-syntax-3/
     """
     charset = _charset_of(data, header_charset)
-    found = scan_css(decoded(data, charset), kinds_of(config), config.requisites_per_page)
+    found = scan_css(decoded(data, charset), kinds_of(config) + is_cut * CUT, config.requisites_per_page)
     requisites = found.requisites.decode("utf-8", "replace").encode()
     return Page(
         charset.name,

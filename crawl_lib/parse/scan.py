@@ -149,7 +149,7 @@ def scan(
 
 
 def scan_css(css: bytes, how: int, max_requisites: int) -> Scanned:
-    """Read the requisites of a style sheet in UTF-8, or nearly. `how`: `wanted_kinds`.
+    """Read the requisites of a style sheet in UTF-8, or nearly. `how`: a sum of `wanted_kinds`, and perhaps `CUT`.
 
     Raises MemoryError, and SetupError where the scanner was not compiled.
     """

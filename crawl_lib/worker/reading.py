@@ -144,7 +144,7 @@ class Reader:
         if mime in HTML_TYPES:
             page = parse_html(data, user_agent=self._token, is_xml=mime == XHTML, **common)
         elif mime == CSS:
-            page = parse_css(data, url=url, header_charset=charset, config=self._parse)
+            page = parse_css(data, **common)
         else:
             is_list = self._parse.sitemaps and mime in SITEMAP_TYPES
             page = parse_sitemap(data if is_list else b"", max_bytes=self._max_bytes, **common)

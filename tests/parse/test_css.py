@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from crawl_lib.config import ParseConfig
-from crawl_lib.parse import parse_css
+from crawl_lib.parse import parse_css, parse_html
 from crawl_lib.parse.scan import scan_css, wanted_kinds
 from tests.parse import plain_css
 from tests.parse.driver import Driver
@@ -79,6 +79,18 @@ def test_a_sheet_has_at_most_so_many_requisites() -> None:
     sheet = b"url(a)" * 10
     page = parse_css(sheet, url="http://a.test/", header_charset=None, config=replace(CONFIG, requisites_per_page=3))
     assert (columns(page.requisites).hrefs, page.requisites_cut) == (["a"] * 3, 7)
+
+
+def test_what_is_open_where_a_sheet_was_cut_does_not_count() -> None:
+    for end in ("url(b", "url(b ", "url('b", "@import 'b", "image-set('b"):
+        data = f"url(a);{end}".encode()
+        cut = parse_css(data, url="http://a.test/", header_charset=None, config=CONFIG, is_cut=True)
+        assert columns(cut.requisites).hrefs == ["a"]
+        assert urls(data) == ["a", "b"]
+    for ends, is_cut, expected in (("", True, []), ("", False, ["b"]), ("</style>", True, ["b"])):
+        html = f"<style>url(b{ends}".encode()
+        page = parse_html(html, url="http://a.test/", header_charset=None, config=CONFIG, is_cut=is_cut)
+        assert columns(page.requisites).hrefs == expected
 
 
 def test_sheets_drawn_by_seed_are_read_as_by_a_plain_reader_under_sanitizers(driver: Driver) -> None:

@@ -10,6 +10,7 @@ struct css {
     enum { RULE_ANY, RULE_IMPORT, RULE_FONT, RULE_WITHOUT_URLS } rule;  /* whose prelude is read */
     size_t braces, font_braces;    /* open ones; those that were with the block of a `@font-face` */
     size_t brackets, set_brackets; /* the same of round ones, and of `image-set(` */
+    bool is_cut;
 };
 
 static bool is_newline(unsigned char c) { return c == '\n' || c == '\r' || c == '\f'; }
@@ -98,7 +99,7 @@ static void read_number(struct css *c) {
     if (at_name(c)) read_name(c);
 }
 
-/* False: a newline ends it, so it is none. */
+/* False: a newline ends it, or the end of the sheet is missing, so it is none. */
 static bool read_string(struct css *c) {
     unsigned char quote = *c->at++;
     c->value.length = 0;
@@ -114,8 +115,9 @@ static bool read_string(struct css *c) {
             add_byte(c);
         }
     }
-    if (c->at < c->end) c->at++;
-    return true;
+    bool is_closed = c->at < c->end;
+    c->at += is_closed;
+    return is_closed || !c->is_cut;
 }
 
 /* The URL of a `url(` without quotes; false if it is a bad one, which is passed over. */
@@ -127,7 +129,7 @@ static bool read_url(struct css *c) {
         else add_byte(c);
     }
     skip_spaces(c);
-    bool is_good = c->at == c->end || *c->at == ')';
+    bool is_good = c->at == c->end ? !c->is_cut : *c->at == ')';
     while (c->at < c->end && *c->at != ')') {
         if (at_escape(c, 0)) read_escape(c);
         else c->at++;
@@ -218,8 +220,8 @@ static void read_token(struct css *c) {
     }
 }
 
-bool css_urls(struct span css, css_sink *sink, void *context) {
-    struct css c = {.at = css.at, .end = css.at + css.length, .sink = sink, .context = context};
+bool css_urls(struct span css, bool is_cut, css_sink *sink, void *context) {
+    struct css c = {.at = css.at, .end = css.at + css.length, .sink = sink, .context = context, .is_cut = is_cut};
     while (c.at < c.end) read_token(&c);
     bool done = !c.value.failed;
     buffer_free(&c.value);

@@ -11,7 +11,8 @@ enum css_place { CSS_IMPORT, CSS_FONT, CSS_OTHER };
 typedef void css_sink(void *context, enum css_place place, struct span url);
 
 /* Gives each URL of a sheet, or of a `style` attribute, to `sink`: of `url()`, of `@import "..."`, and strings of
-   `image-set()`. `@namespace` names none. Each byte is read a bounded number of times. False if memory ran out. */
-bool css_urls(struct span css, css_sink *sink, void *context);
+   `image-set()`. `@namespace` names none. `is_cut`: the end of the sheet is missing, so a URL that is open there does
+   not count. Each byte is read a bounded number of times. False if memory ran out. */
+bool css_urls(struct span css, bool is_cut, css_sink *sink, void *context);
 
 #endif

@@ -258,10 +258,10 @@ static void add_css_url(void *reader, enum css_place place, struct span url) {
     add_requisite(r, KINDS[place], (struct link){href, NO_PIECE, NO_PIECE, place == CSS_IMPORT ? 'q' : 'k'});
 }
 
-/* Reads the style sheet in `css`, which is empty then. */
-static void read_css(struct reader *r) {
+/* Reads the style sheet in `css`, which is empty then. `is_cut`: its end is missing. */
+static void read_css(struct reader *r, bool is_cut) {
     r->tokens.steps += r->css.length;
-    if (r->css.failed || !css_urls(span_of(&r->css, 0), add_css_url, r)) r->requisites.failed = true;
+    if (r->css.failed || !css_urls(span_of(&r->css, 0), is_cut, add_css_url, r)) r->requisites.failed = true;
     r->css.length = 0;
 }
 
@@ -270,13 +270,13 @@ static void start_style_attribute(struct reader *r) {
     struct buffer text = r->css;  /* an SVG may have attributes within its style */
     r->css = (struct buffer){0};
     decode(r, value_of(r, STYLE), REFERENCES_COUNT | IN_ATTRIBUTE, buffer_sink, &r->css);
-    read_css(r);
+    read_css(r, false);
     buffer_free(&r->css);
     r->css = text;
 }
 
-static void end_style(struct reader *r) {
-    if (r->in_style) read_css(r);
+static void end_style(struct reader *r, bool is_cut) {
+    if (r->in_style) read_css(r, is_cut);
     r->in_style = false;
 }
 
@@ -519,7 +519,7 @@ static void on_start(struct reader *r, struct span name, const struct tag *tag, 
         if (foreign && span_is(name, "image")) start_drawing(r, 'z');
         if (foreign && span_is(name, "use")) start_drawing(r, 'w');
         if (span_is(name, "style") && !(foreign && self_closing)) {
-            end_style(r);
+            end_style(r, false);
             r->in_style = true;
         }
     }
@@ -549,7 +549,7 @@ static void on_end(struct reader *r, const struct tag *tag) {
         r->foreign.depth = r->link_depth;  /* an svg that was never closed ends with the link around it */
     bool foreign = foreign_end(&r->foreign, tag);
     if (tag == NULL) return;
-    if (r->in_style && strcmp(tag->name, "style") == 0) end_style(r);
+    if (r->in_style && strcmp(tag->name, "style") == 0) end_style(r, false);
     if (!foreign && tag->role == ROLE_TEMPLATE && r->templates) r->templates--;
     if (r->templates) return;
     if (tag->role == ROLE_A) close_link(r);
@@ -606,7 +606,7 @@ static void read_page(struct reader *r) {
         r->anchor.length = 0;
     }
     end_raw_text(r);
-    end_style(r);
+    end_style(r, r->how & KRAKE_CUT);
     close_link(r);
 }
 
@@ -689,7 +689,7 @@ int krake_css(const char *css, size_t length, size_t max_requisites, int how, st
     struct reader r = {0};
     begin(&r, css, length, max_requisites, how);
     r.tokens.steps = length;
-    if (!css_urls((struct span){r.tokens.at, length}, add_css_url, &r)) r.css.failed = true;
+    if (!css_urls((struct span){r.tokens.at, length}, how & KRAKE_CUT, add_css_url, &r)) r.css.failed = true;
     return end(&r, false, page);
 }
 
