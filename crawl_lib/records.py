@@ -1,6 +1,7 @@
 """The plain records that travel between the rooms."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha1
 from typing import Any, NamedTuple
@@ -101,9 +102,15 @@ class QueuedUrl:
         return "R" if self.redirects else "L" if self.depth else "S"
 
 
-def steps_of_row(hop: str | None) -> int:
-    """Return the steps of a requisite for a line that is made of a row of `pages`, whose `hop` does not count them."""
-    return int(hop == "E")
+MOST_IMPORTS = 5
+"""The number of style sheets that may import each other in a row."""
+MOST_STEPS = MOST_IMPORTS + 2
+"""The steps from a page to a requisite: a style sheet, its imports, and a font in the last one."""
+
+
+def steps_of_row(row: Mapping[str, Any]) -> int:
+    """Return the steps of a requisite by its row of `pages`, whose `depth` counts them; 0 for a page."""
+    return int(row["depth"]) if row.get("hop") == "E" else 0
 
 
 def hops_text(redirects: int, requisite: int) -> str:

@@ -96,9 +96,9 @@ def crawl(arguments: argparse.Namespace) -> int:
                 say(f"{run_id}: ended with iteration {iteration}: {said}")
                 break
         for iteration in requisite_rounds(stores.config) if arguments.node is None else ():
-            if stages.ended_before(stores, run_id=run_id, iteration=iteration):
+            ended = stages.ended_before(stores, run_id=run_id, iteration=iteration)
+            if ended or _iterate(arguments, stores, run_id, iteration, rounds):
                 break
-            _iterate(arguments, stores, run_id, iteration, rounds)
     is_told = said and stores.config.frontier.is_crawldb
     if not counts["taken"] and not is_told and (counts["passed_over"] or settings.max_pages is None):
         say(_NOT_DUE if counts["passed_over"] else _NO_URL, file=sys.stderr)

@@ -187,8 +187,6 @@ def _scope_problems(config: Any) -> Iterator[str]:
 def _order_problems(config: Any) -> Iterator[str]:
     changing = [] if config.frontier.is_crawldb else [task for task in config.scores.tasks if task != "invert_links"]
     yield from (f"scores.tasks: {task} needs frontier.order: crawldb, whose rows it changes" for task in changing)
-    if config.frontier.is_crawldb and config.parse.wants_requisites:
-        yield "parse.requisites: a CrawlDb has no rows for requisites yet; set none, or frontier.order: fifo"
 
 
 _TOGETHER = (

@@ -83,6 +83,7 @@ STATUSES = (
     "parse_failed",
     "duplicate",
     "orphan",
+    "requisite",
 )
 """What the CrawlDb says of a URL (`crawldb.Status`)."""
 OUTPUT_TASKS = ("text", "index", "push", "commoncrawl", "graphs", "captures")
@@ -230,6 +231,7 @@ class GenerateConfig:
     max_per_failing_host: int | None = option(None, minimum=1)
     max_per_domain: int | None = option(None, minimum=1)
     spread: bool = option(False)
+    requisites_top_n: int | None = option(None, minimum=1)
 
 
 @section

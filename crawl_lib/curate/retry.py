@@ -339,7 +339,7 @@ def _hand_over(
             for row in batch.filter(pc.and_(pa.array(here), failures.among(batch))).to_pylist():
                 metadata = metadata_without_list(row["metadata"])
                 url = QueuedUrl(row["url"], row["via_key"], row["depth"], 0, metadata, list_name=name)
-                yield encode_line(replace(url, requisite=steps_of_row(row["hop"])), HANDED_ON)
+                yield encode_line(replace(url, requisite=steps_of_row(row)), HANDED_ON)
 
     if not report.dry_run:
         facts = {"newest": newest, "outcome": failures.outcome and failures.outcome.value, "host": failures.host}

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 from crawl_lib.config import Config
 from crawl_lib.parse import TEXTS_OF_LINK, Page, count_links
-from crawl_lib.records import QueuedUrl, TakenUrl, hops_text
+from crawl_lib.records import MOST_STEPS, QueuedUrl, TakenUrl, hops_text
 from crawl_lib.segment import PartWriter
 from crawl_lib.urls import LinkResolver, Owners, Rejection, Target, UrlFilter, host_of, key_of
-from crawl_lib.worker.requisites import MOST_STEPS, Requisites
+from crawl_lib.worker.requisites import Requisites
 from crawl_lib.worker.rows import (
     FOLLOWS_ALL,
     IS_REQUISITE,
@@ -119,7 +119,7 @@ class Discovery:
             accepted, rule, lasts = self._needed.judge(taken, target.url, target.host, letters[ask.link][:1])
             rows.judge(ask.number, accepted, rule, lasts)
             if accepted and rows.send(ask.number, taken.position):
-                self._hand_on(taken, target, ask.link, taken.queued.depth + 1, 0, requisite=steps)
+                self._hand_on(taken, target, ask.link, steps, 0, requisite=steps)
         self._write(taken, rows)
 
     def _hand_on(

@@ -5,14 +5,10 @@ has no effect on links to the same URL.
 """
 
 from crawl_lib.config import Config
-from crawl_lib.records import TakenUrl
+from crawl_lib.records import MOST_IMPORTS, TakenUrl
 from crawl_lib.urls import Rejection, UrlFilter, budget_domain_of, host_of
 from crawl_lib.worker.rows import REMEMBERED_BYTES, LinkRows
 
-MOST_IMPORTS = 5
-"""The number of style sheets that may import each other in a row."""
-MOST_STEPS = MOST_IMPORTS + 2
-"""The steps from a page to a requisite: a style sheet, its imports, and a font in the last one."""
 _FRAMES, _IMPORT = b"fi", b"q"
 """Letters of elements, as `native/tags.c` and `native/links.c` have them."""
 

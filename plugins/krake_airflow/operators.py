@@ -249,6 +249,8 @@ class _SkipsLaterIterations(KrakeOperator):
 
     iteration = 0
     """The iteration that ends with the task; 0: none."""
+    counts_requisites = False
+    """Whether the result says how many requisites wait. With a CrawlDb lists say so instead."""
 
     def __init__(
         self,
@@ -268,7 +270,8 @@ class _SkipsLaterIterations(KrakeOperator):
         """
         wanted = 0 if result.get("ended") else wanted_iterations(context)
         skipped = [task_id for number, tasks in self.later.items() if number > wanted for task_id in tasks]
-        if result.get("ended") or (self.iteration >= wanted and not result.get("requisites")):
+        leaves_none = self.counts_requisites and self.iteration >= wanted and not result.get("requisites")
+        if result.get("ended") or leaves_none:
             skipped += [task_id for tasks in self.requisites.values() for task_id in tasks]
         return skipped
 
@@ -398,6 +401,7 @@ class CommitOperator(_OfIteration):
     answers than `crawl.min_success` it fails when all is done; once it is cleared, it goes on.
     """
 
+    counts_requisites = True
     stage_name = "commit"
 
     def __init__(self, *, crawl: str = "krake", **kwargs: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 from crawl_lib import cli, curate, stages
 from crawl_lib.ask import find_page
 from crawl_lib.captures import Captures
+from crawl_lib.crawldb import newest_version
 from crawl_lib.segment import check_segment
 from crawl_lib.states import Outcome
 from crawl_lib.stores import open_stores
@@ -107,6 +108,25 @@ def test_rounds_of_requisites_follow_the_last_iteration_until_none_waits(site: A
     taken = [(one["iteration"] - MOST_ITERATIONS, one["counts"]["taken"]) for one in result.manifests()]
     assert taken == [(1 - MOST_ITERATIONS, 1), (1, 4), (2, 4), (3, 2), (4, 0)], "no fifth one: none waits"
     assert [one["counts"].get("requisites", 0) > 0 for one in result.manifests()] == [True] * 4 + [False]
+
+
+def test_a_crawldb_lists_requisites_in_the_round_after_their_page(site: Any, tmp_path: Path) -> None:
+    """A run of two iterations; lists of requisites follow until one is empty. Nothing is due in the next run."""
+    more: dict[str, Any] = {"parse": {"requisites": "all"}, "frontier": {"order": "crawldb"}}
+    config = make_config(tmp_path, nodes=2, fetch={"host_delay_s": 0.0}, **more)
+    seed, path = f"http://127.0.0.1:{site.server_address[1]}/", str(write_config(config, tmp_path))
+    stages.inject(open_stores(config), run_id="run-1", seeds=seed)
+    assert cli.main(["--config", path, "crawl", "--iterations", "2"]) == 0
+    result = Result(config)
+    assert hops_of(result) == HOPS
+    assert set(result.visited().values()) == {1}
+    rounds = [one["iteration"] for one in result.manifests() if one["counts"]["taken"]]
+    assert sorted(set(rounds)) == [1, 2, MOST_ITERATIONS + 1, MOST_ITERATIONS + 2]
+    asked = len(site.asked)
+    assert cli.main(["--config", path, "crawl", "--iterations", "2"]) == 0
+    assert len(site.asked) == asked
+    statuses = newest_version(open_stores(config)).manifest["statuses"]
+    assert statuses == {"fetched": 3, "requisite": len(HOPS) - 3}
 
 
 def test_requisites_are_taken_in_the_round_after_their_page(site: Any, tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ class Known:
                     if key_of(row["url"]) == row["key"] and row["outcome"] in OUTCOMES:
                         metadata = metadata_without_list(row["metadata"])
                         queued = QueuedUrl(row["url"], row["via_key"], row["depth"], 0, metadata)
-                        yield replace(queued, requisite=steps_of_row(row.get("hop"))), row
+                        yield replace(queued, requisite=steps_of_row(row)), row
             return
         with suppress(KrakeError), self.storage.open_read(f"{self.path}/{INDEX_NAME}") as file:
             for line in file:
