@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib import cli, curate, stages
 from crawl_lib.ask import find_page
 from crawl_lib.captures import Captures
+from crawl_lib.commoncrawl import make_index, make_wet
 from crawl_lib.crawldb import newest_version
 from crawl_lib.segment import check_segment
 from crawl_lib.states import Outcome
@@ -83,7 +85,21 @@ def test_exports_graph_and_captures_have_pages_only(site: Any, tmp_path: Path) -
         captures = Captures.of(work)
         rows = [row for batch in work.engine.stream(captures.query, 100, "x") for row in batch.to_pylist()]
     assert {path_of(row["url"]) for row in rows} == pages
+    assert indexed(result) == {*pages, "/robots.txt"}
+    assert indexed(result, with_requisites=True) == {*HOPS, "/robots.txt"}
+    make_wet(stores, label="pages")
+    folder = Path(result.config.dfs_primary) / "cc-wet" / f"crawl={result.config.crawl.name}-pages"
+    places = pq.read_table([*folder.rglob("places.parquet")])
+    assert places.num_rows == 1, "the home page has a text, and so has the frame"
     assert find_page(stores, f"http://127.0.0.1:{site.server_address[1]}/s.css") is not None
+
+
+def indexed(result: Result, *, with_requisites: bool = False) -> set[str]:
+    """The paths in Common Crawl's index of a crawl."""
+    label = "all" if with_requisites else "pages"
+    make_index(open_stores(result.config), label=label, with_requisites=with_requisites)
+    folder = Path(result.config.dfs_primary) / "cc-index" / f"crawl={result.config.crawl.name}-{label}"
+    return {path_of(url) for file in folder.rglob("*.parquet") for url in pq.read_table(file)["url"].to_pylist()}
 
 
 def test_with_same_site_other_hosts_are_left_alone(site: Any, tmp_path: Path) -> None:
