@@ -148,7 +148,11 @@ def _string(token: re.Match[str]) -> str | None:
     """Return the text of a string; None if a newline ends it."""
     if token["end"] is None:
         return None
-    return _text(re.sub(r"\\(\n|\Z)|(\\[^\n])", lambda found: found[2] or "", token["inner"]))
+    return re.sub(
+        rf"\\(?:\n|\Z)|{ESCAPE}",
+        lambda found: "" if found[0] in {"\\", "\\\n"} else _character(found),
+        token["inner"],
+    )
 
 
 def _text(escaped: str) -> str:
