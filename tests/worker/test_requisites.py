@@ -160,3 +160,14 @@ def test_lines_and_records_carry_the_steps() -> None:
     block = metadata_fields(Fetched(URL, 0.0, Outcome.OK), taken, URL).encode()
     assert taken_of(warc_fields(block), URL) == taken
     assert [replace(queued, requisite=0, redirects=n).hop for n in (0, 2)] == ["L", "R"]
+
+
+@pytest.mark.parametrize(
+    ("url", "named"), [(URL, "<img src=http://{0}.b.test/>"), (f"{URL}s.css", "url(//{0}.b.test/)")]
+)
+def test_a_page_hands_on_few_of_100_000_requisites_and_counts_the_rest(url: str, named: str) -> None:
+    """Each on a host of its own, in HTML and in CSS."""
+    judged = Judged(config_for())
+    judged.read("".join(named.format(number) for number in range(100_000)), url)
+    assert [found for found, _ in judged.handed_on] == [f"http://{number}.b.test/" for number in range(5)]
+    assert judged.rejected["requisite_limit"] == 100_000 - 5
