@@ -20,7 +20,7 @@ import pyarrow.csv
 
 from crawl_lib.commoncrawl.columns import CAPTURE_SCHEMA, mapped_texts, texts
 from crawl_lib.commoncrawl.languages import three_letters
-from crawl_lib.commoncrawl.requisites import NO_KEYS, Keys, pages_among
+from crawl_lib.commoncrawl.requisites import Keys, no_keys, pages_among
 from crawl_lib.commoncrawl.sorting import joined
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import DamagedFileError
@@ -92,7 +92,7 @@ class SegmentCaptures:
     stores: Stores
     segment: SegmentRef
     wet: str = ""
-    left_out: Keys = field(default_factory=lambda: NO_KEYS)
+    left_out: Keys = field(default_factory=no_keys)
 
     def batches(self) -> Iterator[pa.Table]:
         """Read the captures. Raises DamagedFileError, PathNotFoundError, StorageError, StoppedError."""

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from crawl_lib.commoncrawl.captures import CAPTURE_SCHEMA, SUBSETS, SegmentCaptures
 from crawl_lib.commoncrawl.columns import INDEX_SCHEMA, index_rows
 from crawl_lib.commoncrawl.folders import Files, MadeOnce, Said
-from crawl_lib.commoncrawl.requisites import NO_KEYS, Keys, requisites_of
+from crawl_lib.commoncrawl.requisites import Keys, no_keys, requisites_of
 from crawl_lib.commoncrawl.sorting import DiskSort, joined
 from crawl_lib.commoncrawl.wet import SegmentTexts
 from crawl_lib.config import COMMONCRAWL_MADE
@@ -73,7 +73,7 @@ def make_index(
     def fill(files: Files) -> Said:
         _make_texts(stores, segments)
         with scratch_folder(stores.config, f"work-{uuid.uuid4().hex}") as scratch:
-            left_out = NO_KEYS if with_requisites else requisites_of(stores, _refs(stores, segments))
+            left_out = no_keys() if with_requisites else requisites_of(stores, _refs(stores, segments))
             captures = _captures(stores, segments, wet.path if wet_digest else "", left_out)
             return _write_subsets(stores, files, DiskSort(stores, scratch, ORDER).sorted(captures))
 

@@ -12,8 +12,12 @@ from crawl_lib.stores import Stores
 from crawl_lib.versions import Work, give_segments
 
 Keys: TypeAlias = "pa.Array[Any]"
-NO_KEYS: Keys = pa.array([], pa.binary(20))
-_HOP = pa.scalar("E", pa.string())
+_HOP = "E"
+
+
+def no_keys() -> Keys:
+    """Return keys of no requisite."""
+    return pa.array([], pa.binary(20))
 
 
 def requisites_of(stores: Stores, segments: Sequence[SegmentRef]) -> Keys:
@@ -24,7 +28,7 @@ def requisites_of(stores: Stores, segments: Sequence[SegmentRef]) -> Keys:
     """
     some = [segment for segment in stores.until_stopped(segments) if _has_requisites(stores, segment)]
     if not some:
-        return NO_KEYS
+        return no_keys()
     with Work.to_read(stores) as work:
         give_segments(stores, work.engine, "all_visits", some, PAGES_NAME)
         give_segments(stores, work.engine, "named", segments, LINKS_NAME)
@@ -34,11 +38,13 @@ def requisites_of(stores: Stores, segments: Sequence[SegmentRef]) -> Keys:
 
 def pages_among(batch: pa.RecordBatch, requisites: Keys) -> "pa.Array[Any]":
     """Tell for each row of `pages` whether the row counts as one of a page."""
-    needed: Any = pc.and_(pc.equal(batch["hop"], _HOP), pc.is_in(batch["key"], value_set=requisites))
+    needed: Any = pc.and_(
+        pc.equal(batch["hop"], pa.scalar(_HOP, pa.string())), pc.is_in(batch["key"], value_set=requisites)
+    )
     counts: pa.Array[Any] = pc.invert(pc.fill_null(needed, pa.scalar(False)))
     return counts
 
 
 def _has_requisites(stores: Stores, segment: SegmentRef) -> bool:
     batches = SegmentReader(stores.storage, segment.path).pages(["hop"])
-    return any(bool(pc.any(pc.equal(batch["hop"], _HOP)).as_py()) for batch in batches)
+    return any(bool(pc.any(pc.equal(batch["hop"], pa.scalar(_HOP, pa.string()))).as_py()) for batch in batches)

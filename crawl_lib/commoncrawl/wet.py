@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from crawl_lib.commoncrawl.captures import PLACES, PLACES_SCHEMA, Lookup, keys_of, places_of, wet_name
 from crawl_lib.commoncrawl.folders import Files
 from crawl_lib.commoncrawl.languages import three_letters
-from crawl_lib.commoncrawl.requisites import NO_KEYS, Keys, pages_among
+from crawl_lib.commoncrawl.requisites import Keys, no_keys, pages_among
 from crawl_lib.commoncrawl.sorting import DiskSort
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import DamagedFileError
@@ -73,7 +73,7 @@ class SegmentTexts:
 
     stores: Stores
     segment: SegmentRef
-    left_out: Keys = field(default_factory=lambda: NO_KEYS)
+    left_out: Keys = field(default_factory=no_keys)
 
     def write(self, files: Files) -> int:
         """Write the WET files of the segment and the table of places; return the number of texts.
