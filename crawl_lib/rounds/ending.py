@@ -85,7 +85,7 @@ def requisite_rounds(config: Config) -> range:
 
 def is_of_requisites(config: Config, iteration: int) -> bool:
     """Tell whether an iteration takes requisites only."""
-    return iteration > config.crawl.max_iterations
+    return iteration in requisite_rounds(config)
 
 
 def _utc(at: float) -> str:
