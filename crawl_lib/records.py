@@ -1,6 +1,7 @@
 """The plain records that travel between the rooms."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha1
 from typing import Any, NamedTuple
@@ -74,6 +75,7 @@ class QueuedUrl:
     `retries`: in how many iterations it failed in a way that passes; `due`: POSIX seconds before which it is not taken.
     `list_name`: the list that asked for it (`<crawl>/lists/<name>/`), though it may have been crawled; "" for others.
     `earlier`: of a line with a list's name, JSON object text of the page's last full capture (`Earlier`), or "".
+    `requisite`: steps from the page to a requisite (a style sheet 1, a font in that sheet 2); 0: a page.
     """
 
     url: str
@@ -85,6 +87,35 @@ class QueuedUrl:
     due: int = 0
     list_name: str = ""
     earlier: str = ""
+    requisite: int = 0
+
+    @property
+    def hops(self) -> str:
+        """The field of a line that has `redirects`, and the steps of a requisite: see `hops_text`."""
+        return hops_text(self.redirects, self.requisite)
+
+    @property
+    def hop(self) -> str:
+        """How the URL was found, by a letter of Heritrix: `S` seed, `L` link, `R` redirect, `E` requisite."""
+        if self.requisite:
+            return "E"
+        return "R" if self.redirects else "L" if self.depth else "S"
+
+
+MOST_IMPORTS = 5
+"""The number of style sheets that may import each other in a row."""
+MOST_STEPS = MOST_IMPORTS + 2
+"""The steps from a page to a requisite: a style sheet, its imports, and a font in the last one."""
+
+
+def steps_of_row(row: Mapping[str, Any]) -> int:
+    """Return the steps of a requisite by its row of `pages`, whose `depth` counts them; 0 for a page."""
+    return int(row["depth"]) if row.get("hop") == "E" else 0
+
+
+def hops_text(redirects: int, requisite: int) -> str:
+    """Return the field of a line that has both: `2`, and of a requisite `2E1`."""
+    return f"{redirects}E{requisite}" if requisite else str(redirects)
 
 
 def metadata_with_list(queued: QueuedUrl) -> str | None:

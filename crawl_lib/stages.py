@@ -213,8 +213,9 @@ def export_pages(
     run_id: str | None = None,
     label: str | None = None,
     folders: Sequence[str] | None = None,
+    with_requisites: bool = False,
 ) -> Result:
-    """Write mapping, content and offsets of the crawled pages.
+    """Write mapping, content and offsets of the crawled pages, and of their requisites, if asked for.
 
     `run_id`: take in nothing younger than this run; `folders`: only these iterations (names, `A..B`, `newest 3`);
     `label`: the export's name.
@@ -229,7 +230,7 @@ def export_pages(
 
         version = crawldb.newest_version(stores)
         parts = version.paths if version else ()
-    report = room.export_pages(stores, name=name, segments=segments, crawldb=parts)
+    report = room.export_pages(stores, name=name, segments=segments, crawldb=parts, with_requisites=with_requisites)
     return {**asdict(report), "export": name, "path": f"{stores.config.export.directory}/{name}"}
 
 

@@ -9,6 +9,7 @@ One run adds some iterations to the crawl that Krake's config describes, and the
    are there, or as many as `crawl.min_nodes` asks for.
    Iterations that the run does not ask for are skipped at once, and those after one that had nothing to do and found
    nothing, if nothing waits, or nothing that is due yet (the result of its *commit* says so).
+   With `parse.requisites` rounds of requisites follow the last iteration (**requisites_N**), as long as some wait.
 3. **settle.NODE** takes in what the last iteration found, so that the queues are complete until the next run. Meanwhile
    **maintain_keys.server_N** counts the keys of the N-th key server, compares all replicas of its own interval of
    keys, and fills those that miss some; the task shows the server's name. All of them work side by side.
@@ -60,25 +61,40 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, BaseOperator, TaskGroup
 from krake_airflow.configs import CRAWL
 from krake_airflow.operators import CommitOperator, InjectOperator
-from krake_airflow.parsing import after_all_nodes, bad_configs, configs_to_parse, task_ids_of_iterations
+from krake_airflow.parsing import (
+    after_all_nodes,
+    bad_configs,
+    configs_to_parse,
+    task_ids_of_iterations,
+    task_ids_of_requisites,
+)
 from krake_airflow.watching import in_lines
-from krake_airflow.wiring import add_crawls, crawl_dag, iterations_group
+from krake_airflow.wiring import add_crawls, crawl_dag, iterations_group, join
 
 from crawl_lib.config import Config
 
 
 def add_rounds(config: Config) -> list[BaseOperator]:
-    """inject, then each iteration behind the one before; returns their commits."""
-    ids = task_ids_of_iterations(config)
+    """inject, then each iteration behind the one before, then rounds of requisites; returns their commits."""
+    ids, requisites = task_ids_of_iterations(config), task_ids_of_requisites(config)
     before: BaseOperator = InjectOperator(task_id="inject", later=ids)
     commits: list[BaseOperator] = []
     rule = after_all_nodes(config)
     with iterations_group():
-        for i in ids:
-            with TaskGroup(f"iteration_{i}"):
-                crawls = add_crawls(config, i)
-                later = {number: tasks for number, tasks in ids.items() if number > i}
-                commit = CommitOperator(task_id="commit", iteration=i, later=later, trigger_rule=rule)
+        for i in [*ids, *requisites]:
+            of_requisites = i in requisites
+            if of_requisites and i - 1 in ids:
+                before = join("iterated", commits)
+            with TaskGroup((ids | requisites)[i][-1].removesuffix(".commit")):
+                crawls = add_crawls(config, i, of_requisites=of_requisites)
+                commit = CommitOperator(
+                    task_id="commit",
+                    iteration=i,
+                    of_requisites=of_requisites,
+                    later={number: tasks for number, tasks in ids.items() if number > i},
+                    requisites={number: tasks for number, tasks in requisites.items() if number > i},
+                    trigger_rule=rule,
+                )
             before >> crawls >> commit
             before = commit
             commits.append(commit)

@@ -11,6 +11,8 @@ the DAG of a config with `frontier.order: crawldb`: the CrawlDb, a table of all 
    URL is visited next, and what is new.
    Where nothing is due and nothing waits, *generate* ends the run's iterations: its result says when the first URL is
    due, and all that is left of the iterations is skipped, as are those that the run does not ask for.
+   With `parse.requisites` rounds of requisites follow the last iteration (**requisites_N**); their lists have no page,
+   and the first empty list ends them.
 3. **settle.NODE**, **maintain_keys.server_N** (the key servers keep the hosts' turns only), **export**, **linker** and
    **finalizer** are as in a crawl without a CrawlDb. The export has what is there now: no page that is gone.
 4. What `scores.tasks` of the config names, with `scores.when: run`: **invert_links** takes new segments into the
@@ -48,27 +50,51 @@ from __future__ import annotations
 from airflow.sdk import BaseOperator, TaskGroup
 from krake_airflow.configs import RECRAWL
 from krake_airflow.operators import CommitOperator, GenerateOperator, InjectOperator, UpdateOperator
-from krake_airflow.parsing import BATCH_TIMEOUT, after_all_nodes, configs_to_parse, task_ids_of_iterations
-from krake_airflow.wiring import add_crawls, crawl_dag, iterations_group
+from krake_airflow.parsing import (
+    BATCH_TIMEOUT,
+    after_all_nodes,
+    configs_to_parse,
+    task_ids_of_iterations,
+    task_ids_of_requisites,
+)
+from krake_airflow.wiring import add_crawls, crawl_dag, iterations_group, join
 
 from crawl_lib.config import Config
 
 
 def add_rounds(config: Config) -> list[BaseOperator]:
-    """inject, then each iteration behind the one before; returns their updates."""
-    ids = task_ids_of_iterations(config)
+    """inject, then each iteration behind the one before, then rounds of requisites; returns their updates."""
+    ids, requisites = task_ids_of_iterations(config), task_ids_of_requisites(config)
     before: BaseOperator = InjectOperator(task_id="inject", later=ids, execution_timeout=BATCH_TIMEOUT)
     updates: list[BaseOperator] = []
     with iterations_group():
-        for i, (_, *others) in ids.items():
+        for i, (first, *others) in (ids | requisites).items():
             later = {number: tasks for number, tasks in ids.items() if number > i}
-            with TaskGroup(f"iteration_{i}"):
+            more = {number: tasks for number, tasks in requisites.items() if number > i}
+            of_requisites = i in requisites
+            if of_requisites and i - 1 in ids:
+                before = join("iterated", updates)
+            with TaskGroup(first.removesuffix(".generate")):
                 generate = GenerateOperator(
-                    task_id="generate", iteration=i, later={i: others, **later}, execution_timeout=BATCH_TIMEOUT
+                    task_id="generate",
+                    iteration=i,
+                    later={i: others, **later} if i in ids else {},
+                    requisites=more if i in ids else {i: others, **more},
+                    execution_timeout=BATCH_TIMEOUT,
+                    of_requisites=of_requisites,
                 )
-                crawls = add_crawls(config, i)
-                commit = CommitOperator(task_id="commit", iteration=i, later={}, trigger_rule=after_all_nodes(config))
-                update = UpdateOperator(task_id="update", iteration=i, later=later, execution_timeout=BATCH_TIMEOUT)
+                crawls = add_crawls(config, i, of_requisites=of_requisites)
+                rule = after_all_nodes(config)
+                commit = CommitOperator(
+                    task_id="commit", iteration=i, later={}, trigger_rule=rule, of_requisites=of_requisites
+                )
+                update = UpdateOperator(
+                    task_id="update",
+                    iteration=i,
+                    later=later,
+                    execution_timeout=BATCH_TIMEOUT,
+                    of_requisites=of_requisites,
+                )
             before >> generate >> crawls >> commit >> update
             before = update
             updates.append(update)

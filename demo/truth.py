@@ -31,7 +31,8 @@ class TruthOptions:
 
     `rounds`: iterations; None: to the end. `scope`: `hosts` (those of the seeds, and of where seeds redirect) or
     `any`; the domain of an address is the address, so `domains` is `hosts`. `max_depth`: links from a seed.
-    `max_redirects`: hops since the last link. `robots`: `obey` or `ignore`.
+    `max_redirects`: hops since the last link. `robots`: `obey` or `ignore`. `requisites`: images and style sheets of
+    pages are fetched, too, from any host.
     """
 
     rounds: int | None = None
@@ -40,6 +41,7 @@ class TruthOptions:
     max_redirects: int = 10
     robots: str = "obey"
     follow_nofollow: bool = False
+    requisites: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,10 @@ class Truth:
     def contents(self) -> dict[str, bytes]:
         """The SHA-1 of the content of each URL that answered 200."""
         return {url: v.digest for url, v in self.visits.items() if v.status == 200 and v.digest is not None}
+
+
+_REQUISITES = frozenset({"img", "link"})
+"""The elements of `Link` that name requisites."""
 
 
 class _Waiting(NamedTuple):
@@ -119,6 +125,17 @@ class _Walk:
         # hosts that seeds redirect to join after the round: a link to them in the same round came too early
         self._scope |= added
         self._queue = {target: waiting for target, waiting in found.items() if target not in self.done}
+
+    def requisites(self) -> dict[Target, tuple[int, int, Outcome]]:
+        """Return what the fetched pages need and nothing links to, as `done` has pages."""
+        pages = (target for target, facts in self.done.items() if facts[2] is Outcome.OK)
+        links = (link for page in pages for link in self._links(page) if link.element in _REQUISITES)
+        needed = {link.target for link in links if link.target is not None} - self.done.keys()
+        return {target: (1, self.rounds, self._outcome(target)) for target in needed}
+
+    def _links(self, page: Target) -> Sequence[Link]:
+        resource = self._web.resource(page)
+        return resource.links if resource is not None else ()
 
     def _in_scope(self, target: Target, waiting: _Waiting) -> bool:
         return self._options.scope == "any" or target.site in self._scope
@@ -175,7 +192,8 @@ def find_truth(web: SynthWeb, port: int, seeds: Sequence[Target], options: Truth
         other.run()
         if other.done.keys() != walk.done.keys():
             raise InputError(f"max_depth {options.max_depth}: which pages it cuts off is a matter of chance here")
-    visits = (_visit(web.url(target, port), web.resource(target), port, facts) for target, facts in walk.done.items())
+    found = walk.done | (walk.requisites() if options.requisites else {})
+    visits = (_visit(web.url(target, port), web.resource(target), port, facts) for target, facts in found.items())
     return Truth({visit.url: visit for visit in visits}, frozenset(_arcs(web, port, walk)), walk.rounds)
 
 

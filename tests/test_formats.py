@@ -102,6 +102,7 @@ def test_lines_of_urls() -> None:
         (QueuedUrl(A, metadata='{"topic": "letters"}'), ""),
         (QueuedUrl(B, key(A), 1), ""),
         (QueuedUrl(C, key(B), 1, 1), HANDED_ON),
+        (QueuedUrl(f"{C}style.css", key(B), 1, requisite=1), ""),
         (QueuedUrl(C, key(B), 1, list_name="retry-1795000000-5d2b1c0a9e3f"), HANDED_ON),
         (QueuedUrl(C, key(B), 1, list_name="7-1", earlier=EARLIER.to_text()), HANDED_ON),
     ]

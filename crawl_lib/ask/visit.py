@@ -68,7 +68,7 @@ def _judged(stores: Stores, url: str, page: Page, headers: Headers) -> tuple[lis
     config, block, rejections = stores.config, LinkBlock(), Counter[str]()
     links = SimpleNamespace(block=block, grown=lambda size: None)
     outlinks = SimpleNamespace(add=lambda *found: None)
-    part = SimpleNamespace(counts=SimpleNamespace(rejections=rejections), links=links, outlinks=outlinks)
+    part = SimpleNamespace(counts=SimpleNamespace(rejections=rejections, requisites=0), links=links, outlinks=outlinks)
     writer, judge = cast(PartWriter, SimpleNamespace(part=part)), filter_at(stores, host_of(url), 1)
     nofollow = page.nofollow or x_robots_nofollow(headers.all("x-robots-tag"), config.fetch.user_agent)
     discovery = Discovery(config, config.servers, 0, judge, writer, seeds_widen_scope=False)

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from crawl_lib.crawldb import CRAWLDB, newest_version
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import InputError
+from crawl_lib.export import view_visits
 from crawl_lib.rounds import note_texts
-from crawl_lib.segment import open_parquet
+from crawl_lib.segment import LINKS_NAME, SegmentReader, open_parquet
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, extract_text, text_table
 from crawl_lib.versions import GROUP_ROWS, Versions, Work, find_segments
 
@@ -48,7 +49,8 @@ class Captures:
             raise InputError(f"{stores.crawl.path}: has no segment yet; `krake crawl` makes some")
         inputs = replace(there, segments=tuple(sorted(known, key=lambda one: str(one[0]))))
         inputs.give(engine, links=None)
-        engine.view("visits", "export/visits")
+        paths = (SegmentReader(stores.storage, one.path).verified(LINKS_NAME, stores) for one, _ in inputs.segments)
+        view_visits(engine, "export/visits", lambda: list(paths))
         query = "captures/newest" if version is None else "captures/known"
         if version is not None:
             Versions(stores, CRAWLDB).give(version, engine, "crawldb")

@@ -16,7 +16,7 @@ from crawl_lib.cli.common import ResultTable, one_node, print_counts, print_resu
 from crawl_lib.config import Config, find_config_path, load_config
 from crawl_lib.errors import ConfigError, InputError, KrakeError, StoppedError
 from crawl_lib.frontier import NodeLock
-from crawl_lib.rounds import note_change
+from crawl_lib.rounds import note_change, requisite_rounds
 from crawl_lib.stores import Secrets, Stores
 
 _NO_URL = "no URL was queued: `krake inject` adds seeds, `krake forget` makes known ones new"
@@ -75,8 +75,8 @@ class _Rounds:
 def crawl(arguments: argparse.Namespace) -> int:
     """Iterations of every node's crawl and commit; with --node only that node's crawl.
 
-    With a CrawlDb each begins with its list, and ends with an update; --node leaves that out, as it does commit. Raises
-    ConfigError for what would fail only after hours.
+    With a CrawlDb each begins with its list, and ends with an update. Rounds of requisites follow where some wait.
+    --node leaves out lists, updates, commits and these rounds. Raises ConfigError for what would fail only after hours.
     """
     run_id = _run_id(arguments)
     arguments.stop.text = f"stopped. To go on: {_command_again(arguments, run_id)}"
@@ -94,6 +94,10 @@ def crawl(arguments: argparse.Namespace) -> int:
         for iteration in range(1, arguments.iterations + 1):
             if said := _iterate(arguments, stores, run_id, iteration, rounds):
                 say(f"{run_id}: ended with iteration {iteration}: {said}")
+                break
+        for iteration in requisite_rounds(stores.config) if arguments.node is None else ():
+            ended = stages.ended_before(stores, run_id=run_id, iteration=iteration)
+            if ended or _iterate(arguments, stores, run_id, iteration, rounds):
                 break
     is_told = said and stores.config.frontier.is_crawldb
     if not counts["taken"] and not is_told and (counts["passed_over"] or settings.max_pages is None):
@@ -173,7 +177,8 @@ def _read_all_again(arguments: argparse.Namespace, stores: Stores, node: str) ->
 def export(arguments: argparse.Namespace) -> int:
     """Write mapping, content and offsets."""
     with stage_stores(arguments) as stores:
-        print_counts("export", stages.export_pages(stores, label=arguments.label, folders=arguments.folders))
+        given = {name: getattr(arguments, name) for name in ("label", "folders", "with_requisites")}
+        print_counts("export", stages.export_pages(stores, **given))
     return 0
 
 

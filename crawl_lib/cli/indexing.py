@@ -56,7 +56,8 @@ def update_places(arguments: argparse.Namespace) -> int:
 def commoncrawl_index(arguments: argparse.Namespace) -> int:
     """Make Common Crawl's columnar index."""
     with stage_stores(arguments) as stores:
-        return _made(arguments, make_index(stores, label=arguments.label, folders=arguments.folders))
+        given = {name: getattr(arguments, name) for name in ("label", "folders", "with_requisites")}
+        return _made(arguments, make_index(stores, **given))
 
 
 def commoncrawl_wet(arguments: argparse.Namespace) -> int:

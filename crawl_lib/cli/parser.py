@@ -126,6 +126,7 @@ _URL = _option("url", "the URL", metavar="URL")
 _WORD = _option("word", "the word", metavar="WORD")
 _EXPORT = _option("--export", "name of the export; default: the newest", metavar="NAME")
 _LABEL = _option("--label", "ends the folder's name; default: the newest iteration", metavar="NAME")
+_WITH_REQUISITES = _flag("--with-requisites", "requisites of pages too: images, style sheets, scripts, fonts")
 _FOLDERS = _option("--folders", "iterations: names, A..B, or newest N; default: all", nargs="+", metavar="FOLDER")
 _SEGMENTS = _option("segment", "<folder>/<node>; default: all", nargs="*", metavar="SEGMENT")
 
@@ -224,6 +225,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         (
             _option("--label", "name of the export; default: its newest iteration", metavar="NAME"),
             _FOLDERS,
+            _WITH_REQUISITES,
         ),
     ),
     (
@@ -428,7 +430,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "commoncrawl index",
         "indexing.commoncrawl_index",
         "make Common Crawl's columnar index of the crawl, or find it",
-        (_LABEL, _FOLDERS, _JSON),
+        (_LABEL, _FOLDERS, _WITH_REQUISITES, _JSON),
     ),
     (
         "commoncrawl wet",

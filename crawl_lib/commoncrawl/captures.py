@@ -7,7 +7,7 @@ capture of robots.txt.
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -20,6 +20,7 @@ import pyarrow.csv
 
 from crawl_lib.commoncrawl.columns import CAPTURE_SCHEMA, mapped_texts, texts
 from crawl_lib.commoncrawl.languages import three_letters
+from crawl_lib.commoncrawl.requisites import Keys, no_keys, pages_among
 from crawl_lib.commoncrawl.sorting import joined
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import DamagedFileError
@@ -45,7 +46,7 @@ _OLD_PLACES = pa.schema([field for field in PLACES_SCHEMA if field.name != "wet_
 _WET_PLACE = pa.schema([PLACES_SCHEMA.field(name) for name in ("wet_offset", "wet_length", "wet_part")])
 _COLUMNS = (
     *("key", "url", "host", "time", "outcome", "status", "mime_declared", "mime_detected", "charset", "length"),
-    *("redirect_url", "truncated", "warc_file", "warc_offset", "warc_length", "refers_to"),
+    *("redirect_url", "truncated", "warc_file", "warc_offset", "warc_length", "refers_to", "hop"),
 )
 _LINE = r'"digest": "(?:sha1:)?(?P<digest>[^"]*)".*"offset": "(?P<offset>[0-9]+)", "filename": "(?P<file>[^"]*)"\}$'
 _ONE_COLUMN = pyarrow.csv.ParseOptions(delimiter="\x01", quote_char=False, escape_char=False)
@@ -83,11 +84,15 @@ class Lookup:
 
 @dataclass(frozen=True)
 class SegmentCaptures:
-    """The captures of a segment. `wet`: the folder of WET files, "" for none, relative to the storage's root."""
+    """The captures of a segment.
+
+    `wet`: the folder of WET files, "" for none, relative to the storage's root; `left_out`: keys of requisites.
+    """
 
     stores: Stores
     segment: SegmentRef
     wet: str = ""
+    left_out: Keys = field(default_factory=no_keys)
 
     def batches(self) -> Iterator[pa.Table]:
         """Read the captures. Raises DamagedFileError, PathNotFoundError, StorageError, StoppedError."""
@@ -103,7 +108,8 @@ class SegmentCaptures:
             numbers = lines.numbers(places_of(batch["warc_file"], batch["warc_offset"], files))
             seen[numbers[numbers >= 0]] = True
             is_dropped = pc.is_in(batch["key"], value_set=dropped).to_numpy(zero_copy_only=False)
-            kept = batch.filter(pa.array((numbers >= 0) & ~is_dropped))
+            is_page = pages_among(batch, self.left_out).to_numpy(zero_copy_only=False)
+            kept = batch.filter(pa.array((numbers >= 0) & ~is_dropped & is_page))
             places = places_of(kept["warc_file"], kept["warc_offset"], files)
             yield self._rows(kept, lines.find(places), languages.find(keys_of(kept["key"])), wet, places)
         if not seen.all():

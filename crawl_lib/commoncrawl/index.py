@@ -21,9 +21,11 @@ import pyarrow.parquet as pq
 from crawl_lib.commoncrawl.captures import CAPTURE_SCHEMA, SUBSETS, SegmentCaptures
 from crawl_lib.commoncrawl.columns import INDEX_SCHEMA, index_rows
 from crawl_lib.commoncrawl.folders import Files, MadeOnce, Said
+from crawl_lib.commoncrawl.requisites import Keys, no_keys, requisites_of
 from crawl_lib.commoncrawl.sorting import DiskSort, joined
 from crawl_lib.commoncrawl.wet import SegmentTexts
 from crawl_lib.config import COMMONCRAWL_MADE
+from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import InputError, PathNotFoundError
 from crawl_lib.export import SegmentInput, choose, scratch_folder
 from crawl_lib.rounds import note_texts
@@ -53,8 +55,10 @@ class CommonCrawlReport:
     complete_already: bool
 
 
-def make_index(stores: Stores, *, label: str | None = None, folders: Sequence[str] | None = None) -> CommonCrawlReport:
-    """Make Common Crawl's index of the segments of iterations, or find it. `label`, `folders`: as `krake export` has.
+def make_index(
+    stores: Stores, *, label: str | None = None, folders: Sequence[str] | None = None, with_requisites: bool = False
+) -> CommonCrawlReport:
+    """Make Common Crawl's index of the segments of iterations, or find it. Arguments: as `krake export` has.
 
     Raises InputError before any work where a record lies beyond 2^31 - 1 bytes, OutputConflictError where the folder
     was made of something else, ConfigError for a wrong label or folder, DamagedFileError, StorageError, NoRoomError,
@@ -69,10 +73,12 @@ def make_index(stores: Stores, *, label: str | None = None, folders: Sequence[st
     def fill(files: Files) -> Said:
         _make_texts(stores, segments)
         with scratch_folder(stores.config, f"work-{uuid.uuid4().hex}") as scratch:
-            captures = _captures(stores, segments, wet.path if wet_digest else "")
+            left_out = no_keys() if with_requisites else requisites_of(stores, _refs(stores, segments))
+            captures = _captures(stores, segments, wet.path if wet_digest else "", left_out)
             return _write_subsets(stores, files, DiskSort(stores, scratch, ORDER).sorted(captures))
 
-    said, is_there = _folder(stores, INDEX_FOLDER, name).make(segments, _options(stores, segments, wet_digest), fill)
+    options = _options(stores, segments, wet_digest) | ({"requisites": True} if with_requisites else {})
+    said, is_there = _folder(stores, INDEX_FOLDER, name).make(segments, options, fill)
     return CommonCrawlReport(f"{INDEX_FOLDER}/{_crawl(stores, name)}", said["counts"], is_there)
 
 
@@ -82,8 +88,9 @@ def make_wet(stores: Stores, *, label: str | None = None, folders: Sequence[str]
 
     def fill(files: Files) -> Said:
         _make_texts(stores, segments)
-        refs = (stores.crawl.segment(one.folder, one.node) for one in segments)
-        return {"records": sum(SegmentTexts(stores, one).write(files) for one in stores.until_stopped(refs))}
+        refs = _refs(stores, segments)
+        left_out = requisites_of(stores, refs)
+        return {"records": sum(SegmentTexts(stores, one, left_out).write(files) for one in stores.until_stopped(refs))}
 
     said, is_there = _folder(stores, WET_FOLDER, name).make(segments, _options(stores, segments), fill)
     return CommonCrawlReport(f"{WET_FOLDER}/{_crawl(stores, name)}", said["counts"], is_there)
@@ -106,6 +113,10 @@ def make_commoncrawl(stores: Stores) -> dict[str, Any]:
         "complete_already": [name for name, report in reports.items() if report.complete_already],
         "rows": {name: count for report in reports.values() for name, count in report.counts.items()},
     }
+
+
+def _refs(stores: Stores, segments: Sequence[SegmentInput]) -> list[SegmentRef]:
+    return [stores.crawl.segment(one.folder, one.node) for one in segments]
 
 
 def _crawl(stores: Stores, name: str) -> str:
@@ -152,10 +163,10 @@ def _require_small_offsets(stores: Stores, segment: SegmentInput) -> None:
         )
 
 
-def _captures(stores: Stores, segments: Sequence[SegmentInput], wet: str) -> Iterator[pa.Table]:
+def _captures(stores: Stores, segments: Sequence[SegmentInput], wet: str, left_out: Keys) -> Iterator[pa.Table]:
     progress = Progress(stores, "commoncrawl.read", 0, "captures")
-    for segment in stores.until_stopped(segments):
-        for rows in SegmentCaptures(stores, stores.crawl.segment(segment.folder, segment.node), wet).batches():
+    for segment in stores.until_stopped(_refs(stores, segments)):
+        for rows in SegmentCaptures(stores, segment, wet, left_out).batches():
             yield rows.cast(CAPTURE_SCHEMA)
             progress.add(len(rows))
     progress.end()

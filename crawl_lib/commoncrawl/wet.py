@@ -8,7 +8,7 @@ import re
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha1
 from itertools import chain, groupby
@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from crawl_lib.commoncrawl.captures import PLACES, PLACES_SCHEMA, Lookup, keys_of, places_of, wet_name
 from crawl_lib.commoncrawl.folders import Files
 from crawl_lib.commoncrawl.languages import three_letters
+from crawl_lib.commoncrawl.requisites import Keys, no_keys, pages_among
 from crawl_lib.commoncrawl.sorting import DiskSort
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import DamagedFileError
@@ -43,7 +44,7 @@ HEAD_BYTES = 1 << 16
 _USUAL_HEAD_BYTES = 1 << 10
 """In most records the WARC header ends here, and the rest of the page need not be unpacked."""
 _RECORD_ID = re.compile(rb"^WARC-Record-ID:[ \t]*(<[^>\r\n]+>)", re.MULTILINE | re.IGNORECASE)
-_PAGE_COLUMNS = ("key", "url", "warc_file", "warc_offset", "warc_length")
+_PAGE_COLUMNS = ("key", "hop", "url", "warc_file", "warc_offset", "warc_length")
 
 
 class _Text(NamedTuple):
@@ -70,10 +71,11 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True)
 class SegmentTexts:
-    """The texts of a segment; the table of texts is complete."""
+    """The texts of a segment; the table of texts is complete. `left_out`: keys of requisites."""
 
     stores: Stores
     segment: SegmentRef
+    left_out: Keys = field(default_factory=no_keys)
 
     def write(self, files: Files) -> int:
         """Write the WET files of the segment and the table of places; return the number of texts.
@@ -124,14 +126,15 @@ class SegmentTexts:
         keys, places = [np.empty(0, "S20")], [np.empty(0, np.int64)]
 
         def read() -> Iterator[pa.Table]:
-            for batch in reader.pages(_PAGE_COLUMNS):
+            for rows in reader.pages(_PAGE_COLUMNS):
+                batch = rows.filter(pages_among(rows, self.left_out))
                 keys.append(keys_of(batch["key"]))
                 places.append(places_of(batch["warc_file"], batch["warc_offset"], files))
-                yield pa.Table.from_batches([batch]).drop(["key"]).append_column("place", pa.array(places[-1]))
+                yield pa.Table.from_batches([batch]).drop(["key", "hop"]).append_column("place", pa.array(places[-1]))
 
         batches = DiskSort(self.stores, scratch, ("place",)).sorted(read())
         first = next(batches, None)
-        pages = enumerate(_rows(chain([first] if first else [], batches), _PAGE_COLUMNS[1:]))
+        pages = enumerate(_rows(chain([first] if first else [], batches), _PAGE_COLUMNS[2:]))
         order = np.argsort(np.concatenate(places), kind="stable")
         numbers = Lookup.of(np.concatenate(keys)[order], pa.array(np.arange(len(order))))
         for number, time, text, language in self._read_texts(numbers):

@@ -12,6 +12,7 @@ from crawl_lib.config.model import (
     CRAWL_NAME_PATTERN,
     NAME_PATTERN,
     OUTPUT_TASKS,
+    REQUISITE_KINDS,
     BatchConfig,
     ChainsConfig,
     CommonCrawlConfig,

@@ -83,6 +83,7 @@ STATUSES = (
     "parse_failed",
     "duplicate",
     "orphan",
+    "requisite",
 )
 """What the CrawlDb says of a URL (`crawldb.Status`)."""
 OUTPUT_TASKS = ("text", "index", "push", "commoncrawl", "graphs", "captures")
@@ -93,6 +94,10 @@ GRAPHS_MADE = ("hosts", "domains", "bv")
 """What `graphs.make` may name."""
 INDEX_LANGUAGES = ("da", "de", "en", "es", "fi", "fr", "hu", "it", "nl", "no", "pt", "ru", "sv")
 """Languages that an index can have stems of (`crawl_lib.index.LANGUAGES`)."""
+
+
+REQUISITE_KINDS = ("style", "script", "image", "font", "video", "audio", "object", "frame", "other")
+"""What `parse.requisite_kinds` may name."""
 
 
 @section
@@ -106,6 +111,7 @@ class CrawlConfig:
     max_pages: int | None = option(None, minimum=1)
     min_nodes: float = option(1.0, minimum=0.01, maximum=1)
     min_success: float = option(0.0, minimum=0, maximum=1)
+    requisite_rounds: int = option(7, minimum=0, maximum=100)
 
 
 @section
@@ -225,6 +231,7 @@ class GenerateConfig:
     max_per_failing_host: int | None = option(None, minimum=1)
     max_per_domain: int | None = option(None, minimum=1)
     spread: bool = option(False)
+    requisites_top_n: int | None = option(None, minimum=1)
 
 
 @section
@@ -474,6 +481,19 @@ class ParseConfig:
     max_anchor_chars: int = option(200, minimum=0)
     sitemaps: bool = option(False)
     facts: bool = option(False)
+    requisites: str = option("none", choices=("none", "same_site", "all"))
+    requisite_kinds: tuple[str, ...] = option(
+        tuple(kind for kind in REQUISITE_KINDS if kind not in {"video", "audio"}),
+        nonempty=True,
+        unique=True,
+        choices=REQUISITE_KINDS,
+    )
+    requisites_per_page: int = option(200, minimum=1, maximum=10_000)
+
+    @property
+    def wants_requisites(self) -> bool:
+        """Whether the requisites of pages are named, and fetched."""
+        return self.requisites != "none"
 
 
 @section

@@ -39,13 +39,13 @@ from crawl_lib.crawldb.lists import (
     read_lists,
     utc,
 )
-from crawl_lib.crawldb.table import CRAWLDB, newest_version
+from crawl_lib.crawldb.table import CRAWLDB, Status, newest_version
 from crawl_lib.crawldir import DAMAGED_PREFIX, LISTS_FOLDER, Iteration
 from crawl_lib.engine import Engine
 from crawl_lib.errors import DamagedFileError, InputError
 from crawl_lib.frontier import HANDED_ON, encode_line, share_of_domain
 from crawl_lib.records import RETRY_LISTS, Earlier, QueuedUrl
-from crawl_lib.rounds import list_number, nothing_due, start_iteration
+from crawl_lib.rounds import is_of_requisites, list_number, nothing_due, start_iteration
 from crawl_lib.scoring import Scoring, note
 from crawl_lib.seeds import Division, hand_over
 from crawl_lib.segment import SegmentReader
@@ -65,6 +65,10 @@ class Reason(StrEnum):
 
     LISTED = "listed"
     """The list has it."""
+    PAGE = "page"
+    """It is a page, and the list is of a round of requisites."""
+    NOT_NEEDED = "not_needed"
+    """It is a requisite, and no page asks for another visit: see `sql/crawldb/needed.sql`."""
     NOT_DUE = "not_due"
     """Its next visit is later."""
     FILTER = "filter"
@@ -91,9 +95,11 @@ class Reason(StrEnum):
     """The node of its host has no room in its batch: `batch.size` less what waits there."""
     TOP_N = "top_n"
     """`generate.top_n` better ones are there."""
+    REQUISITES_TOP_N = "requisites_top_n"
+    """It is a requisite, and `generate.requisites_top_n` others are there."""
     OUTRANKED = "outranked"
-    """The row itself may be listed, but the list has not taken it: the reason is one from `TRAP` to `TOP_N`. Only
-    `look_up` says so, since a ranking needs the whole table; `explain` says which reason it is."""
+    """The row itself may be listed, but the list has not taken it: the reason is one from `TRAP` to
+    `REQUISITES_TOP_N`. Only `look_up` says so, since a ranking needs the whole table; `explain` knows the reason."""
     UNKNOWN = "unknown"
     """The CrawlDb does not have it."""
 
@@ -141,13 +147,18 @@ def _result(made: MadeList) -> dict[str, Any]:
 
 
 class _Basis(NamedTuple):
-    """What a list is made from. `settings`: of the config; `held`: see `held_urls`; `rooms`: of the nodes' batches."""
+    """What a list is made from.
+
+    `settings`: of the config; `held`: see `held_urls`; `rooms`: of the nodes' batches; `only_requisites`: for a
+    round of requisites.
+    """
 
     version: Version
     settings: GenerateConfig
     held: pa.Table
     rooms: Mapping[str, int]
     now: int
+    only_requisites: bool
 
 
 @dataclass
@@ -173,13 +184,15 @@ class _Making:
         held = held_urls(stores, [*self.lists, *aside_lists(stores)], self.now)
         # Named as what becomes the list, so that `krake sweep` knows when an attempt that was killed is over.
         work = Work.at(stores, stores.crawl.seeds_path(f".{name}-{uuid.uuid4().hex}", LISTS_FOLDER))
-        with _opened(work, _Basis(version, settings, held, rooms, self.now)) as engine:
+        only_requisites = is_of_requisites(stores.config, self.iteration)
+        with _opened(work, _Basis(version, settings, held, rooms, self.now, only_requisites)) as engine:
             places = may_be_over(stores, self.lists)
             delete_over(stores, self.lists, places, engine.column("crawldb/unseen") if places else [], self.now)
             engine.keep("verdicts", "crawldb/verdicts", "generate")
             refused = spent(engine)
             verdicts, rows = _read(engine)
-            ends = not (self.current or any(waiting.values()) or Reason.LISTED in verdicts)
+            waits = any(waiting.values()) and not only_requisites
+            ends = not (self.current or waits or Reason.LISTED in verdicts)
             dues = [verdicts[reason]["first_due"] for reason in _LATER if reason in verdicts]
             facts = {
                 "run_id": self.run_id,
@@ -232,6 +245,7 @@ class _Making:
                 row["url"],
                 depth=row["depth"],
                 redirects=row["redirects"],
+                requisite=row["depth"] if row["status"] == Status.REQUISITE else 0,
                 metadata=metadata or "",
                 retries=row["retries"],
                 list_name=name,
@@ -296,14 +310,15 @@ def _opened(opening: AbstractContextManager[Work], basis: _Basis) -> Iterator[En
         engine.view("of_hosts", "crawldb/by_host" if looks_at_hosts else "crawldb/any_host")
         engine.view("of_domains", "crawldb/by_domain" if basis.settings.max_per_domain else "crawldb/any_domain")
         engine.view("of_nodes", "crawldb/by_node")
-        engine.view("judged", "crawldb/by_place" if basis.settings.top_n else "crawldb/any_place")
+        has_limit = basis.settings.top_n or basis.settings.requisites_top_n
+        engine.view("judged", "crawldb/by_place" if has_limit else "crawldb/any_place")
         yield engine
 
 
 def _give_conditions(work: Work, basis: _Basis) -> None:
     """Make the tables that say what speaks against a row by itself. In: crawldb."""
     stores, engine = work.stores, work.engine
-    engine.values("settings", _settings(stores, basis.settings, basis.now))
+    engine.values("settings", _settings(stores, basis))
     engine.values("statuses", pa.table({"status": pa.array(basis.settings.statuses or (), pa.string())}))
     engine.values("listed", basis.held)
     engine.values("refused", pa.table({"key": pa.array(_refused(stores, engine), pa.binary())}))
@@ -327,12 +342,13 @@ def _sort_values(work: Work, basis: _Basis) -> None:
         work.engine.values("worths", _WORTHS.empty_table())
 
 
-def _settings(stores: Stores, config: GenerateConfig, now: int) -> pa.Table:
+def _settings(stores: Stores, basis: _Basis) -> pa.Table:
     """The one row of the table of that name."""
+    config = basis.settings
     least = None if config.min_score is None else Decimal(str(config.min_score)).quantize(Decimal("1e-9"))
     of_host = (config.max_per_host, config.max_per_failing_host)
     values: dict[str, tuple[Any, Any]] = {
-        "now": (utc(now), pa.timestamp("us", "UTC")),
+        "now": (utc(basis.now), pa.timestamp("us", "UTC")),
         "rank_by": (config.order, pa.string()),
         "max_depth": (stores.config.urls.max_depth, pa.int32()),
         "min_score": (least, pa.decimal128(18, 9)),
@@ -343,6 +359,8 @@ def _settings(stores: Stores, config: GenerateConfig, now: int) -> pa.Table:
         "max_per_domain": (config.max_per_domain, pa.int64()),
         "spread": (config.spread, pa.bool_()),
         "top_n": (config.top_n, pa.int64()),
+        "requisites_top_n": (config.requisites_top_n, pa.int64()),
+        "only_requisites": (basis.only_requisites, pa.bool_()),
     }
     return pa.table({name: pa.array([value], kind) for name, (value, kind) in values.items()})
 
@@ -458,7 +476,8 @@ class _Asked:
         settings = GenerateConfig(**{**facts["settings"], "statuses": statuses and tuple(statuses)})
         key = key_of(url)
         held = held_urls(stores, older, facts["now"], key if only_its_leases else None)
-        return cls(newest, older, key, _Basis(version, settings, held, facts["rooms"], facts["now"]))
+        only_requisites = is_of_requisites(stores.config, facts["iteration"])
+        return cls(newest, older, key, _Basis(version, settings, held, facts["rooms"], facts["now"], only_requisites))
 
     def answer(self, stores: Stores, reason: Reason) -> dict[str, Any]:
         """Return what `explain` returns. A later version knows visits that the list did not: its keys count first."""

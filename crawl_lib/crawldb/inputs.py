@@ -17,9 +17,9 @@ import pyarrow as pa
 from crawl_lib.crawldir import Kind
 from crawl_lib.errors import PathNotFoundError
 from crawl_lib.frontier import OUTLINKS_NAME, decode_line, part_mapping, read_outlinks
-from crawl_lib.records import json_object
+from crawl_lib.records import MOST_STEPS, json_object
 from crawl_lib.stores import Stores
-from crawl_lib.urls import UrlFilter, host_of
+from crawl_lib.urls import UrlFilter, budget_domain_of, host_of
 from crawl_lib.versions import SegmentInputs, Version, columns, find_segments
 
 NOT_YET = datetime(9999, 12, 31, tzinfo=UTC)
@@ -40,6 +40,8 @@ HOPS_SCHEMA = columns(
 COUNTED_SCHEMA = columns("key bytes, segment int32, redirects int32")
 TURNS_SCHEMA = columns("segment int32, turn int32, moment time")
 SEED_TURNS_SCHEMA = columns("folder text, turn int32")
+
+NEEDS_SCHEMA = columns("key bytes, url text, moment time, before time, steps int32")
 
 NAMED_SCHEMA = columns("key bytes, url text, moment time")
 
@@ -153,6 +155,21 @@ class UpdateInputs(SegmentInputs):
             origin = {"source": row["key"], "segment": row["segment"], "given": Decimal(0)}
             place = {"key": key, "url": url, "moment": row["moment"], "depth": row["depth"], "redirects": redirects}
             yield {**place, "max_depth": limit, "score": score, "counts": int(row["is_other"]), **origin}
+
+    def requisite_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+        """Yield rows of the requisites that redirects of requisites lead to; a redirect is a step.
+
+        `batches`: answer of `crawldb/moved_requisites`.
+        """
+        url_filter = UrlFilter(self.stores.config.urls, (), self.stores.config.traps)
+        is_same_site = self.stores.config.parse.requisites == "same_site"
+        for row in (row for batch in self.stores.until_stopped(batches) for row in batch.to_pylist()):
+            url, steps = row["redirect_url"], row["steps"] + 1
+            domain = budget_domain_of(host_of(row["url"])) if is_same_site else None
+            key = sha1(url.encode()).digest()
+            accepted, _ = url_filter.verdict_on_requisite(url, host_of(url), domain)
+            if accepted and steps <= MOST_STEPS and key != row["key"]:
+                yield {"key": key, "url": url, "moment": row["moment"], "before": row["before"], "steps": steps}
 
     def _accepts(self, segment: int, url: str, depth: int) -> bool:
         """Whether the crawl takes a redirect's target, by the scope of the iteration; a seed's widens it."""

@@ -1,6 +1,7 @@
 """The matrix: what the table believed of a URL, what was seen since, and what it believes then. `update` joins it.
 
 The same table is in `docs/recrawl.md`. `kept`: the status of before; `restored`: that of before the row was an orphan.
+A requisite keeps its status: for a requisite the table says what its `fetch_status` becomes.
 """
 
 from enum import StrEnum
@@ -90,7 +91,8 @@ def matrix_table() -> pa.Table:
         for one, cell in zip(stored, line[1:-2], strict=True)
     ]
     pairs = {(row["stored"], row["seen"]) for row in rows}
-    missing = {(one, str(seen)) for one in (NONE, *map(str, Status)) for seen in Seen} - pairs
+    of_pages = [str(status) for status in Status if status is not Status.REQUISITE]
+    missing = {(one, str(seen)) for one in (NONE, *of_pages) for seen in Seen} - pairs
     if missing:
         raise KeyError(f"the matrix lacks {sorted(missing)}")
     return pa.Table.from_pylist(rows)

@@ -1,5 +1,6 @@
 """The table: what a row says of a URL."""
 
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -8,6 +9,9 @@ import pyarrow as pa
 from crawl_lib.derived import SEGMENTS
 from crawl_lib.stores import Stores
 from crawl_lib.versions import SCORE, TIME, Family, TableOutput, Version, Versions
+
+NEVER = datetime(9999, 12, 31, tzinfo=UTC)
+"""The `fetch_time` of a requisite that no page asks for."""
 
 
 class Status(StrEnum):
@@ -31,6 +35,8 @@ class Status(StrEnum):
     """Another URL has the same content, and is the better one."""
     ORPHAN = "orphan"
     """Nothing links to it any more, and it is no seed."""
+    REQUISITE = "requisite"
+    """Pages need it, such as an image, and no page links to it; `fetch_status` has the status of its visits."""
 
 
 _FIELDS: "list[pa.Field[Any]]" = [
@@ -65,8 +71,9 @@ CRAWLDB_SCHEMA = pa.schema(_FIELDS)
 came of it; `modified_time`: of the visit that found the content that is known. `retries`: visits in a row that failed
 in a way that passes. `redirects`: hops since the last link. `capture_*`: the last full capture; `capture_segment` is
 `<folder>/<node>`. `depth`: links from a seed, whose own is 0. `fetch_status`: the status as the visits left it, where
-`status` is `duplicate` or `orphan`. `inlinks`: followed links and redirects to it on the newest captures of other
-pages; of a sitemap also in how many segments a robots.txt has named it."""
+`status` is `duplicate`, `orphan` or `requisite`. A requisite has the `fetch_time` `NEVER` until a page asks for it, and
+its `depth` counts the steps from a page that needs it. `inlinks`: followed links and redirects to it on the newest
+captures of other pages; of a sitemap also in how many segments a robots.txt has named it."""
 
 
 CRAWLDB = Family(

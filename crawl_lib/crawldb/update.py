@@ -22,6 +22,7 @@ from crawl_lib.crawldb.inputs import (
     COUNTED_SCHEMA,
     HOPS_SCHEMA,
     NAMED_SCHEMA,
+    NEEDS_SCHEMA,
     SEED_TURNS_SCHEMA,
     SEEDS_SCHEMA,
     TURNS_SCHEMA,
@@ -56,7 +57,7 @@ from crawl_lib.versions import (
 )
 
 log = logging.getLogger(__name__)
-_DIVIDED = ("old", "events", "found", "lost")
+_DIVIDED = ("old", "events", "found", "lost", "needs")
 """What the rows of a share of the keys are made of."""
 _MOST_GROUPS = 16
 """Of segments: for each of them all events are read."""
@@ -180,6 +181,8 @@ class _Update:
             if not self.scores.looks_at_links:
                 self.engine.view("base", "crawldb/base")
             self.scores.judge()
+            self.engine.view("needed", "crawldb/needed")
+            self.engine.view("met", "crawldb/met")
             stage = f"crawldb.update, {number} of {len(shares)}" if len(shares) > 1 else "crawldb.update"
             yield from self.engine.stream("crawldb/rows", GROUP_ROWS, stage)
 
@@ -273,8 +276,12 @@ class _Update:
             engine.keep("base", "crawldb/base", "crawldb.events")
         self.scores.share()
         self._rounds()
+        needs = engine.value("crawldb/any_need")
         for number, group in enumerate(_groups(len(self.inputs.segments), count)):
             self._narrow(group, "links", "events")
+            if needs:
+                engine.view("needing", "crawldb/needing")
+                engine.keep("needs_of_links", "crawldb/needs_of_links", "crawldb.links", more=number > 0)
             self._hand_on()
             if count == 1 and not self.scores.looks_at_links:
                 engine.view("said", "crawldb/said")
@@ -285,6 +292,18 @@ class _Update:
         self._narrow("true", "events")
         self._hand_on()
         engine.view("all_found", "crawldb/found")
+        self._needs(needs)
+
+    def _needs(self, count: int) -> None:
+        """Name the requisites of new captures: the table `all_needs`. `count`: 0 if there are none."""
+        engine = self.engine
+        if not count:
+            engine.values("all_needs", table_of([], NEEDS_SCHEMA))
+            return
+        engine.view("needing", "crawldb/needing")
+        rows = self.inputs.requisite_rows(engine.stream("crawldb/moved_requisites", GROUP_ROWS))
+        self.work.keep("needs_of_redirects", NEEDS_SCHEMA, tables_of(rows, NEEDS_SCHEMA))
+        engine.define("all_needs", "select * from needs_of_links union all select * from needs_of_redirects")
 
     def _give(self) -> None:
         """Whose links and redirects are new, with the scores that pages had when these were found."""

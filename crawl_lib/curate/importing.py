@@ -3,7 +3,8 @@
 How data flows: `segment.read_archive` reads each archive; a response and its request are a page here if the URL is
 one that Krake crawls, and the page is in the crawl neither by an earlier archive nor by a fetch. Pages go through the
 crawl's own code (`PageHandler`, `PartWriter`), so that rows and links are what a fetch would have left; their hosts do
-not widen the scope. The segment is in an iteration's folder of its own, as that of the node `import`.
+not widen the scope. With `parse.requisites` the archives are read twice: `needed` says first which captures are
+requisites. The segment is in an iteration's folder of its own, as that of the node `import`.
 
 The steps, each durable before the next:
 
@@ -24,13 +25,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, Iteration, Kind, give_up_name
 from crawl_lib.curate.import_pages import ArchiveReader, FileReport, ImportReport
+from crawl_lib.curate.needed import steps_of_requisites
 from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import InputError, os_errors
 from crawl_lib.export import scratch_base
@@ -132,9 +135,16 @@ class _Import:
     room: Path
     clock: Callable[[], float]
 
+    def __post_init__(self) -> None:
+        config, hosts = self.stores.config, self.stores.crawl.scope(self.iteration)
+        self.scope = UrlFilter(config.urls, hosts, config.traps)
+        self.needed: dict[bytes, int] = {}
+
     def run(self) -> str:
         """Read all archives and leave a segment; returns the folder that it is in, "" if there was nothing for one."""
         done = self.resume()
+        if self.stores.config.parse.wants_requisites and len(done) < len(self.files):
+            self.needed = self.find_requisites()
         for file in self.files:
             if file not in done:
                 self.spool(file, sum(one.pages for one in done))
@@ -173,6 +183,13 @@ class _Import:
             vars(files[digest]).update({**entry, "name": files[digest].name})
         return [files[digest] for digest in counts]
 
+    def find_requisites(self) -> dict[bytes, int]:
+        """Return the keys of the captures that are requisites, with their steps. All archives are read for this."""
+        reader = ArchiveReader(self.stores, None)
+        copies = [replace(file) for file in self.files]
+        pages = chain.from_iterable(map(reader.read, copies))
+        return steps_of_requisites(self.stores, pages, self.scope, self.room / "first", self.clock)
+
     def prefix(self, digest: str) -> str:
         """Of an archive's part in the spool: the same in each attempt, in whatever order the archives are named."""
         return part_prefix(self.iteration.folder, IMPORT_NODE, self.digests.index(digest))
@@ -181,18 +198,19 @@ class _Import:
         """Step 1: write what is to be imported of an archive, from this position on."""
         stores, config = self.stores, self.stores.config
         info = WarcInfo(VERSION, stores.config_digest, "", "", f"{self.iteration.folder}/{IMPORT_NODE}")
-        scope = UrlFilter(config.urls, stores.crawl.scope(self.iteration), config.traps)
         # With local routing the finder keeps what it found: a node for each archive.
         finder = self.digests.index(file.sha256) % len(config.servers)
         prefix = self.prefix(file.sha256)
         with PartWriter(self.room / "spool", prefix, info, config.segment, clock=self.clock) as writer:
-            handler = PageHandler(config, config.servers, finder, scope, writer, seeds_widen_scope=False)
+            handler = PageHandler(config, config.servers, finder, self.scope, writer, seeds_widen_scope=False)
             for fetched, key, metadata in self.reader.read(file):
                 if is_robots(fetched.url):
                     writer.append(None, fetched)
                 else:
                     fetched.retry_at = retry_at(fetched, 0, config.retry)  # the crawl may get a better answer
-                    taken = TakenUrl(position, key, QueuedUrl(fetched.url, metadata=metadata))
+                    steps = self.needed.get(key, 0)
+                    queued = QueuedUrl(fetched.url, depth=steps, metadata=metadata, requisite=steps)
+                    taken = TakenUrl(position, key, queued)
                     handler.handle_all([(taken, fetched, writer.append(taken, fetched))])
                     position += 1
 

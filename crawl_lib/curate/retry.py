@@ -49,7 +49,7 @@ from crawl_lib.frontier import (
     url_of_line,
 )
 from crawl_lib.keys import KEY_BYTES
-from crawl_lib.records import RETRY_LISTS, QueuedUrl, metadata_without_list
+from crawl_lib.records import RETRY_LISTS, QueuedUrl, metadata_without_list, steps_of_row
 from crawl_lib.repair import keys_of
 from crawl_lib.rounds import is_taken_in, require_layout
 from crawl_lib.seeds import Division, check_seeds, hand_over, set_damaged_aside
@@ -334,12 +334,12 @@ def _hand_over(
     places = chosen.column("segment").to_numpy()
 
     def lines() -> Iterator[bytes]:
-        for number, batch in _rows(stores, segments, failures, ["url", "via_key", "depth", "metadata"]):
+        for number, batch in _rows(stores, segments, failures, ["url", "via_key", "depth", "metadata", "hop"]):
             here = is_among(_keys(batch), keys[places == number])
             for row in batch.filter(pc.and_(pa.array(here), failures.among(batch))).to_pylist():
                 metadata = metadata_without_list(row["metadata"])
                 url = QueuedUrl(row["url"], row["via_key"], row["depth"], 0, metadata, list_name=name)
-                yield encode_line(url, HANDED_ON)
+                yield encode_line(replace(url, requisite=steps_of_row(row)), HANDED_ON)
 
     if not report.dry_run:
         facts = {"newest": newest, "outcome": failures.outcome and failures.outcome.value, "host": failures.host}

@@ -40,6 +40,7 @@ class Inputs:
     `segments`: in order of folder (as a number) and node. `mime_types`: patterns in lower case, or None. `compressor`,
     `level`: of the content file, unless a newer Krake wrote that than began the export. `revisited`: whether pages are
     visited again, and one that is gone does not count.
+    `requisites`: whether requisites count as pages do.
     `duplicates`: what becomes of pages that the CrawlDb calls so (keep, drop); `crawldb`: the parts of its version.
     """
 
@@ -51,12 +52,15 @@ class Inputs:
     revisited: bool = False
     duplicates: str = "keep"
     crawldb: tuple[str, ...] = ()
+    requisites: bool = False
 
     def to_bytes(self) -> bytes:
         """The file `inputs`: JSON with its digest, equal for equal inputs."""
         options = asdict(self)
         if not self.revisited:
             del options["revisited"]  # as older versions wrote it
+        if not self.requisites:
+            del options["requisites"]
         if self.duplicates == "keep":
             del options["duplicates"], options["crawldb"]
         value = {
@@ -87,6 +91,7 @@ class Inputs:
                 options.get("revisited", False),
                 options.get("duplicates", "keep"),
                 tuple(options.get("crawldb", ())),
+                options.get("requisites", False),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedFileError(f"{place}: is not the inputs of an export: {error!r}; {REMEDY}") from error

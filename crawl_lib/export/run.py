@@ -4,7 +4,7 @@ import fnmatch
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ from crawl_lib.export.folder import (
     write_table,
 )
 from crawl_lib.export.scratch import scratch_folder
-from crawl_lib.segment import PAGES_NAME, PAGES_SCHEMA, SegmentReader, dropped_files, open_parquet
+from crawl_lib.export.visits import view_visits
+from crawl_lib.segment import LINKS_NAME, PAGES_NAME, PAGES_SCHEMA, SegmentReader, dropped_files, open_parquet
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 
@@ -39,8 +40,8 @@ BATCH_ROWS = 1 << 14
 STATUSES = pa.schema([PAGES_SCHEMA.field("key"), pa.field("status", pa.string())])
 """What is read of the CrawlDb."""
 OUTPUTS = (PAGES, URL_MAPPING, CONTENT, OFFSETS)
-NOT_EXPORTED = frozenset({"retry_at", "refers_to", "payload_digest"})
-"""Columns of `pages` that would say nothing: what is exported is final, and a full capture."""
+NOT_EXPORTED = frozenset({"retry_at", "refers_to", "payload_digest", "hop"})
+"""Columns of `pages` that would say nothing: what is exported is final, a full capture, and a page."""
 EXPORT_SCHEMA = pa.schema(
     [
         pa.field("node_id", pa.int32(), nullable=False),
@@ -68,13 +69,19 @@ class ExportReport:
 
 
 def export_pages(
-    stores: Stores, *, name: str, segments: Sequence[SegmentInput], crawldb: Sequence[str] = ()
+    stores: Stores,
+    *,
+    name: str,
+    segments: Sequence[SegmentInput],
+    crawldb: Sequence[str] = (),
+    with_requisites: bool = False,
 ) -> ExportReport:
     """Export the crawled pages of some segments to `<export.directory>/<name>/`.
 
     A crawled page is a key with a capture of status 200 whose detected type `export.mime_types` accepts. Where
     pages are visited again (`frontier.order: crawldb`), one that is gone or has moved is none, nor, with
-    `export.duplicates: drop`, one that is a duplicate in the parts of the version `crawldb`. Run again, it goes
+    `export.duplicates: drop`, one that is a duplicate in the parts of the version `crawldb`. Requisites that no
+    followed link names are left out, unless `with_requisites`. Run again, it goes
     on after the last file that is there, with the inputs that it was begun with: segments of late nodes
     (`crawl.min_nodes`) that came since are named in the log, and left to the next export. Equal inputs give equal
     bytes. Steps, each durable before the next: `inputs`, `pages.parquet`, `urlmapping`, `content`, `offsets`. Once
@@ -85,7 +92,7 @@ def export_pages(
     says), LockedError, StorageError, StoppedError.
     """
     folder = ExportFolder(stores, name)
-    inputs, late = folder.begun(gather_inputs(stores, segments, crawldb))
+    inputs, late = folder.begun(replace(gather_inputs(stores, segments, crawldb), requisites=with_requisites))
     if late:
         log.warning(
             "export %s was begun before %s came; the next export, or one with another label, has them",
@@ -156,9 +163,10 @@ class _Export:
             )
 
     def leave_out(self, engine: Engine) -> None:
-        """The view `visits`: without pages that were dropped, and duplicates where they are not exported."""
+        """The view `visits`: without pages that were dropped, and duplicates and requisites that are not exported."""
+        links = None if self.inputs.requisites else self.links
         if self.inputs.duplicates == "keep":
-            engine.view("visits", "export/visits")
+            view_visits(engine, "export/visits", links)
             return
         for path in self.inputs.crawldb:
             if not self.folder.storage.exists(path):
@@ -169,7 +177,13 @@ class _Export:
         stores, repair = self.folder.stores, "run `krake fsck --repair`, and export under another label"
         paths = [checked_table(stores, path, STATUSES, STATUSES.names, repair) for path in self.inputs.crawldb]
         engine.tables("crawldb", paths, STATUSES)
-        engine.view("visits", "export/visits_but_duplicates")
+        view_visits(engine, "export/visits_but_duplicates", links)
+
+    def links(self) -> list[str | None]:
+        """Return the paths of the tables of links, whose digests are right; None for a table without rows."""
+        storage, stores = self.folder.storage, self.folder.stores
+        segments = stores.until_stopped(self.inputs.segments)
+        return [SegmentReader(storage, segment.path).verified(LINKS_NAME, stores) for segment in segments]
 
     def choose(self, engine: Engine) -> None:
         """Write `pages.parquet`."""

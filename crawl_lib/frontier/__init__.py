@@ -19,6 +19,7 @@ from crawl_lib.frontier.adopt import adopt, read_handed_on, read_scope_added, re
 from crawl_lib.frontier.directory import HANDED_ON_SUFFIX, META, NodeDirectory, open_node_dir
 from crawl_lib.frontier.due import make_due
 from crawl_lib.frontier.fairness import Shares, look_ahead_of, share_of_domain
+from crawl_lib.frontier.forward import bring_forward
 from crawl_lib.frontier.hostcounts import COUNTS_TABLES, HostCounts, host_of_line
 from crawl_lib.frontier.intake import (
     DROPPED,
@@ -59,6 +60,7 @@ from crawl_lib.frontier.outlinks import (
     encode_line,
     file_lines,
     is_listed,
+    is_requisite,
     join_line,
     key_of_line,
     metadata_and_tries,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import HostCounts, host_of_line, names_of_domain
-from crawl_lib.frontier.outlinks import HANDED_ON_MARK, file_lines, is_listed, some_lines, url_of_line
+from crawl_lib.frontier.outlinks import HANDED_ON_MARK, file_lines, is_listed, is_requisite, some_lines, url_of_line
 from crawl_lib.urls import Budgets, DomainBudget, Groups, Rejection, Traps, budget_key, pattern_of
 
 _LINES = 50_000
@@ -82,10 +82,10 @@ class Admission:
 
     def count(self, lines: Sequence[tuple[bytes, bytes]]) -> None:
         """Note URLs that have joined, by their lines of data and meta."""
-        urls = [url for url, meta in lines if not is_listed(meta, is_meta=True)]
-        hosts = [host_of_line(url) for url in urls]
-        counts = Counter(hosts)
-        patterns = self._patterns(urls, hosts, counts) if self._traps and self._traps.has_patterns else []
+        unlisted = [line for line in lines if not is_listed(line[1], is_meta=True)]
+        urls = [url for url, _ in unlisted]
+        counts = Counter(map(host_of_line, urls))
+        patterns = self._patterns(unlisted, counts) if self._traps and self._traps.has_patterns else []
         joined, self._joined = self._joined, None
         if joined is None:  # of an intake that was killed
             judged = self._judged(urls)
@@ -99,15 +99,18 @@ class Admission:
         """The file `new.hosts` of the intake."""
         return self._counts.noted()
 
-    def _patterns(self, urls: Sequence[bytes], hosts: Sequence[bytes], of_hosts: Counter[bytes]) -> list[bytes]:
-        """The patterns of those URLs that are not among the first of their hosts, however they are divided in calls."""
+    def _patterns(self, lines: Sequence[tuple[bytes, bytes]], of_hosts: Counter[bytes]) -> list[bytes]:
+        """Return the patterns of URLs that are not among the first of their hosts, however they are divided in calls.
+
+        Requisites are in none: rules of words are for pages.
+        """
         before = self._counts.get(of_hosts)
         seen = {host: have for host, n in of_hosts.items() if (have := before.get(host, 0)) + n > _FIRST_OF_HOST}
         found = []
-        for url, host in zip(urls, hosts, strict=True) if seen else ():
-            if host in seen:
+        for url, meta in lines if seen else ():
+            if (host := host_of_line(url)) in seen:
                 seen[host] += 1
-                if seen[host] > _FIRST_OF_HOST:
+                if seen[host] > _FIRST_OF_HOST and not is_requisite(meta, is_meta=True):
                     found.append(pattern_of(url, host))
         return found
 

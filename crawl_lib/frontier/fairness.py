@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TypeVar
 
 from crawl_lib.frontier.hostcounts import host_of_line
-from crawl_lib.frontier.outlinks import BARE_META_TABS, due_of, is_listed
+from crawl_lib.frontier.outlinks import BARE_META_TABS, due_of, is_listed, is_requisite
 from crawl_lib.urls import budget_domain_of
 
 LOOK_AHEAD_LINES = 100_000
@@ -31,6 +31,7 @@ class Shares:
     `look_ahead_of`. `now`: POSIX seconds; what is not due then is passed over in any case, unless it would wait for
     longer than `max_wait_s` from then: that was noted by a clock that was ahead. `new`: how many of them may be such
     that no list asked for; None: all. Hosts in `back_off` are passed over, too, until the time that it says.
+    `only_requisites`: looking ends at the first line of a page; requisites come before (`bring_forward`).
     """
 
     size: int
@@ -41,6 +42,7 @@ class Shares:
     max_wait_s: float
     new: int | None = None
     back_off: Mapping[bytes, float] = field(default_factory=dict)
+    only_requisites: bool = False
 
 
 def look_ahead_of(size: int) -> int:
@@ -67,6 +69,8 @@ def choose(lines: Iterable[tuple[bytes, bytes]], shares: Shares) -> bytearray:
     taken, left, rooms, more = bytearray(), shares.size, _Rooms(shares), shares.look_ahead
     new, latest = left if shares.new is None else shares.new, shares.now + shares.max_wait_s
     for url, meta in lines if left else ():
+        if shares.only_requisites and not is_requisite(meta, is_meta=True):
+            break
         host, is_bare = host_of_line(url), meta.count(b"\t") <= BARE_META_TABS  # most are: the rest costs time
         is_new = is_bare or not is_listed(meta, is_meta=True)
         is_due = (is_bare or not shares.now < due_of(meta) <= latest) and host not in shares.back_off
@@ -77,7 +81,8 @@ def choose(lines: Iterable[tuple[bytes, bytes]], shares: Shares) -> bytearray:
             taken.append(_NOT_NOW)
         left -= taken[-1] == _TAKEN
         new -= taken[-1] == _TAKEN and is_new
-        more -= left < shares.size  # else nothing was due so far
+        # Before the first URL nothing was due. Requisites come first, however many one site has: pages are reached.
+        more -= left < shares.size and not is_requisite(meta, is_meta=True)
         if not (left and more):
             break
     if left == shares.size:

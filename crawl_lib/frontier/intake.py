@@ -32,6 +32,7 @@ from crawl_lib.frontier.outlinks import (
     bytes_of,
     file_lines,
     is_listed,
+    is_requisite,
     key_of_line,
     key_of_via,
     next_lines,
@@ -246,10 +247,14 @@ class _Intake:
         return kept
 
     def _without_similar(self, lines: list[bytes]) -> list[bytes]:
-        """The lines but those that were found on pages of `IntakeRules.full_pages`. Those of other nodes stay."""
+        """Return the lines but those that were found on pages of `IntakeRules.full_pages`.
+
+        Lines of other nodes, lines of lists and requisites stay.
+        """
         if self.rules.full_pages is None:
             return lines
-        judged = [b"" if HANDED_ON_MARK in line or is_listed(line) else via_of_line(line) for line in lines]
+        stays = (HANDED_ON_MARK in line or is_listed(line) or is_requisite(line) for line in lines)
+        judged = [b"" if one else via_of_line(line) for one, line in zip(stays, lines, strict=True)]
         keys = {via: key_of_via(via) for via in set(judged)}
         full = self.rules.full_pages({*keys.values()} - {b""})
         return [line for line, via in zip(lines, judged, strict=True) if keys[via] not in full] if full else lines

@@ -1,7 +1,8 @@
 """URLs as lines: of a queue's data and meta files, and of the file `outlinks` that carries URLs between nodes.
 
 Outlink line: `url \\t via_hex \\t depth \\t redirects \\t flags \\t metadata` (UTF-8, `\\n`). Meta line of a data file:
-`via_hex \\t depth \\t redirects \\t metadata`. `via_hex` is empty for seeds; `metadata` is a JSON object or empty;
+`via_hex \\t depth \\t redirects \\t metadata`. `via_hex` is empty for seeds; `redirects` of a requisite has its steps
+from the page too (`0E2`); `metadata` is a JSON object or empty;
 `\\t retries \\t due` follow it where a failure passed, and then `\\t list_name` where a list asked for the URL, and
 `\\t earlier` where the list knows a full capture of it; `flags` is empty, or `h` = handed on past the key check, by a
 node that adopted a queue made by hand, or by a list.
@@ -32,6 +33,8 @@ OUTLINKS_NAME = "outlinks"
 HANDED_ON = "h"
 HANDED_ON_MARK = b"\th\t"
 """What a line has in it if, and only if, its flag says handed on: no other field can be `h`."""
+REQUISITE_MARK = b"E"
+"""The mark in the field `redirects` of a requisite, before its steps."""
 BARE_META = b"\t0\t0\t"
 BARE_META_TABS = BARE_META.count(b"\t")
 """A line with more has retries and a time, and perhaps a list."""
@@ -115,7 +118,7 @@ def file_lines(path: Path, offset: int = 0) -> Iterator[bytes]:
 def encode_meta(queued: QueuedUrl) -> bytes:
     """The meta line of a URL, without its newline."""
     via = queued.via.hex() if queued.via else ""
-    return f"{via}\t{queued.depth}\t{queued.redirects}\t{metadata_and_tries(queued)}".encode()
+    return f"{via}\t{queued.depth}\t{queued.hops}\t{metadata_and_tries(queued)}".encode()
 
 
 def metadata_and_tries(queued: QueuedUrl) -> str:
@@ -132,6 +135,14 @@ def due_of(meta: bytes) -> int:
     return int(fields[5]) if len(fields) > 5 and fields[5].isdigit() else 0
 
 
+def is_requisite(line: bytes, *, is_meta: bool = False) -> bool:
+    """Tell whether the URL of an outlink line, or of a line of meta, is a requisite of a page."""
+    if REQUISITE_MARK not in line:  # most lines: keys are of lower case
+        return False
+    fields = line.split(b"\t", 4)
+    return REQUISITE_MARK in fields[2 if is_meta else 3]
+
+
 def is_listed(line: bytes, *, is_meta: bool = False) -> bool:
     """Whether a list asked for the URL of an outlink line, or of a line of meta."""
     return line.count(b"\t") > (5 if is_meta else 7)
@@ -140,9 +151,11 @@ def is_listed(line: bytes, *, is_meta: bool = False) -> bool:
 def decode_meta(url: bytes, meta: bytes, where: str) -> QueuedUrl:
     """A URL from its lines of data and meta. `where`: the file that DamagedFileError names."""
     try:
-        via, depth, redirects, metadata, *again = meta.split(b"\t")
+        via, depth, hops, metadata, *again = meta.split(b"\t")
+        redirects, mark, requisite = hops.partition(REQUISITE_MARK)
         via_key = bytes.fromhex(via.decode()) or None
         found = QueuedUrl(url.decode(), via_key, int(depth), int(redirects), metadata.decode())
+        found = replace(found, requisite=int(requisite)) if mark else found
         found = _with_tries_and_list(found, again) if again else found
     except ValueError as error:
         raise DamagedFileError(f"{where}: not a line of meta: {meta[:200]!r}") from error
@@ -161,7 +174,7 @@ def _with_tries_and_list(queued: QueuedUrl, fields: Sequence[bytes]) -> QueuedUr
 def encode_line(queued: QueuedUrl, flags: str = "") -> bytes:
     """The outlink line of a URL, without its newline."""
     via = queued.via.hex() if queued.via else ""
-    return f"{queued.url}\t{via}\t{queued.depth}\t{queued.redirects}\t{flags}\t{metadata_and_tries(queued)}".encode()
+    return f"{queued.url}\t{via}\t{queued.depth}\t{queued.hops}\t{flags}\t{metadata_and_tries(queued)}".encode()
 
 
 def decode_line(line: bytes, where: str = "outlinks") -> tuple[QueuedUrl, str]:

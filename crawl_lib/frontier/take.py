@@ -19,7 +19,8 @@ from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.sealed import own_file, sealed_json, unsealed
 
 _TO_BE_FILLED_IN = 40 * "0"
-_OTHERS = bytes.maketrans(b"\0\1", b"\1\0")
+OTHERS = bytes.maketrans(b"\0\1", b"\1\0")
+"""Turns the marks of some lines into those of all other lines."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def make_take(queue: Queue, shares: Shares, header: TakeHeader) -> Take:
     taken = choose(queue.lines(state), shares)
     due = None
     if len(taken) == state.length and 0 in taken:
-        due = next_due(compress(queue.lines(state), taken.translate(_OTHERS)), shares)
+        due = next_due(compress(queue.lines(state), taken.translate(OTHERS)), shares)
     return take_lines(queue, taken, replace(header, node=queue.node, next_due=due))
 
 

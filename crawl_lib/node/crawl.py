@@ -10,7 +10,7 @@ from typing import Any
 from crawl_lib.crawldir import Settled, write_settled
 from crawl_lib.errors import KrakeError, StoppedError, StorageError
 from crawl_lib.fetch import hosts_in_back_off
-from crawl_lib.frontier import read_undecided
+from crawl_lib.frontier import bring_forward, read_undecided
 from crawl_lib.node.due import follow_notes
 from crawl_lib.node.guards import require_new_name, require_part, require_room_for_segment
 from crawl_lib.node.retire import drop_decision, require_admitted
@@ -50,13 +50,18 @@ def crawl_node(
             require_new_name(task.queue, segment)
             follow_notes(task)
             stores.go_on()
-            take = decide(task, current, *share_of_node(stores, current, node))  # 4. the take
+            take = decide(task, current, *share_of_node(stores, current, node), first=_requisites(task))  # 4. the take
             complete(task, take)  # 5. fetch, 6. commit, 7. the queue moves on
         manifest, waiting = segment.manifest(), _hosts_in_back_off(task)
         task.progress.enter("done", queue=task.queue.length())
     sizes = [file["size_bytes"] for file in manifest["files"] if file["name"].endswith(WARC_SUFFIX)]
     more = {"bytes": sum(sizes), "hosts_in_back_off": waiting}
     return {"folder": current.folder, "node": node, **manifest["counts"], **more}
+
+
+def _requisites(task: NodeTask) -> int:
+    """Bring the requisites in the node's queue before all other URLs, where they are wanted; return their number."""
+    return bring_forward(task.queue) if task.stores.config.parse.wants_requisites else 0
 
 
 def _hosts_in_back_off(task: NodeTask) -> int:

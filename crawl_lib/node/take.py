@@ -46,7 +46,7 @@ from crawl_lib.node.sources import scope_hosts
 from crawl_lib.node.task import NodeTask
 from crawl_lib.node.watermarks import room_watch, wait_for_room
 from crawl_lib.records import QueuedUrl
-from crawl_lib.rounds import keep_late_scope, nodes_changed
+from crawl_lib.rounds import is_of_requisites, keep_late_scope, nodes_changed
 from crawl_lib.segment import (
     Manifest,
     Sealer,
@@ -99,10 +99,11 @@ def fill_missed(task: NodeTask, before: str | None) -> None:
             complete(task, decide(task, crawl.folder(folder).iteration(), 0))
 
 
-def decide(task: NodeTask, current: Iteration, size: int, new: int | None = None) -> Take:
+def decide(task: NodeTask, current: Iteration, size: int, new: int | None = None, *, first: int = 0) -> Take:
     """Write the take: which URLs this iteration fetches, `size` at most. The node is no longer settled.
 
-    `new`: how many of them may be such that no list asked for; None: all.
+    `new`: how many of them may be such that no list asked for; None: all. `first`: how many requisites the queue begins
+    with; a round of requisites takes no other URL.
     """
     delete_settled(task.stores.crawl, task.node)
     processes = task.stores.config.fetch.processes or os.cpu_count() or 1
@@ -110,9 +111,11 @@ def decide(task: NodeTask, current: Iteration, size: int, new: int | None = None
     processes = max(1, min(processes, queued // URLS_OF_A_PROCESS))
     extra: dict[str, Any] = {"started_s": time.time()}
     with HostStore(make_hosts_folder(task.directory)) as hosts:
-        extra |= _large_patterns(task, hosts)
+        extra |= _large_patterns(task, hosts) | ({"requisites": first} if first else {})
         header = TakeHeader(uuid.uuid4().hex, current.run_id, current.iteration, current.folder, processes, extra)
-        return make_take(task.queue, shares_of(task.stores.config, hosts, size, new), header)
+        shares = shares_of(task.stores.config, hosts, size, new)
+        shares = replace(shares, only_requisites=is_of_requisites(task.stores.config, current.iteration))
+        return make_take(task.queue, shares, header)
 
 
 def _large_patterns(task: NodeTask, hosts: HostStore) -> dict[str, Any]:
@@ -310,6 +313,7 @@ def _build(task: NodeTask, take: Take, current: Iteration) -> None:
             "taken": take.count,
             "deferred": deferred,
             "passed_over": take.passed_over,
+            **_requisites_left(take),
         },
         intake=pending_report(queue).to_mapping(),
         queue_after=take.header.position_after.length + take.passed_over + deferred,
@@ -327,6 +331,15 @@ def _build(task: NodeTask, take: Take, current: Iteration) -> None:
         handed_on=((owners.owner(host_of(queued.url)), queued, HANDED_ON) for queued in handed_on),
         puts_back=not task.stores.config.frontier.is_crawldb,
     )
+
+
+def _requisites_left(take: Take) -> dict[str, int]:
+    """Return how many requisites the next iteration may take from the queue, if some may be taken at all."""
+    first = take.header.extra.get("requisites", 0)
+    taken = sum(min(stop, first) - min(start, first) for start, stop in take.header.runs)
+    deferred = sum(position < taken for position in read_leftover(take) or [])
+    left = first - taken + deferred if taken else 0
+    return {"requisites": left} if left else {}
 
 
 def mark_pages(stores: Stores, reader: "segments.SegmentReader", node: str | None = None) -> None:

@@ -70,9 +70,8 @@ def charset_of(data: bytes, header_charset: str | None, *, is_xml: bool = False)
 
     `is_xml`: the text is XML, so its declaration counts, or else UTF-8; a meta counts only if the bytes are no UTF-8.
     """
-    for bom, name in _BOMS:
-        if data.startswith(bom):
-            return Charset(name, len(bom), True)
+    if (marked := charset_of_mark(data)) is not None:
+        return marked
     in_header = encoding_of(header_charset) if header_charset else None
     if in_header is not None:
         return Charset(in_header, 0, True)
@@ -84,6 +83,14 @@ def charset_of(data: bytes, header_charset: str | None, *, is_xml: bool = False)
     if declared is None and _is_utf8(data):
         declared = "utf-8"
     return Charset(declared or _prescan(start) or FALLBACK, 0, is_xml)
+
+
+def charset_of_mark(data: bytes) -> Charset | None:
+    """Return the encoding that a byte order mark says; None without one."""
+    for bom, name in _BOMS:
+        if data.startswith(bom):
+            return Charset(name, len(bom), True)
+    return None
 
 
 def said_by_metas(lines: str) -> str | None:

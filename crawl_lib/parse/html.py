@@ -13,7 +13,7 @@ from crawl_lib.parse.charset import Charset, charset_of, decoded, said_by_metas
 from crawl_lib.parse.directives import says_nofollow
 from crawl_lib.parse.encodings import encode
 from crawl_lib.parse.facts import FIRST_FACT, Metadata, metadata_of
-from crawl_lib.parse.scan import CUT, FACTS, XML, scan
+from crawl_lib.parse.scan import CUT, FACTS, XML, scan, wanted_kinds
 from crawl_lib.urls import resolve
 
 
@@ -44,17 +44,25 @@ class Page(NamedTuple):
     metadata: Metadata | None = None
     """What the page says of itself; None if that was not asked for, and for a sitemap."""
 
+    requisites: bytes = b""
+    """References of requisites, at most `parse.requisites_per_page`, in the form of `links`."""
+    requisites_cut: int = 0
+    """Requisites beyond `parse.requisites_per_page`."""
+
     def to_json(self) -> str:
         """Return the page as text, for a process that gives its answer to another."""
-        return json.dumps(self._replace(links=self.links.decode()))  # type: ignore[arg-type]
+        return json.dumps(self._asdict() | {name: getattr(self, name).decode() for name in _BYTES})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Page":
         """Return the page that `to_json` wrote."""
-        page = cls._make(json.loads(text))
+        page = cls(**json.loads(text))
         metadata = None if page.metadata is None else Metadata.from_json(page.metadata)
-        return page._replace(links=str(page.links).encode("utf-8", "replace"), metadata=metadata)
+        in_bytes = {name: getattr(page, name).encode("utf-8", "replace") for name in _BYTES}
+        return page._replace(**in_bytes, metadata=metadata)
 
+
+_BYTES = ("links", "requisites")
 
 TEXTS_OF_LINK = 3
 _NON_ASCII = re.compile(r"[^\x00-\x7f]+")
@@ -103,11 +111,14 @@ def parse_html(
     times the page's size. It may be called in any
     process and thread, each with pages of its own; the result goes to another process by `Page.to_json`.
     """
-    agent, how = user_agent.lower().encode(), is_xml * XML + is_cut * CUT + (facts_at is not None) * FACTS
+    agent = user_agent.lower().encode()
+    how = is_xml * XML + is_cut * CUT + kinds_of(config) + (facts_at is not None) * FACTS
     charset = charset_of(data, header_charset, is_xml=is_xml)
     while True:
         limits = config.max_links_per_page, config.max_anchor_chars
-        texts, links, cut, _, words = scan(decoded(data, charset), agent, *limits, how)
+        texts, links, cut, _, words, needed, needed_cut = scan(
+            decoded(data, charset), agent, *limits, how, max_requisites=config.requisites_per_page
+        )
         if charset.is_certain or texts[-2] in ("", f"c{charset.name}\n"):
             break
         said = said_by_metas(texts[-2])
@@ -131,7 +142,14 @@ def parse_html(
         links_cut=cut,
         words=words,
         metadata=None if facts_at is None else metadata_of(texts, base, facts_at),
+        requisites=_in_utf8(needed, config.max_anchor_chars, charset.name),
+        requisites_cut=needed_cut,
     )
+
+
+def kinds_of(config: ParseConfig) -> int:
+    """Return what the scanner is told of the kinds of requisites: 0 where none are wanted."""
+    return wanted_kinds(config.requisite_kinds) if config.wants_requisites else 0
 
 
 def words_of(data: bytes, header_charset: str | None) -> int:

@@ -4,9 +4,11 @@
 """
 
 import ctypes
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from crawl_lib.config import REQUISITE_KINDS
 from crawl_lib.errors import SetupError
 from crawl_lib.parse.native.compile import LIBRARY, sources_digest
 from crawl_lib.version import in_checkout
@@ -17,15 +19,20 @@ _META_BYTES = 4096
 SKETCH_BYTES = 64
 CUT, XML, FACTS = 1, 2, 4
 """KRAKE_CUT, KRAKE_XML and KRAKE_FACTS of `native/links.h`."""
+_KINDS_SHIFT = 8
+"""KRAKE_KINDS. The order of `REQUISITE_KINDS` is that of `enum krake_kind`."""
 
 
 class _Answer(ctypes.Structure):
     _fields_ = (
         ("text", ctypes.c_void_p),
         ("links", ctypes.c_void_p),
+        ("requisites", ctypes.c_void_p),
         ("length", ctypes.c_size_t),
         ("links_length", ctypes.c_size_t),
+        ("requisites_length", ctypes.c_size_t),
         ("cut", ctypes.c_uint64),
+        ("requisites_cut", ctypes.c_uint64),
         ("steps", ctypes.c_uint64),
         ("words", ctypes.c_int64),
     )
@@ -34,7 +41,8 @@ class _Answer(ctypes.Structure):
 class Scanned(NamedTuple):
     """The answer of the scanner. `fields`: the texts that `struct krake_page` in links.h describes, then an empty text.
 
-    `links`: described there too; some bytes may be invalid UTF-8. `cut`: links beyond the limit. `steps`: the work, as
+    `links`, `requisites`: described there too; some bytes may be invalid UTF-8. `cut`, `requisites_cut`: those beyond
+    the limits. `steps`: the work, as
     the number of bytes that were looked at, with repetitions. `words`: digest of the different words of the page, 0
     without words.
     """
@@ -44,6 +52,8 @@ class Scanned(NamedTuple):
     cut: int
     steps: int
     words: int
+    requisites: bytes
+    requisites_cut: int
 
 
 _REMEDY = "run `make setup`" if in_checkout() else "run `pip install --force-reinstall --no-deps krake`"
@@ -60,7 +70,8 @@ def load(path: Path = LIBRARY) -> ctypes.CDLL:
     if sources != sources_digest():
         raise SetupError(f"{path} was compiled from other sources than these: {_REMEDY}")
     size, text = ctypes.c_size_t, ctypes.c_char_p
-    library.krake_links.argtypes = (text, size, text, size, size, size, ctypes.c_int, ctypes.c_void_p)
+    library.krake_links.argtypes = (text, size, text, size, size, size, size, ctypes.c_int, ctypes.c_void_p)
+    library.krake_css.argtypes = (text, size, size, ctypes.c_int, ctypes.c_void_p)
     library.krake_free.argtypes = (ctypes.c_void_p,)
     library.krake_free.restype = None
     library.krake_names_charset.argtypes = (text, size, size, size)
@@ -119,28 +130,54 @@ def native_library() -> ctypes.CDLL:
     return _library
 
 
-def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int, how: int = 0) -> Scanned:
+def scan(
+    html: bytes, agent: bytes, max_links: int, max_anchor_chars: int, how: int = 0, *, max_requisites: int = 0
+) -> Scanned:
     """Read a page. `html`: UTF-8, or nearly; `agent`: a name of robots metas other than `robots`, in lower case.
 
-    `how`: a sum of `CUT` (the end of the page is missing), `XML` (it is XHTML with a type of XML) and `FACTS` (facts
-    are wanted, of which `native/links.h` has a list), or 0.
+    `how`: a sum of `CUT` (the end of the page is missing), `XML` (it is XHTML with a type of XML), `FACTS` (facts
+    are wanted, of which `native/links.h` has a list) and `wanted_kinds`, or 0.
     Raises MemoryError, and SetupError where the scanner was not compiled.
     """
     require_scanner()
     answer = _Answer()
     address = ctypes.addressof(answer)
-    if _library.krake_links(html, len(html), agent, len(agent), max_links, max_anchor_chars, how, address):
+    limits = max_links, max_anchor_chars, max_requisites
+    if _library.krake_links(html, len(html), agent, len(agent), *limits, how, address):
         raise MemoryError
+    return _scanned(answer)
+
+
+def scan_css(css: bytes, how: int, max_requisites: int) -> Scanned:
+    """Read the requisites of a style sheet in UTF-8, or nearly. `how`: a sum of `wanted_kinds`, and perhaps `CUT`.
+
+    Raises MemoryError, and SetupError where the scanner was not compiled.
+    """
+    require_scanner()
+    answer = _Answer()
+    if _library.krake_css(css, len(css), max_requisites, how, ctypes.addressof(answer)):
+        raise MemoryError
+    return _scanned(answer)
+
+
+def wanted_kinds(kinds: Iterable[str]) -> int:
+    """Return what `how` says of the kinds of requisites that are wanted."""
+    return sum(1 << _KINDS_SHIFT + REQUISITE_KINDS.index(kind) for kind in kinds)
+
+
+def _scanned(answer: _Answer) -> Scanned:
+    """Take the texts out of an answer, and free it."""
     try:
         data = ctypes.string_at(answer.text, answer.length)
         links = ctypes.string_at(answer.links, answer.links_length)
+        requisites = ctypes.string_at(answer.requisites, answer.requisites_length)
     finally:
-        _library.krake_free(address)
+        _library.krake_free(ctypes.addressof(answer))
     if len(data) < _SMALL_BYTES:
         fields = data.decode("utf-8", "replace").split("\0")
     else:  # each on its own: one emoji makes all of a Python text four bytes wide
         fields = [field.decode("utf-8", "replace") for field in data.split(b"\0")]
-    return Scanned(fields, links, answer.cut, answer.steps, answer.words)
+    return Scanned(fields, links, answer.cut, answer.steps, answer.words, requisites, answer.requisites_cut)
 
 
 def may_name_charset(html: bytes, start: int) -> bool:

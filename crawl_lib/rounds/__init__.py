@@ -30,7 +30,14 @@ from crawl_lib.rounds.crawlname import (
     other_crawls,
     require_own_places,
 )
-from crawl_lib.rounds.ending import ended_before, generated, list_number, nothing_due
+from crawl_lib.rounds.ending import (
+    ended_before,
+    generated,
+    is_of_requisites,
+    list_number,
+    nothing_due,
+    requisite_rounds,
+)
 from crawl_lib.rounds.layout import (
     has_never_worked,
     is_retired,

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from crawl_lib.config import Config
 from crawl_lib.crawldir import LISTS_FOLDER, FolderState
 from crawl_lib.stores import Stores
 
@@ -76,6 +77,17 @@ def ended(state: FolderState) -> str:
     return ""
 
 
+def requisite_rounds(config: Config) -> range:
+    """Return the numbers of the iterations that take requisites only: behind all that a run may ask for."""
+    first = config.crawl.max_iterations + 1
+    return range(first, first + (config.crawl.requisite_rounds if config.parse.wants_requisites else 0))
+
+
+def is_of_requisites(config: Config, iteration: int) -> bool:
+    """Tell whether an iteration takes requisites only."""
+    return iteration in requisite_rounds(config)
+
+
 def _utc(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
@@ -83,7 +95,8 @@ def _utc(at: float) -> str:
 def ended_before(stores: Stores, *, run_id: str, iteration: int) -> str:
     """Why a run does not begin an iteration: its newest one was the last (`ended`). "" if it has this one's folder.
 
-    With a CrawlDb: its list, or the one before, found nothing due.
+    An iteration of requisites does not begin either where the newest one left none. With a CrawlDb: its list, or the
+    one before, found nothing due.
     """
     current = stores.crawl.find(run_id, None)
     if stores.config.frontier.is_crawldb:
@@ -92,4 +105,6 @@ def ended_before(stores: Stores, *, run_id: str, iteration: int) -> str:
         return next(filter(None, map(nothing_due, made)), "")
     if current is None or current.iteration >= iteration:
         return ""
-    return ended(FolderState.read(stores.crawl, current.folder))
+    state = FolderState.read(stores.crawl, current.folder)
+    waits = state.counts.get("requisites") or not is_of_requisites(stores.config, iteration)
+    return ended(state) or ("" if waits else "no requisite waits")

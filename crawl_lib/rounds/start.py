@@ -39,6 +39,7 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, TargetExistsError
 from crawl_lib.rounds.agreement import to_agree
 from crawl_lib.rounds.crawlname import note_name
+from crawl_lib.rounds.ending import requisite_rounds
 from crawl_lib.rounds.layout import require_layout
 from crawl_lib.rounds.shares import put_by, share_out
 from crawl_lib.sealed import SEALED_VERSION
@@ -83,10 +84,9 @@ def start_iteration(
     Raises ConfigError for an impossible number, places of another crawl, or nodes that changed before all was settled,
     StorageError, and StoppedError, which leaves a hidden folder at most.
     """
-    if not 1 <= iteration <= stores.config.crawl.max_iterations:
-        raise ConfigError(
-            f"iteration {iteration} is not within 1 to crawl.max_iterations ({stores.config.crawl.max_iterations})"
-        )
+    most = stores.config.crawl.max_iterations
+    if not (1 <= iteration <= most or iteration in requisite_rounds(stores.config)):
+        raise ConfigError(f"iteration {iteration} is not within 1 to crawl.max_iterations ({most})")
     if batch_size is not None and batch_size < 1:
         raise ConfigError(f"batch size {batch_size} is less than 1")
     if iteration == 1 and stores.config.fetch.contact is None:

@@ -39,6 +39,7 @@ from crawl_lib.segment.manifest import (
 )
 from crawl_lib.segment.parts import (
     CLOSED_SUFFIX,
+    LINKS_SUFFIX,
     PAGES_SUFFIX,
     ROWLESS_SUFFIX,
     SEALED_SUFFIX,

@@ -150,6 +150,8 @@ def _checked_counts(parts: list[Part], facts: Manifest) -> tuple[dict[str, Any],
     }
     if rule_errors := sum((note.rule_errors for note in notes), Counter[str]()):
         counts["rule_errors"] = _sorted(rule_errors)
+    if waiting := facts.counts.get("requisites", 0) + sum(note.requisites for note in notes):
+        counts["requisites"] = waiting
     return counts, sorted(set(facts.scope_added).union(*(note.scope_hosts for note in notes)))
 
 
@@ -192,7 +194,7 @@ def _write_outlinks(
     scratch = out_dir / SCRATCH_NAME
     first = OutlinkRuns(scratch / "handed-on")
     for number, (owner, url, flags) in enumerate(handed_on):
-        fields = (url.url, url.via, url.depth, url.redirects, metadata_and_tries(url))
+        fields = (url.url, url.via, url.depth, url.hops, metadata_and_tries(url))
         first.add(nodes.index(owner), 0, number, fields, flags)
     first.flush()
     runs = [*first.paths, *chain.from_iterable(part.runs(OUTLINK_RUNS) for part in parts)]

@@ -246,6 +246,7 @@ def metadata_fields(fetched: Fetched, taken: TakenUrl | None, uri: str) -> str:
             _line("krake-seed-metadata", queued.metadata)
             + _line("krake-list", queued.list_name)
             + _line("krake-earlier", queued.earlier)
+            + (f"krake-requisite: {queued.requisite}\r\n" if queued.requisite else "")
         )
     status = "" if fetched.status is None else f"krake-status: {fetched.status}\r\n"
     retry_at = "" if fetched.retry_at is None else f"krake-retry-at: {fetched.retry_at}\r\n"

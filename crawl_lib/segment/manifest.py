@@ -39,7 +39,8 @@ class Manifest:
 
     What `build_segment` is given has of `counts` only `taken` (URLs of the take), `deferred` (those of them that were
     left over), `passed_over` (lines of the queue that the take looked at and did not take), and where there are some
-    `lost` (whose records are lost, of a segment that was salvaged) and `dropped`; of `scope_added`: hosts that join the
+    `lost` (whose records are lost, of a segment that was salvaged), `dropped` and `requisites` (those that wait in
+    the queue; `build_segment` adds those that the parts found); of `scope_added`: hosts that join the
     scope besides those that the parts name. `intake`: counts of the task's. `counts` has by outcome the rows of
     `pages` (`outcomes`) and those of them that are no new URL (`retried`, which older manifests lack)."""
 

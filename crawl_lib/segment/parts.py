@@ -44,13 +44,14 @@ class PartCounts:
     """What a part holds, and what its pages led to: summed up in the manifest.
 
     `retried`: rows of URLs that count by another row: of failures that pass, and of what a list asked for; by outcome.
-    `rule_errors`: how often a normaliser or filter raised, by its name. `warcinfo_id`: the id that all records of the
-    WARC file carry, "" in a file of an older version.
+    `requisites`: how many were handed on, with repetitions. `rule_errors`: how often a normaliser or filter raised, by
+    its name. `warcinfo_id`: the id that all records of the WARC file carry, "" in a file of an older version.
     """
 
     pages: int = 0
     links: int = 0
     robots_captures: int = 0
+    requisites: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     retried: Counter[str] = field(default_factory=Counter)
     rejections: Counter[str] = field(default_factory=Counter)

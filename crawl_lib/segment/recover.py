@@ -107,6 +107,7 @@ def taken_of(fields: dict[str, str], url: str) -> TakenUrl | None:
         fields.get("krake-seed-metadata", ""),
         list_name=fields.get("krake-list", ""),
         earlier=fields.get("krake-earlier", ""),
+        requisite=_number(fields.get("krake-requisite", "0")),
     )
     return TakenUrl(_number(fields["krake-position"]), sha1(url.encode("utf-8", "backslashreplace")).digest(), queued)
 

@@ -119,13 +119,14 @@ class OutlinkRuns(_Runs):
         owner: int,
         position: int,
         index: int,
-        queued: tuple[str, bytes | None, int, int, str],
+        queued: tuple[str, bytes | None, int, int | str, str],
         flags: str = "",
     ) -> None:
         """A place where a URL was found; the first place of a URL counts.
 
         `owner`: index of its node. `position`: of the page in its batch, from 1; 0: handed on past the key check.
-        `index`: the link's place on the page. `queued`: URL, via, depth and redirects of a line, and its end.
+        `index`: the link's place on the page. `queued`: URL, via, depth and redirects of a line (of a
+        requisite with its steps, `hops_text`), and its end.
         """
         url, via, depth, redirects, metadata = queued
         line = (

@@ -51,6 +51,7 @@ _PAGE_FIELDS: list[pa.Field[Any]] = [
     pa.field("published", pa.string()),
     pa.field("modified", pa.string()),
     pa.field("language", pa.string()),
+    pa.field("hop", pa.string()),
 ]
 PAGES_SCHEMA = pa.schema(_PAGE_FIELDS)
 """`pages`: null where unknown. `length`, `digest`: of the content with codings undone, bytes and SHA-1. `warc_*`: the
@@ -58,11 +59,11 @@ response record, or the metadata record of a URL without response. `metadata`: J
 `error`: what failed in the fetch; `parse_error`: what of the content could not be read. `retry_at`: a failure that
 passes, after which the URL is tried again; null: the row is final. `refers_to`: of a visit that found the page as it
 was, the full capture that has its body; null: this is one. `payload_digest`: SHA-1 of the payload (`payload_of`), where
-that is not `digest`. `image_url` and the next four: the page's metadata, where `parse.facts` asks for that. New columns
-go to the end."""
+that is not `digest`. `image_url` and the next four: the page's metadata, where `parse.facts` asks for that. `hop`: how
+the URL was found (`QueuedUrl.hop`). New columns go to the end."""
 LATER_FIELDS = (
     *("error", "parse_error", "retry_at", "refers_to", "payload_digest"),
-    *("image_url", "author", "published", "modified", "language"),
+    *("image_url", "author", "published", "modified", "language", "hop"),
 )
 """Columns of `pages` that older segments lack; they read as null there."""
 
@@ -104,6 +105,7 @@ class PageRow(NamedTuple):
     error: str | None = None
     retry_at: int | None = None
     refers_to: dict[str, str | int] | None = None
+    hop: str | None = None
     status: int | None = None
     mime_declared: str | None = None
     mime_detected: str | None = None

@@ -41,7 +41,7 @@ KEY_BYTES = 20
 _KEY = pa.binary(KEY_BYTES)
 PAGE_FIELDS = tuple("time" if field == "time_us" else field for field in PageRow._fields)
 DICTIONARY_COLUMNS = {
-    "pages": ["host", "ip", "outcome", "mime_declared", "mime_detected", "charset", "truncated", "warc_file"],
+    "pages": ["host", "ip", "outcome", "mime_declared", "mime_detected", "charset", "truncated", "warc_file", "hop"],
     "links": ["source", "target", "target_url", "anchor", "rel", "element", "rule"],
 }
 

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from crawl_lib.config import RuleConfig, TrapsConfig, UrlsConfig
 from crawl_lib.errors import ConfigError
 from crawl_lib.urls.chains import Chain, Scope
-from crawl_lib.urls.names import domain_of, refused_port
+from crawl_lib.urls.names import budget_domain_of, domain_of, refused_port
 from crawl_lib.urls.rejections import Rejection
 from crawl_lib.urls.rulefiles import host_name
 
 ACCEPTED = "accepted"
 """The name of a verdict that no rule gave."""
+REQUISITE = "requisite"
+"""The name of the verdict on a requisite of a page that is to be fetched."""
 
 _SLASHES_BEFORE = len("//")
 _Matcher = Callable[[str, str], object]
@@ -60,6 +62,21 @@ class UrlFilter:
         if self._scope is None or (domain_of(host) if self._by_domain else host) in self._scope:
             return True, ACCEPTED
         return False, Rejection.SCOPE
+
+    def verdict_on_requisite(self, url: str, host: str, domain: str | None) -> tuple[bool, str]:
+        """Say whether a requisite of a page may be fetched, and by what name. Depth and scope do not refuse it.
+
+        `host`: of the canonical URL; `domain`: the registered domain that the host must have, unless a rule accepts
+        the URL; None: any. Accepted: `REQUISITE`. Rejected: port, path_depth, filter, rule, other_site.
+        """
+        if (limit := self._limit(url, host, 0)) is not None:
+            return False, limit
+        for accepts, _, matches in self._rules:
+            if matches(url, host):
+                return (True, REQUISITE) if accepts else (False, Rejection.RULE)
+        if domain is not None and budget_domain_of(host) != domain:
+            return False, Rejection.OTHER_SITE
+        return True, REQUISITE
 
     def _limit(self, url: str, host: str, depth: int) -> Rejection | None:
         """Why a URL is refused whatever rules and scope say."""

@@ -296,4 +296,5 @@ def _always(taken: TakenUrl, fetched: Fetched, position: Position) -> tuple[Any,
         fetched.error or None,
         None if fetched.retry_at is None else fetched.retry_at * 1_000_000,
         None if fetched.revisits is None else fetched.revisits.place,
+        queued.hop,
     )

@@ -72,9 +72,13 @@ class Patterns:
         self._noted: defaultdict[str, dict[int, bytes]] = defaultdict(dict)
 
     def _name(self, taken: TakenUrl) -> str | None:
-        """The pattern of a URL, if it has become large. Seeds, and what a list asked for, are wanted in any case."""
-        host = host_of(taken.queued.url)
-        if host not in self._hosts or taken.queued.via is None or taken.queued.list_name:
+        """Return the pattern of a URL, if it has become large.
+
+        Seeds, URLs that a list asked for, and requisites are wanted in any case.
+        """
+        queued = taken.queued
+        host = host_of(queued.url)
+        if host not in self._hosts or queued.via is None or queued.list_name or queued.requisite:
             return None
         name = pattern_of(taken.queued.url.encode(), host.encode()).decode()
         return name if name in self._rooms else None

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypedDict
 
 from crawl_lib.config import Config, ParseConfig
 from crawl_lib.parse import (
+    CSS,
     GZIP_MAGIC,
     HTML_TYPES,
     PRESCAN_BYTES,
@@ -27,6 +28,7 @@ from crawl_lib.parse import (
     detect_mime,
     may_be_sitemap,
     may_name_charset,
+    parse_css,
     parse_html,
     parse_sitemap,
     robots_sitemaps,
@@ -124,9 +126,11 @@ class Reader:
         return Reading(detect_mime(headers.content_type[0], data), len(data), digest, error, None)
 
     def is_page(self, headers: Headers, outcome: Outcome, mime: str | None, data: bytes) -> bool:
-        """Say whether an answer's links are read: of a page, a sitemap (if the config says so), a Refresh field."""
+        """Say whether an answer's links are read: of a page or a Refresh field; if wanted, of sitemaps and sheets."""
         if outcome is not Outcome.OK or mime in HTML_TYPES or headers.get("refresh"):
             return outcome is Outcome.OK
+        if mime == CSS:
+            return self._parse.wants_requisites
         return self._parse.sitemaps and mime in SITEMAP_TYPES and may_be_sitemap(data)
 
     def page(self, headers: Headers, url: str, content: Content, mime: str | None, time: float | None = None) -> Page:
@@ -141,6 +145,8 @@ class Reader:
         if mime in HTML_TYPES:
             facts_at = time if self._parse.facts else None
             page = parse_html(data, user_agent=self._token, is_xml=mime == XHTML, facts_at=facts_at, **common)
+        elif mime == CSS:
+            page = parse_css(data, **common)
         else:
             is_list = self._parse.sitemaps and mime in SITEMAP_TYPES
             page = parse_sitemap(data if is_list else b"", max_bytes=self._max_bytes, **common)
@@ -191,6 +197,10 @@ def places(links: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def slices(page: Page) -> Pieces:
-    """Give the page with a part of its links at a time, and the place of the first of them; once if it has none."""
+    """Give the page with a part of its links at a time, and the place of the first of them; once if it has none.
+
+    The requisites come with the first part.
+    """
+    rest = page._replace(links_cut=0, requisites=b"", requisites_cut=0)
     for start, links in places(page.links):
-        yield start, page._replace(links=links, links_cut=0 if start else page.links_cut)
+        yield start, page._replace(links=links) if not start else rest._replace(links=links)

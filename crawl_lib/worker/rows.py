@@ -16,9 +16,16 @@ from crawl_lib.urls import Rejection, Target
 
 REMEMBERED_BYTES = 64 << 20
 """Memory for references, URLs and verdicts: for about 200,000 URLs of usual length."""
-SAYS_NOFOLLOW, FOLLOWS_ALL, NO_HOP, IS_SIMILAR = 1, 2, 4, 8
+SAYS_NOFOLLOW, FOLLOWS_ALL, NO_HOP, IS_SIMILAR, REQUISITES, IS_REQUISITE = 1, 2, 4, 8, 16, 32
 """The flags of a page in `rows.h`: they bar links."""
-_BARS = ("", Rejection.ELEMENT, Rejection.NOFOLLOW, Rejection.REDIRECT_LIMIT, Rejection.SIMILAR)
+_BARS = (
+    "",
+    Rejection.ELEMENT,
+    Rejection.NOFOLLOW,
+    Rejection.REDIRECT_LIMIT,
+    Rejection.SIMILAR,
+    Rejection.ON_REQUISITE,
+)
 """The rules of `enum krake_bar`."""
 _ASK, _RULE = Struct("@IIIIP20s4x"), Struct("@P4xI")
 _NO_REFERENCE = -1

@@ -67,8 +67,13 @@ class Texts:
         self._full_pages |= self._store.full_pages(pages)
 
     def _found(self, store: HostStore, taken: TakenUrl) -> int | None:
-        """The page that a URL was found on. None for seeds, and for what people listed: they are always fetched."""
+        """Return the page that a URL was found on.
+
+        None for seeds, requisites, and URLs that people listed: these are always fetched.
+        """
         queued = taken.queued
+        if queued.requisite:
+            return None
         if not queued.list_name:
             return None if queued.via is None else page_number(queued.via)
         if not self.keeps_finders or queued.earlier or queued.list_name.startswith(RETRY_LISTS):
@@ -83,7 +88,7 @@ class Texts:
 
     def note(self, taken: TakenUrl, fetched: Fetched, words: int | None) -> None:
         """Note the words of a page (`Page.words`), or of an error; None: it is no page of words."""
-        if self._store is not None and words is not None:
+        if self._store is not None and words is not None and not taken.queued.requisite:
             text, time_us = Text(domain_number(host_of(fetched.url)), words), round(fetched.time * 1_000_000)
             self._noted.append((text, TextRow(*text, page_number(taken.key), time_us)))
 

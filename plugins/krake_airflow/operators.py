@@ -244,17 +244,36 @@ class _SkipsLaterIterations(KrakeOperator):
     """A task before iterations that the run may not need: it skips them all at once, each time it runs.
 
     `later`: for each later iteration its task ids. Skipped one by one they would cost the scheduler a second each, and
-    a clear with downstream would bring them back to life.
+    a clear with downstream would bring them back to life. `requisites`: the same of the later rounds of requisites.
     """
 
-    def __init__(self, *, later: Mapping[int, Sequence[str]], **kwargs: Any) -> None:
+    iteration = 0
+    """The iteration that ends with the task; 0: none."""
+    counts_requisites = False
+    """Whether the result says how many requisites wait. With a CrawlDb lists say so instead."""
+
+    def __init__(
+        self,
+        *,
+        later: Mapping[int, Sequence[str]],
+        requisites: Mapping[int, Sequence[str]] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.later = later
+        self.requisites = requisites or {}
 
     def not_needed(self, context: Context, result: Mapping[str, Any]) -> list[str]:
-        """All tasks of the iterations beyond those that the run asks for; of all later ones where they end here."""
+        """All tasks of the iterations beyond those that the run asks for; of all later ones where they end here.
+
+        All tasks of rounds of requisites, if the run's last iteration, or one of these rounds, leaves no requisite.
+        """
         wanted = 0 if result.get("ended") else wanted_iterations(context)
-        return [task_id for number, tasks in self.later.items() if number > wanted for task_id in tasks]
+        skipped = [task_id for number, tasks in self.later.items() if number > wanted for task_id in tasks]
+        leaves_none = self.counts_requisites and self.iteration >= wanted and not result.get("requisites")
+        if result.get("ended") or leaves_none:
+            skipped += [task_id for tasks in self.requisites.values() for task_id in tasks]
+        return skipped
 
 
 class InjectOperator(_SkipsLaterIterations):
@@ -306,19 +325,23 @@ class _OnItsNode(KrakeOperator):
 
 
 class CrawlOperator(_OnItsNode):
-    """`crawl`: one node's batch of an iteration. The first one of an iteration names its folder."""
+    """`crawl`: one node's batch of an iteration. The first one of an iteration names its folder.
+
+    `of_requisites`: the iteration follows those that the run asks for, if requisites wait.
+    """
 
     stage_name = "crawl"
     ui_color = "#cfe8cf"
 
-    def __init__(self, *, iteration: int, node: str, **kwargs: Any) -> None:
+    def __init__(self, *, iteration: int, node: str, of_requisites: bool = False, **kwargs: Any) -> None:
         super().__init__(node=node, **kwargs)
-        self.iteration = iteration
+        self.iteration, self.of_requisites = iteration, of_requisites
 
     def require(self, context: Context) -> None:
         """Refuse another node's machine, and an iteration that the run does not ask for: someone cleared it."""
         super().require(context)
-        _require_wanted(self.iteration, context)
+        if not self.of_requisites:
+            _require_wanted(self.iteration, context)
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Crawl the batch and commit its segment."""
@@ -335,13 +358,14 @@ class CrawlOperator(_OnItsNode):
 class _OfIteration(_SkipsLaterIterations):
     """A task of an iteration that is no node's."""
 
-    def __init__(self, *, iteration: int, **kwargs: Any) -> None:
+    def __init__(self, *, iteration: int, of_requisites: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.iteration = iteration
+        self.iteration, self.of_requisites = iteration, of_requisites
 
     def require(self, context: Context) -> None:
         """Refuse an iteration that the run does not ask for: someone cleared a skipped task."""
-        _require_wanted(self.iteration, context)
+        if not self.of_requisites:
+            _require_wanted(self.iteration, context)
 
 
 class GenerateOperator(_OfIteration):
@@ -377,6 +401,7 @@ class CommitOperator(_OfIteration):
     answers than `crawl.min_success` it fails when all is done; once it is cleared, it goes on.
     """
 
+    counts_requisites = True
     stage_name = "commit"
 
     def __init__(self, *, crawl: str = "krake", **kwargs: Any) -> None:

@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from crawl_lib.config import NAME_PATTERN, Config
 from crawl_lib.errors import ConfigError
+from crawl_lib.rounds import requisite_rounds
 from krake_airflow.configs import BadConfig, config_named, kinds_of, read_configs
 from krake_airflow.settings import config_path
 
@@ -111,11 +112,21 @@ def label_param() -> Param:
     )
 
 
+def task_ids_of_requisites(config: Config) -> dict[int, list[str]]:
+    """Return the ids of all tasks of each round of requisites, by the number of its iteration."""
+    rounds, parts = requisite_rounds(config), _parts_of_iteration(config)
+    return {number: [f"requisites_{place}.{part}" for part in parts] for place, number in enumerate(rounds, 1)}
+
+
 def task_ids_of_iterations(config: Config) -> dict[int, list[str]]:
     """The ids of all tasks of each iteration, in their order."""
-    parts = [*(f"crawl.{node}" for node in config.servers), "commit"]
-    if config.frontier.is_crawldb:
-        parts = ["generate", *parts, "update"]
+    parts = _parts_of_iteration(config)
     return {
         number: [f"iteration_{number}.{part}" for part in parts] for number in range(1, config.crawl.max_iterations + 1)
     }
+
+
+def _parts_of_iteration(config: Config) -> list[str]:
+    """Return the ids of the tasks of an iteration, within its group."""
+    parts = [*(f"crawl.{node}" for node in config.servers), "commit"]
+    return ["generate", *parts, "update"] if config.frontier.is_crawldb else parts

@@ -112,13 +112,14 @@ def iterations_group() -> TaskGroup:
     return TaskGroup("iterations", prefix_group_id=False)
 
 
-def add_crawls(config: Config, iteration: int) -> list[BaseOperator]:
+def add_crawls(config: Config, iteration: int, *, of_requisites: bool = False) -> list[BaseOperator]:
     """The crawl tasks of an iteration, one of each node."""
     with TaskGroup("crawl"):
         return [
             CrawlOperator(
                 task_id=node,
                 iteration=iteration,
+                of_requisites=of_requisites,
                 node=node,
                 queue=node,
                 retries=node_retries(config),
@@ -134,9 +135,14 @@ def _committed(ends: list[BaseOperator]) -> BaseOperator:
     It waits for the end of EACH iteration: the last one alone may be skipped, and so be done at once. Without this
     task each commit would have an edge to each node and key server: 120 for 20 iterations, three nodes and servers.
     """
-    committed = EmptyOperator(task_id="committed", trigger_rule=TriggerRule.NONE_FAILED)
-    ends >> committed
-    return committed
+    return join("committed", ends)
+
+
+def join(task_id: str, ends: list[BaseOperator]) -> BaseOperator:
+    """Make a task without work that waits for all of these, of which some may be skipped."""
+    joined = EmptyOperator(task_id=task_id, trigger_rule=TriggerRule.NONE_FAILED)
+    ends >> joined
+    return joined
 
 
 def _add_settles(config: Config) -> list[BaseOperator]:

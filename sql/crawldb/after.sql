@@ -3,12 +3,15 @@
 -- In: turn (events, one a URL), before (rows of the table), matrix (stored, seen, believed, visit, content),
 -- schedule (one row), kinds (host, mime, metadata, sort), limits (sort, status, fixed_s, least_s, most_s).
 -- `redirects` of new rows is null unless they are seeds: links may say how many.
+-- A requisite that was fetched as one waits until a page asks for it. A seed, or a visit of a page, makes it a page; for
+-- the seed it is due when a page would be that was visited then.
 select
-  key, url, host, domain, status,
+  key, url, host, domain, case when is_requisite then 'requisite' else status end as status,
   case
     when visit = 'kept' then coalesce(fetch_time, due)
     when visit = 'retry' then due
     when visit = 'at once' then coalesce(case when kind = 'seed' then due end, moment)
+    when is_requisite then timestamp '9999-12-31 00:00:00'
     else moment + least(new_interval_s, always_s) * interval '1' second
   end as fetch_time,
   case when content = 'new' then moment when content = 'none' then null else modified_time end as modified_time,
@@ -67,7 +70,7 @@ from (
         when matrix.believed = 'duplicate' then 'not_modified'
         else matrix.believed
       end as fetch_status,
-      judged.kind = 'seed' and (judged.stored = 'none' or judged.seen <> 'seed_keep') as is_seeded,
+      judged.kind = 'seed' and (judged.is_new or judged.seen <> 'seed_keep') as is_seeded,
       judged.is_full and matrix.content in ('new', 'same') as is_captured,
       cast(case
         when matrix.visit = 'sooner' then round(judged.interval_s * (1 - schedule.faster))
@@ -83,21 +86,30 @@ from (
         turn.redirect_url as new_redirect_url, turn.etag as new_etag, turn.last_modified as new_last_modified,
         turn.signature as new_signature, turn.metadata as new_metadata, turn.score as seed_score,
         turn.interval_s as seed_interval_s,
-        coalesce(before.host, turn.host) as host, before.domain, before.fetch_time, before.modified_time,
+        coalesce(before.host, turn.host) as host, before.domain,
+        case
+          when before.status <> 'requisite' or before.retries > 0 then before.fetch_time
+          else before.fetched_time + least(before.interval_s, schedule.always_s) * interval '1' second
+        end as fetch_time, before.modified_time, coalesce(before.status, 'requisite') = 'requisite' as is_new,
+        turn.is_requisite and coalesce(before.status, 'requisite') = 'requisite' as is_requisite,
         coalesce(before.retries, 0) as retries,
         case
           when before.key is null or turn.seen = 'seed_overwrite' then schedule.interval_s else before.interval_s
         end as interval_s,
         case
-          when turn.seen = 'seed_overwrite' or (before.key is null and turn.kind = 'seed')
+          when turn.seen = 'seed_overwrite' or (coalesce(before.status, 'requisite') = 'requisite' and turn.kind = 'seed')
             then cast(1 as decimal(18, 9))
           else coalesce(before.score, cast(0 as decimal(18, 9)))
         end as score,
         before.signature, before.fetched_time, before.etag,
         before.last_modified, before.redirect_url, before.redirects, before.capture_segment,
         before.capture_file, before.capture_offset, before.capture_time, before.capture_digest,
-        least(coalesce(before.depth, turn.depth), turn.depth) as depth, before.depth as old_depth, before.metadata,
-        coalesce(before.inlinks, 0) as inlinks, coalesce(before.status, 'none') as stored,
+        case
+          when before.status = 'requisite' and not turn.is_requisite then turn.depth
+          when before.status <> 'requisite' and turn.is_requisite then before.depth
+          else least(coalesce(before.depth, turn.depth), turn.depth)
+        end as depth, before.depth as old_depth, before.metadata, coalesce(before.inlinks, 0) as inlinks,
+        coalesce(case when before.status = 'requisite' then before.fetch_status else before.status end, 'none') as stored,
         coalesce(before.fetch_status, 'unfetched') as stored_fetch,
         case
           when turn.seen = 'content' and before.signature is null then 'first'

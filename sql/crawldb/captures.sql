@@ -17,7 +17,7 @@ select
   pages.metadata, lower(pages.mime_detected) as mime, pages.refers_to is null as is_full, pages.segment,
   segments.name as segment_name, pages.warc_file, pages.warc_offset,
   coalesce(pages.payload_digest, pages.digest) as payload_digest,
-  cast(null as decimal(18, 9)) as score, cast(null as bigint) as interval_s
+  cast(null as decimal(18, 9)) as score, cast(null as bigint) as interval_s, coalesce(pages.hop, '') = 'E' as is_requisite
 from pages
 join segments on segments.segment = pages.segment
 left join outcomes on outcomes.outcome = pages.outcome

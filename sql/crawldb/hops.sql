@@ -17,7 +17,7 @@ from (
     from events
     where kind = 'capture' and seen <> 'passing' and key in (select key from events where redirect_url is not null)
   ) as visited
-  where redirect_url is not null
+  where redirect_url is not null and not is_requisite
   union all
   select
     events.key, links.target_url, events.moment, events.segment, events.depth, events.metadata, events.began,

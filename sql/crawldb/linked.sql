@@ -10,6 +10,7 @@ from (
   select seeds.key, captures.moment
   from captures
   join seeds on seeds.url = captures.redirect_url
+  where not captures.is_requisite
   union all
   select key, moment
   from named

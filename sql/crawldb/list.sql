@@ -4,7 +4,8 @@
 select
   0 as is_url, reason, count(*) as rows_of, min(due) as first_due, null as key, null as url, null as depth,
   null as redirects, null as retries, null as metadata, null as fetched_time, null as etag, null as last_modified,
-  null as capture_segment, null as capture_file, null as capture_offset, null as capture_time, null as capture_digest, null as score
+  null as capture_segment, null as capture_file, null as capture_offset, null as capture_time, null as capture_digest,
+  null as score, null as status
 from verdicts
 group by reason
 union all
@@ -12,7 +13,7 @@ select
   1, verdicts.reason, 1, verdicts.due, crawldb.key, crawldb.url, crawldb.depth, crawldb.redirects, crawldb.retries,
   crawldb.metadata, crawldb.fetched_time, crawldb.etag, crawldb.last_modified, crawldb.capture_segment,
   crawldb.capture_file, crawldb.capture_offset, crawldb.capture_time, crawldb.capture_digest,
-  crawldb.score
+  crawldb.score, crawldb.status
 from verdicts
 join crawldb on crawldb.key = verdicts.key
 where verdicts.reason = 'listed'

@@ -1,6 +1,6 @@
 -- The rows of the new version, in order of keys: as visits and seeds left them, with what links say, and the rule of
 -- orphans. Host and domain of new rows are null: the writer knows them.
--- In: base, hinted (key, every_s, is_newer), found, lost (key, inlinks), matrix, schedule, facts, there (name: segments
+-- In: met (met.sql), hinted (key, every_s, is_newer), lost (key, inlinks), matrix, schedule, facts, there (name: segments
 -- that are there), taken_out (key, name: dropped pages), scores (key, score: of plug-ins),
 -- ended (key, score: of several rounds, or of seeds that come with one).
 select
@@ -26,12 +26,13 @@ from (
     select
       joined.key, joined.url, joined.host, joined.domain,
       case
+        when not joined.is_page then 'requisite'
         when matrix.believed = 'kept' then joined.stored
         when matrix.believed = 'restored' then joined.fetch_status
         else matrix.believed
       end as status,
       case
-        when joined.retries = 0 and (hinted.is_newer = 1 or hinted.every_s is not null) then least(
+        when joined.is_page and joined.retries = 0 and (hinted.is_newer = 1 or hinted.every_s is not null) then least(
           joined.fetch_time,
           joined.fetched_time + greatest(
             schedule.hint_s, case when hinted.is_newer = 1 then 0 else hinted.every_s end) * interval '1' second)
@@ -47,41 +48,44 @@ from (
       end as inlinks
     from (
       select
-        coalesce(base.key, found.key) as key, coalesce(base.url, found.url) as url, base.host, base.domain,
-        coalesce(base.status, 'none') as stored, case when found.key is null then 'nothing' else 'link' end as seen,
-        base.fetch_time, found.linked_at, base.modified_time, coalesce(base.retries, 0) as retries, base.interval_s,
+        met.key, met.url, met.host, met.domain, met.is_page, met.stored,
+        case when met.is_found then 'link' else 'nothing' end as seen,
+        met.fetch_time, met.linked_at, met.modified_time, coalesce(met.retries, 0) as retries, met.interval_s,
         case
           when scores.key is not null then scores.score
           when ended.key is not null then ended.score
-          when base.key is null then found.score
-          when base.depth = 0 or found.key is null or schedule.ranked then base.score
-          else greatest(base.score, found.score)
+          when met.is_new then coalesce(met.linked_score, cast(0 as decimal(18, 9)))
+          when met.depth = 0 or not met.is_found or schedule.ranked then met.score
+          else greatest(met.score, met.linked_score)
         end as score,
-        base.signature, base.fetched_time, base.etag, base.last_modified, base.redirect_url,
+        met.signature, met.fetched_time, met.etag, met.last_modified, met.redirect_url,
         case
-          when base.key is null then found.redirects
-          when base.redirects is null then case when found.linked_at <= base.began then found.redirects else 0 end
-          else least(base.redirects, coalesce(found.redirects, base.redirects))
+          when met.is_new then coalesce(met.linked_redirects, 0)
+          when met.redirects is null
+            then case when met.linked_at <= met.began then met.linked_redirects else 0 end
+          else least(met.redirects, coalesce(met.linked_redirects, met.redirects))
         end as redirects,
-        base.capture_segment, base.capture_file, base.capture_offset, base.capture_time, base.capture_digest,
-        least(coalesce(base.depth, found.depth), coalesce(found.depth, base.depth)) as depth,
+        met.capture_segment, met.capture_file, met.capture_offset, met.capture_time, met.capture_digest,
         case
-          when base.depth = 0 or found.key is null then base.metadata
-          when base.key is not null and base.metadata is null and coalesce(found.linked_at > base.began, true) then null
-          when greatest(found.max_depth, coalesce(facts.max_depth, 0)) < 2147483647
-            then '{"max_depth": "' || cast(greatest(found.max_depth, coalesce(facts.max_depth, 0)) as string) || '"}'
+          when not met.is_page then least(coalesce(met.depth, met.steps), coalesce(met.steps, met.depth))
+          when met.is_new then met.linked_depth
+          else least(met.depth, coalesce(met.linked_depth, met.depth))
+        end as depth,
+        case
+          when met.depth = 0 or not met.is_found or not met.is_page then met.metadata
+          when not met.is_new and met.metadata is null and coalesce(met.linked_at > met.began, true) then null
+          when greatest(met.linked_max_depth, coalesce(facts.max_depth, 0)) < 2147483647
+            then '{"max_depth": "' || cast(greatest(met.linked_max_depth, coalesce(facts.max_depth, 0)) as string) || '"}'
         end as metadata,
-        coalesce(base.fetch_status, 'unfetched') as fetch_status,
-        coalesce(base.inlinks, 0) + coalesce(found.inlinks, 0)
-          + case when base.began < coalesce(found.linked_at, base.began + interval '1' second) then 1 else 0 end
+        coalesce(met.fetch_status, 'unfetched') as fetch_status,
+        coalesce(met.inlinks, 0) + coalesce(met.new_inlinks, 0)
+          + case when met.began < coalesce(met.linked_at, met.began + interval '1' second) then 1 else 0 end
           as inlinks
-      from base
-      full outer join found on found.key = base.key
-      left join facts on facts.metadata = base.metadata
-      left join scores on scores.key = coalesce(base.key, found.key)
-      left join ended on ended.key = coalesce(base.key, found.key)
+      from met
+      left join facts on facts.metadata = met.metadata
+      left join scores on scores.key = met.key
+      left join ended on ended.key = met.key
       cross join schedule
-      where base.key is not null or found.linked_at is not null
     ) as joined
     cross join schedule
     left join matrix on matrix.stored = joined.stored and matrix.seen = joined.seen

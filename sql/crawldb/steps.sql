@@ -41,7 +41,7 @@ from (
     cast(null as decimal(18, 9)), cast(1 as decimal(10, 9)), 0
   from events
   join turns on turns.segment = events.segment
-  where events.kind = 'capture'
+  where events.kind = 'capture' and not events.is_requisite
   group by turns.turn, events.key, events.segment
   union all
   select

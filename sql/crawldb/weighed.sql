@@ -4,8 +4,9 @@
 -- listed (key, fetched_time as it was when the list was made, until: the end of its lease),
 -- worths (key, sort_value: of plug-ins), joint (host, domain: where these are not as the table has them).
 -- `begun`: 1 for a URL that was visited, or that a list holds; `comes_first`: 1 for these and for seeds.
+-- `is_requisite`: 1 for a requisite: depth and score do not keep requisites out, and limits of pages do not count them.
 select
-  crawldb.key, crawldb.url, crawldb.host, coalesce(joint.domain, crawldb.domain) as domain,
+  crawldb.key, crawldb.url, crawldb.host, case when crawldb.status = 'requisite' then 1 else 0 end as is_requisite, coalesce(joint.domain, crawldb.domain) as domain,
   case when crawldb.fetched_time is not null or leased.until is not null then 1 else 0 end as begun,
   case when crawldb.fetched_time is not null or leased.until is not null
     or (crawldb.depth = 0 and crawldb.redirects = 0) then 1 else 0 end as comes_first,
@@ -16,10 +17,12 @@ select
     when 'score' then coalesce(worths.sort_value, crawldb.score)
     else cast(0 as decimal(18, 9)) end as worth,
   case
+    when settings.only_requisites and crawldb.status <> 'requisite' then 'page'
+    when crawldb.status = 'requisite' and crawldb.fetch_time >= timestamp '9999-12-31 00:00:00' then 'not_needed'
     when crawldb.fetch_time > settings.now then 'not_due'
-    when crawldb.depth > settings.max_depth or refused.key is not null then 'filter'
+    when refused.key is not null or (crawldb.status <> 'requisite' and crawldb.depth > settings.max_depth) then 'filter'
     when leased.until is not null then 'leased'
-    when crawldb.score < settings.min_score then 'score'
+    when crawldb.status <> 'requisite' and crawldb.score < settings.min_score then 'score'
     when settings.has_statuses and statuses.status is null then 'status'
   end as reason
 from crawldb

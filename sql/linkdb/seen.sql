@@ -1,6 +1,6 @@
 -- What new segments say of pages: the capture whose links count (`capture_time`, `segment`; null: none), and whether
 -- the page was gone, or led elsewhere, when it was seen last. Visits that ended otherwise, such as in a timeout, say
--- nothing.
+-- nothing. No link of a requisite is followed, so requisites have no rows.
 -- In: pages, dropped (key, segment), unread (key, segment: captures of which nothing could be read).
 select
   key, min(url) as url,
@@ -18,7 +18,7 @@ from (
       outcome = 'ok' and refers_to is null and unread.key is null as has_links
     from pages
     left join unread on unread.key = pages.key and unread.segment = pages.segment
-    where retry_at is null and outcome in ('ok', 'not_modified', 'gone', 'redirect')
+    where retry_at is null and outcome in ('ok', 'not_modified', 'gone', 'redirect') and coalesce(hop, '') <> 'E'
       and not exists (select 1 from dropped where dropped.key = pages.key and dropped.segment = pages.segment)
   ) as visits
 ) as placed

@@ -43,7 +43,7 @@ pytestmark = [pytest.mark.timeout(LIMIT_S), pytest.mark.usefixtures("warm")]
 
 
 def test_an_update_by_spark_is_that_of_duckdb(tmp_path: Path) -> None:
-    """With seeds, several captures of a page, redirects, rules, orphans, and links of older segments."""
+    """With seeds, several captures of a page, redirects, rules, orphans, links of older segments, and requisites."""
     found = []
     for name in ("duckdb", "spark"):
         (tmp_path / name).mkdir()
@@ -60,6 +60,10 @@ def test_an_update_by_spark_is_that_of_duckdb(tmp_path: Path) -> None:
         crawl.seeds(f"{A}\tinterval_fixed_s=60\n{HOME}", "another run")
         crawl.segment(ROUNDS[2][0], ROUNDS[2][1])
         crawl.segment(T + 50 * DAY, [Visit(HOME, "timeout", retry_s=9), Visit(A, "redirect", redirect_url=B)])
+        needs = [f"{A}s.css", f"{A}t.css"]
+        moved = Visit(needs[1], "redirect", redirect_url=f"{A}u.css", more={"hop": "E", "depth": 1})
+        crawl.segment(T + 55 * DAY, [Visit(B, body="b", needs=needs), moved])
+        crawl.segment(T + 56 * DAY, [Visit(needs[0], body="s", more={"hop": "E", "depth": 1})])
         said = {"element": "loc", "rel": f"lastmod={T + 60 * DAY} every_s=90 priority=0.123456789"}
         robots = {"source": key(f"{HOME}robots.txt"), "element": "robots"}
         crawl.segment(T + 60 * DAY, [Visit(B, links=[HOME, A, C, f"{HOME}only"], link=said)])

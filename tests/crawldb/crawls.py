@@ -28,7 +28,7 @@ STATUS = {"ok": 200, "redirect": 302, "gone": 404, "not_modified": 304, "client_
 @dataclass
 class Visit:
     """A row of `pages` with its links. `at`: seconds after the iteration's start; `body`: what its digest is of.
-    `links`: URLs, or each with its text.
+    `links`: URLs, or each with its text; `needs`: URLs of requisites.
 
     `link`: other columns of its links. `retry_s`: seconds after the visit at which it is tried again, for a failure
     that passes. `refers_to`: the segment and file of the full capture that this one refers to.
@@ -38,6 +38,7 @@ class Visit:
     outcome: str = "ok"
     body: str = ""
     links: Sequence[str | tuple[str, str]] = ()
+    needs: Sequence[str] = ()
     link: dict[str, Any] = field(default_factory=dict)
     at: float = 10.0
     status: int | None = None
@@ -117,6 +118,11 @@ class Crawl:
             | visit.link
             for visit in visits
             for url, anchor in ((link, None) if isinstance(link, str) else link for link in visit.links)
+        ]
+        links += [
+            {"source": key(visit.url), "target": key(url), "target_url": url, "followed": False, "rule": "requisite"}
+            for visit in visits
+            for url in visit.needs
         ]
         pq.write_table(pa.Table.from_pylist(rows, PAGES_SCHEMA), place / "pages.parquet")
         pq.write_table(pa.Table.from_pylist(links, LINKS_SCHEMA), place / "links.parquet")

@@ -29,7 +29,7 @@ LETTERS = {
     "U": "unfetched", "F": "fetched", "N": "not_modified", "t": "redirected_temporary", "p": "redirected_permanent",
     "G": "gone", "P": "parse_failed", "D": "duplicate", "O": "orphan",
 }  # fmt: skip
-STORED = [NONE, *map(str, Status)]
+STORED = [NONE, *(str(status) for status in Status if status is not Status.REQUISITE)]
 BY_HAND = """
 seen                    none U F N t p G P D O
 first                      F F F F F F F F F F

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterable, Mapping
 from typing import Any
 from unittest.mock import patch
 
@@ -30,8 +31,12 @@ def _task(task: Any) -> dict[str, Any]:
         "shown": task.task_display_name,
         "trigger_rule": str(task.trigger_rule.value),
         "own_params": len(task.params),
-        "later": {number: list(ids) for number, ids in getattr(task, "later", {}).items()},
+        **{name: _ids(getattr(task, name, {})) for name in ("later", "requisites")},
     }
+
+
+def _ids(of_iterations: Mapping[int, Iterable[str]]) -> dict[int, list[str]]:
+    return {number: list(ids) for number, ids in of_iterations.items()}
 
 
 def parse(folder: str) -> dict[str, Any]:

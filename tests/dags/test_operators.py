@@ -162,6 +162,37 @@ def test_a_commit_after_which_nothing_waits_skips_all_later_iterations(
     assert ti.pushed["return_value"]["ended"] == "nothing waits"
 
 
+ROUNDS = {5: ["requisites_1.commit"], 6: ["requisites_2.commit"]}
+
+
+@pytest.mark.parametrize(
+    ("iteration", "result", "skipped"),
+    [
+        (1, {}, [*LATER[3], *LATER[4]]),
+        (2, {"requisites": 3}, [*LATER[3], *LATER[4]]),
+        (2, {}, [*LATER[3], *LATER[4], *ROUNDS[5], *ROUNDS[6]]),
+        (1, {"ended": "nothing waits"}, [*LATER[2], *LATER[3], *LATER[4], *ROUNDS[5], *ROUNDS[6]]),
+        (5, {"requisites": 1}, []),
+        (5, {}, ROUNDS[6]),
+    ],
+)
+def test_a_commit_that_leaves_no_requisite_skips_their_rounds(
+    iteration: int, result: dict[str, Any], skipped: list[str]
+) -> None:
+    later, rounds = ({n: ids for n, ids in all_ids.items() if n > iteration} for all_ids in (LATER, ROUNDS))
+    commit = operators.CommitOperator(task_id="commit", iteration=iteration, later=later, requisites=rounds)
+    assert commit.not_needed(context(2), result) == skipped
+    inject = operators.InjectOperator(task_id="inject", later=LATER, requisites=ROUNDS)
+    assert inject.not_needed(context(2), {}) == [*LATER[3], *LATER[4]]
+
+
+def test_a_round_of_requisites_is_not_asked_for_by_the_form(stage: list[dict[str, Any]]) -> None:
+    more: dict[str, Any] = {"iteration": 5, "of_requisites": True}
+    run(operators.CrawlOperator(task_id="node-a", node="node-a", **more), context(2))
+    run(operators.CommitOperator(task_id="commit", later={}, **more), context(2))
+    assert [call["iteration"] for call in stage] == [5, 5]
+
+
 def test_a_task_after_the_last_iteration_that_is_cleared_alone_skips_itself(
     stage: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

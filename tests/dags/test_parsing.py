@@ -27,6 +27,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "unknown option": {"servres": ["a"]},
     "goes on": {"crawl": {"min_nodes": 0.5, "max_iterations": MOST}},
     "again": {"frontier": {"order": "crawldb"}, "crawl": {"schedule": "17 3 * * *", "max_iterations": MOST}},
+    "requisites": {"parse": {"requisites": "all"}, "crawl": {"max_iterations": 2, "requisite_rounds": 2}},
+    "requisites again": {
+        "frontier": {"order": "crawldb"},
+        "parse": {"requisites": "all"},
+        "crawl": {"max_iterations": 2, "requisite_rounds": 2},
+    },
     "no cron": {"crawl": {"schedule": "whenever"}},
     "large": {
         "servers": [f"node-{number}" for number in range(100)],
@@ -132,6 +138,32 @@ def test_every_task_runs_in_order(crawl: dict[str, Any]) -> None:
             assert ancestors(crawl, task_id) == before
         before |= set(level)
     assert len(chain) == 2 * MOST + 6, "12 levels of three iterations, one of them without work"
+
+
+def test_rounds_of_requisites_wait_for_all_iterations_and_commits_can_skip_them(
+    bags: dict[str, dict[str, Any]],
+) -> None:
+    tasks = bags["requisites"]["dags"]["krake_crawl"]["tasks"]
+    commits = [f"{group}_{number}.commit" for group in ("iteration", "requisites") for number in (1, 2)]
+    assert tasks["iterated"]["upstream"] == commits[:2]
+    assert tasks["iterated"]["trigger_rule"] == "none_failed"
+    for node in NODES:
+        assert tasks[f"requisites_1.crawl.{node}"]["upstream"] == ["iterated"]
+        assert tasks[f"requisites_2.crawl.{node}"]["upstream"] == ["requisites_1.commit"]
+    assert set(tasks["committed"]["upstream"]) == set(commits)
+
+
+def test_with_a_crawldb_lists_end_the_rounds_of_requisites(bags: dict[str, dict[str, Any]]) -> None:
+    tasks = bags["requisites again"]["dags"]["krake_recrawl"]["tasks"]
+    assert tasks["iterated"]["upstream"] == ["iteration_1.update", "iteration_2.update"]
+    assert tasks["requisites_1.generate"]["upstream"] == ["iterated"]
+    assert tasks["requisites_2.generate"]["upstream"] == ["requisites_1.update"]
+    later = [task for task in tasks if task.startswith("iteration_2.")]
+    rounds = {task for task in tasks if task.startswith("requisites_")}
+    assert {*tasks["iteration_1.update"]["later"]["2"]} == {*later}
+    for task_id in ("iteration_2.generate", "requisites_1.generate"):
+        skipped = {task for ids in tasks[task_id]["requisites"].values() for task in ids}
+        assert skipped == rounds - {"requisites_1.generate"} | ({*rounds} if "iteration" in task_id else set())
 
 
 def edges_of_the_picture() -> set[tuple[str, str]]:

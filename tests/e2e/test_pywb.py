@@ -25,6 +25,7 @@ from crawl_lib.stores import open_stores
 from crawl_lib.urls import canonicalize
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, make_config, run_crawl
+from tests.e2e.shown import HOPS, running_pages
 from tests.e2e.visits import config_for, full_captures, rows_of, running_site, visit
 from tests.test_readme import ROOT, fences
 from tests.web.pywb import PYTHON, Pywb
@@ -247,3 +248,22 @@ def test_captures_and_revisits_are_replayed(visited: tuple[Result, Pywb]) -> Non
             assert (replayed.status, sha1(content).digest()) == (200, full["digest"]), (row["url"], stamp_of(asked))
             shown = parsedate_to_datetime(replayed.headers["Memento-Datetime"])
             assert shown.strftime("%Y%m%d%H%M%S") == stamp_of(asked), "the capture that was asked for"
+
+
+def test_requisites_of_pages_are_replayed(tmp_path: Path) -> None:
+    """Each of them as it was captured, by its URL and the second of the page that needs it."""
+    if not PYTHON.exists():
+        pytest.skip("pywb is not there: run `make setup-pywb`")
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, parse={"requisites": "all"})
+    with running_pages() as site:
+        result = run_crawl(config, [f"http://127.0.0.1:{site.server_address[1]}/"], process=False)
+    merge_indexes(open_stores(config))
+    rows = [row for row in answers(result) if row["status"] == 200]
+    page = min(rows, key=lambda row: row["time"])
+    (tmp_path / "pywb").mkdir()
+    with Pywb(tmp_path / "pywb", index=result.crawl_dir / "index.cdxj", archive=result.crawl_dir) as wayback:
+        found = {row["url"]: wayback.replay(row["url"], stamp_of(page)) for row in rows}
+    assert {url: (one.status, sha1(one.body).digest()) for url, one in found.items()} == {
+        row["url"]: (200, row["digest"]) for row in rows
+    }
+    assert len(rows) == sum(path not in {"/gone", "/moved"} for path in HOPS)

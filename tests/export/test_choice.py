@@ -59,6 +59,22 @@ def test_the_newest_capture_of_status_200_wins(storage: Storage, config: Config,
     assert exported(storage, config, crawl) == {key(A): b"newest", key(B): b"newest"}
 
 
+@pytest.mark.parametrize("with_requisites", [False, True])
+def test_requisites_are_exported_where_a_followed_link_names_them_or_on_demand(
+    with_requisites: bool, storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
+    """Every second link of a made capture is followed. The link may be in another segment."""
+    requisites = [Capture(f"{A}{name}", b"x", more={"hop": "E"}) for name in ("linked", "refused", "alone")]
+    crawl.segment("1", "node-a", [*requisites, Capture(B, b"x", more={"hop": "L"})])
+    crawl.segment("2", "node-a", [Capture(C, b"x", links=[f"{A}linked", f"{A}refused"])])
+    stores = stores_on(storage, config)
+    export_pages(stores, name="x", segments=crawl.segments, with_requisites=with_requisites)
+    more = {key(f"{A}refused"), key(f"{A}alone")} if with_requisites else set()
+    assert set(contents(config)) == {key(B), key(C), key(f"{A}linked")} | more
+    with pytest.raises(OutputConflictError):
+        export_pages(stores, name="x", segments=crawl.segments, with_requisites=not with_requisites)
+
+
 @pytest.mark.parametrize("turn", [False, True])
 def test_equal_times_are_decided_by_segment_file_and_offset(
     storage: Storage, config: Config, crawl: CrawlMaker, turn: bool

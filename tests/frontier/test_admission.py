@@ -76,6 +76,13 @@ def test_where_pages_are_not_compared_no_pattern_is_counted(queue: Queue) -> Non
     assert HostCounts(queue.directory).patterns(1) == []
 
 
+def test_requisites_are_counted_and_are_in_no_pattern(queue: Queue) -> None:
+    urls = [QueuedUrl(f"http://a.test/x/{number}", bytes(20), requisite=1) for number in range(200)]
+    take_in(queue, Keys(), source("1", "n1", urls), traps=TRAPS)
+    assert HostCounts(queue.directory).patterns(1) == []
+    assert HostCounts(queue.directory).all() == {"a.test": 200}
+
+
 def test_a_query_passes_while_one_of_its_parts_is_not_in_too_many(queue: Queue) -> None:
     topics = [f"http://a.test/?topic={topic}&page={page}" for topic in range(50) for page in range(2)]
     assert rejected(take_in(queue, Keys(), source("1", "n1", found(*topics)), traps=TRAPS)) == {}

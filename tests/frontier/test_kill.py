@@ -21,6 +21,7 @@ from crawl_lib.frontier import (
     Shares,
     TakeHeader,
     advance,
+    bring_forward,
     close_take,
     finish_open_move,
     make_take,
@@ -156,6 +157,19 @@ def _advance(root: Path) -> None:
     close_take(queue.directory)
 
 
+def _prepare_requisites(root: Path) -> None:
+    """A queue whose first file is partly processed, with requisites in two files."""
+    _prepare(root)
+    for folder in ("6", "7"):
+        found = [QueuedUrl(f"http://h.test/{folder}{n}", bytes(20), requisite=n % 2) for n in range(6)]
+        take_in(_queue(root), _keys(root), source(folder, "n1", found))
+
+
+def _bring_forward(root: Path) -> None:
+    finish_open_move(_queue(root))
+    assert bring_forward(_queue(root)) == 6
+
+
 def _use_up(root: Path) -> None:
     queue = _queue(root)
     finish_open_move(queue)
@@ -194,6 +208,7 @@ OPERATIONS: dict[str, tuple[Work, Work]] = {
     "rehome_all": (_prepare_other_nodes, _rehome_all),
     "take": (_prepare, _take),
     "advance": (_prepare_take, _advance),
+    "bring_forward": (_prepare_requisites, _bring_forward),
     "use_up": (_prepare, _use_up),
     "inject": (_nothing, _inject),
 }
@@ -258,7 +273,7 @@ def test_every_operation_has_the_steps_that_the_protocol_names(tmp_path: Path) -
     wanted = {f"queue.move.{name}" for name in moves} | {f"intake.chunk.{name}" for name in chunks}
     wanted |= {"intake.planned", "intake.claim.written", "intake.claim.journalled", "intake.claimed"}
     wanted |= {"adopt.written", "adopt.files_written", "adopt.inserted", "take.written", "take.put_back"}
-    wanted |= {"rehome.written"}
+    wanted |= {"rehome.written", "forward.written"}
     wanted |= {"take.leftover", "take.deleted", "inject.written", "inject.renamed"}
     assert wanted <= seen
 

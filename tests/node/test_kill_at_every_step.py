@@ -32,6 +32,7 @@ ELSEWHERE = {
     "intake.claim": "only with local routing: tests/frontier",
     "start.agreed": "only where the config changed within a run: tests/rounds/test_agreement.py",
     "commit.late_scope": "only where a node's segment came late: tests/rounds/test_min_nodes.py",
+    "forward.": "only with requisites: tests/frontier",
     "retry_now.": "only after `krake retry --now`: tests/curate/test_retry_now.py",
     "rehome": "only with other nodes than before: tests/frontier",
     "retire": "only when a node is retired: tests/rounds/test_nodes_change.py",

@@ -1,7 +1,8 @@
 /* Reads pages on standard input and writes what the scanner makes of them: for tests, which compile it with sanitizers.
 
    A page: a line `MODE LENGTH STATE NAME`, then LENGTH bytes. MODE `tokens`: its tokens, beginning in the tokenizer's
-   state STATE (`enum content`) behind a start tag NAME (`-`: none). MODE `links`: its links (STATE: how many at most; NAME: KRAKE_CUT, KRAKE_XML, their sum, or 0).
+   state STATE (`enum content`) behind a start tag NAME (`-`: none). MODE `links`: its links (STATE: how many at most; NAME: KRAKE_CUT, KRAKE_XML and kinds, their sum, or 0), then its requisites.
+   MODE `css`: the requisites of a style sheet, as `links` has them.
    MODE `rows`: the bytes are links, of a page in the folder NAME (STATE: `how` of rows.h), and so on from page to page.
    An answer: a line `STATUS LENGTH CUT STEPS`, then LENGTH bytes. Each page lies in memory of its own size, so that
    a look beyond its end is found. */
@@ -80,12 +81,14 @@ static void tokens(const char *html, size_t length, int state, const char *name)
     buffer_free(&out);
 }
 
-static void links(const char *html, size_t length, int most, int how) {
+static void links(const char *html, size_t length, int most, int how, bool is_css) {
     struct krake_page page;
-    int status = krake_links(html, length, "krake", 5, (size_t)most, 200, how, &page);
-    printf("%d %zu %llu %llu\n", status, page.length + page.links_length, (unsigned long long)page.cut, (unsigned long long)page.steps);
+    int status = is_css ? krake_css(html, length, (size_t)most, how, &page)
+                        : krake_links(html, length, "krake", 5, (size_t)most, 200, (size_t)most, how, &page);
+    printf("%d %zu %llu %llu\n", status, page.length + page.links_length + page.requisites_length, (unsigned long long)page.cut, (unsigned long long)page.steps);
     if (page.length) fwrite(page.text, 1, page.length, stdout);
     if (page.links_length) fwrite(page.links, 1, page.links_length, stdout);
+    if (page.requisites_length) fwrite(page.requisites, 1, page.requisites_length, stdout);
     krake_free(&page);
 }
 
@@ -98,13 +101,13 @@ static void learn(struct krake_rows *r, const struct krake_ask *ask, const char 
     for (uint32_t i = 0; i < ask->length && length < sizeof url; i++) url[length++] = (char)ask->text[i];
     bool rejected = ask->length && ask->text[0] == '!';
     memcpy(key, url, length < sizeof key ? length : sizeof key);
-    if (krake_rows_learn(r, ask->number, url, rejected ? 0 : length, rejected ? NULL : key, 5, ask->length % 3 != 0) < 0) exit(4);
+    if (krake_rows_learn(r, ask->number, url, rejected ? 0 : length, rejected ? NULL : key, 6, ask->length % 3 != 0) < 0) exit(4);
 }
 
 static void judge(struct krake_rows *r, const struct krake_ask *ask, int64_t position, struct buffer *out) {
     unsigned sum = 0;
     for (uint32_t i = 0; i < ask->length; i++) sum += ask->text[i];
-    krake_rows_judge(r, ask->number, sum % 2, 6 + sum % 2, sum % 5 != 0);
+    krake_rows_judge(r, ask->number, sum % 2, 7 + sum % 2, sum % 5 != 0);
     if (sum % 2 == 0 || !krake_rows_send(r, ask->number, position)) return;
     put_number(out, ask->link);
     put_number(out, ask->is_hop);
@@ -114,7 +117,7 @@ static void judge(struct krake_rows *r, const struct krake_ask *ask, int64_t pos
 
 static struct krake_rows *new_rows(void) {
     struct krake_rows *r = krake_rows_new(1 << 16, 0x123456789abcdef);
-    static const char *const RULES[] = {"", "element", "nofollow", "redirect_limit", "similar", "invalid", "scope", "accepted"};
+    static const char *const RULES[] = {"", "element", "nofollow", "redirect_limit", "similar", "on_requisite", "invalid", "scope", "accepted"};
     for (size_t i = 0; r != NULL && i < sizeof RULES / sizeof *RULES; i++)
         if (krake_rows_rule(r, RULES[i], strlen(RULES[i])) < 0) exit(4);
     return r;
@@ -137,7 +140,7 @@ static void rows(const char *links, size_t length, int how, const char *folder) 
     if (krake_rows_write(r, &block, "source of 20 bytes..") < 0) exit(4);
     put_number(&out, block.rows);
     for (int i = 0; i < COLUMNS; i++) buffer_add(&out, block.columns[i].bytes, block.columns[i].length);
-    for (int i = 0; i < 8; i++) put_number(&out, krake_rows_rules(r)[i].rejected);
+    for (int i = 0; i < 9; i++) put_number(&out, krake_rows_rules(r)[i].rejected);
     krake_block_free(&block);
     printf("0 %zu 0 0\n", out.length);
     if (out.length) fwrite(out.bytes, 1, out.length, stdout);
@@ -153,7 +156,7 @@ int main(void) {
         if (getchar() != '\n' || html == NULL || fread(html, 1, length, stdin) != length) return 2;
         if (strcmp(mode, "tokens") == 0) tokens(html, length, state, name);
         else if (strcmp(mode, "rows") == 0) rows(html, length, state, name);
-        else links(html, length, state, atoi(name));
+        else links(html, length, state, atoi(name), strcmp(mode, "css") == 0);
         free(html);
     }
     return feof(stdin) ? 0 : 3;

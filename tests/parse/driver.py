@@ -49,6 +49,10 @@ class Driver:
         """Return the links of pages. `how`: as `scan` has it."""
         return self._run(b"links %d %d %d\n" % (len(page), max_links, how) + page for page in pages)
 
+    def css(self, sheets: Iterable[bytes], how: int, most: int = 50_000) -> list[Answer]:
+        """Return the requisites of style sheets. `how`: as `scan_css` has it."""
+        return self._run(b"css %d %d %d\n" % (len(sheet), most, how) + sheet for sheet in sheets)
+
     def rows(self, pages: Iterable[tuple[bytes, int, str]]) -> list[Answer]:
         """Return the rows of pages, one after the other; each has links as bytes, `how` of rows.h, and a folder."""
         return self._run(

@@ -17,11 +17,11 @@ from random import Random
 from typing import NamedTuple
 
 from tests.parse.driver import SANITIZERS, Driver, compiled
-from tests.parse.links import FOLLOWED_RELS, NAMES, Link, read_links
+from tests.parse.links import FOLLOWED_RELS, NAMES, TO_PAGES, Link, read_links
 
-RULES = ("", "element", "nofollow", "redirect_limit", "similar", "invalid", "scope", "accepted")
+RULES = ("", "element", "nofollow", "redirect_limit", "similar", "on_requisite", "invalid", "scope", "accepted")
 SOURCE = b"source of 20 bytes.."
-SAYS_NOFOLLOW, FOLLOWS_ALL, NO_HOP, IS_SIMILAR = 1, 2, 4, 8
+SAYS_NOFOLLOW, FOLLOWS_ALL, NO_HOP, IS_SIMILAR, REQUISITES, IS_REQUISITE = 1, 2, 4, 8, 16, 32
 LEFT = 1 << 32
 PIECES = (
     *(
@@ -68,7 +68,7 @@ def page(seed: int) -> Page:
     for _ in range(rng.choice((0, 1, 1, 2, 5))):
         place = rng.randrange(len(links) + 1)
         links[place : place + rng.choice((0, 0, 1, 3))] = rng.choice((*PIECES, rng.randbytes(2)))
-    return Page(bytes(links), rng.choice((0, 0, 1, 2, 3, 4, 8, 12, 15)), rng.choice(FOLDERS))
+    return Page(bytes(links), rng.choice((0, 0, 1, 2, 3, 4, 8, 12, 15, 16, 48, 32, 40)), rng.choice(FOLDERS))
 
 
 def _octets(text: str) -> bytes:
@@ -88,12 +88,16 @@ def _verdict(url: bytes) -> bool:
 
 
 def _bar(link: Link, how: int, is_hop: bool) -> str:
+    if how & REQUISITES:
+        return ""
     if not link.followable:
         return "element"
     if (link.nofollow or how & SAYS_NOFOLLOW) and not how & FOLLOWS_ALL:
         return "nofollow"
     if is_hop and how & NO_HOP:
         return "redirect_limit"
+    if how & IS_REQUISITE:
+        return "on_requisite"
     return "similar" if how & IS_SIMILAR else ""
 
 
@@ -115,13 +119,15 @@ class Plain:
             url, bar = _target(link.href, page.folder), _bar(link, page.how, link.href in hops)
             followed = url is not None and not bar and _verdict(url)
             rule = "invalid" if url is None else bar or ("accepted" if followed else "scope")
+            if page.how & REQUISITES and link.element in TO_PAGES.values() and not followed:
+                continue
             rejected[rule] += not followed
             if url is not None and followed:
                 sent.setdefault(url, number)
             if url is not None and (followed or link.element != "robots"):
-                bits.append(followed)
+                bits.append(followed and not page.how & REQUISITES)
                 rows.append((url, *map(_octets, (link.anchor, link.rel, link.element, rule))))
-        return _block(rows, bits) + struct.pack("8I", *rejected.values()), sent
+        return _block(rows, bits) + struct.pack("9I", *rejected.values()), sent
 
 
 def _block(rows: Sequence[tuple[bytes, ...]], bits: Sequence[bool]) -> bytes:

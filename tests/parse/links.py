@@ -17,6 +17,10 @@ BY_REL = {"l": "link", "y": "entry"}
 TO_OTHERS = {"g": "img", "s": "script", "o": "source", "v": "video", "u": "audio", "t": "track", "e": "embed"} | {
     "j": "object",
     "n": "input",
+    "k": "style",
+    "q": "import",
+    "w": "use",
+    "z": "image",
 }
 NAMES = TO_PAGES | BY_REL | TO_OTHERS
 """The names of elements by their letters."""

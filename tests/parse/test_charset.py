@@ -172,7 +172,7 @@ def test_the_first_meta_that_the_scanner_meets_decides() -> None:
 
 def test_a_page_is_decoded_twice_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     scans = []
-    monkeypatch.setattr(html_module, "scan", lambda *given: scans.append(given) or scan(*given))
+    monkeypatch.setattr(html_module, "scan", lambda *given, **more: scans.append(given) or scan(*given, **more))
     html = FAR + b"\xc1" + b"".join(b"<meta charset=%b>" % name for name in (b"koi8-r", b"big5", b"shift_jis") * 20)
     parse_html(html, url="http://a.b/", header_charset=None, config=ParseConfig())
     assert len(scans) == 2

@@ -6,13 +6,14 @@ import time
 
 import pytest
 
-from crawl_lib.config import ParseConfig
+from crawl_lib.config import REQUISITE_KINDS, ParseConfig
 from crawl_lib.parse import parse_html
-from crawl_lib.parse.scan import FACTS, scan
+from crawl_lib.parse.scan import FACTS, scan, wanted_kinds
 from tests.parse import hostile
 from tests.parse.driver import Driver
 
 SEEDS = range(200)
+ALL_KINDS = wanted_kinds(REQUISITE_KINDS)
 ISSUE = dict(hostile.issue_pages())
 
 
@@ -24,6 +25,12 @@ def test_pages_drawn_by_seed_keep_every_rule_under_sanitizers(driver: Driver) ->
             hostile.check(html, *both)
         except AssertionError as error:
             raise AssertionError(f"python -m tests.parse.hostile --first {seed} --seeds 1: {error}") from error
+
+
+def test_requisites_of_pages_drawn_by_seed_keep_every_rule_under_sanitizers(driver: Driver) -> None:
+    pages = [hostile.page(seed, 4096) for seed in SEEDS]
+    for html, answer in zip(pages, driver.links(pages, how=ALL_KINDS), strict=True):
+        hostile.check(html, answer)
 
 
 def test_a_seed_gives_one_page() -> None:

@@ -21,7 +21,7 @@ from tests.torture.harness import memory_disk
 from tests.torture.kills import Chance, EveryStep, Killer
 from tests.torture.plants import PLANTS
 from tests.torture.report import Tally, write_report
-from tests.torture.rounds import FLAVOURS, Ground, Round
+from tests.torture.rounds import FLAVOURS, OF_REQUISITES, Ground, Round
 
 KILLS_OF_A_ROUND = 60
 ROUNDS_FOR_EVERY_STEP = 6
@@ -38,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--plant", choices=sorted(PLANTS), help="put a known mistake into the crawler")
     parser.add_argument("--dfs", choices=("disk", "s3"), default="disk", help="where crawls lie")
     parser.add_argument("--flavours", default="", help="names of the kinds of rounds, with commas; default: all")
+    parser.add_argument("--requisites", action="store_true", help="the kinds of rounds in which pages have requisites")
     parser.add_argument("--until-found", action="store_true", help="end after the first round with findings")
     parser.add_argument("--directory", help="where crawls lie; default: a file system in memory, if there is one")
     parser.add_argument("--report", type=Path, help="a Markdown file whose table of results is written again")
@@ -64,7 +65,8 @@ class Torture:
     def __init__(self, given: argparse.Namespace, directory: Path) -> None:
         self._given, self._directory = given, directory
         names = [name.strip() for name in given.flavours.split(",") if name]
-        self._flavours = [flavour for flavour in FLAVOURS if not names or flavour.name in names]
+        flavours = OF_REQUISITES if given.requisites else FLAVOURS
+        self._flavours = [flavour for flavour in flavours if not names or flavour.name in names]
         self._turns = 0
         self.tally = Tally()
 

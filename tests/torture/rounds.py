@@ -18,6 +18,7 @@ from typing import Any
 from crawl_lib.config import Config
 from crawl_lib.frontier import intake
 from crawl_lib.node import take as node_take
+from crawl_lib.rounds import requisite_rounds
 from crawl_lib.segment import Sealer
 from crawl_lib.storage.s3 import S3Storage
 from crawl_lib.storage.s3_claims import Times
@@ -55,7 +56,8 @@ RETRIES = 3
 class Flavour:
     """A kind of round: a web, and how it is crawled. `delay_s`: between requests to a host; `least_s`: that a
     page takes; `every`: it is the turn of this kind in every so many rounds only; `batch`: options of the batch;
-    `crawldb`: of the CrawlDb, None: there is none; `derived`: tasks that make of the crawl what may be made again."""
+    `crawldb`: of the CrawlDb, None: there is none; `derived`: tasks that make of the crawl what may be made again.
+    `requisites`: pages need images and style sheets, and rounds of requisites follow the first iteration."""
 
     name: str
     web: SynthWeb
@@ -68,6 +70,7 @@ class Flavour:
     batch: dict[str, int] = field(default_factory=dict)
     crawldb: dict[str, Any] | None = None
     derived: tuple[str, ...] = ()
+    requisites: bool = False
 
     def config(self, directory: Path) -> Config:
         """The config of a crawl below a directory."""
@@ -76,6 +79,8 @@ class Flavour:
         retry = {"max": RETRIES if self.web.busy else 0, "max_wait_s": 0.0}
         sections = {"fetch": fetch, "segment": segment, "retry": retry, "batch": self.batch}
         sections["crawl"] = {"max_iterations": MOST_ITERATIONS}
+        if self.requisites:
+            sections["parse"] = {"requisites": "all"}
         if self.crawldb is not None:
             sections |= {"frontier": {"order": "crawldb", "routing": self.routing}, "crawldb": self.crawldb}
             sections |= {"text": {"processes": 1}, "graphs": {"make": ["hosts", "domains", "bv"]}}
@@ -114,6 +119,25 @@ FLAVOURS = (
 )
 
 
+OF_REQUISITES = (
+    Flavour(
+        "requisites",
+        SynthWeb(seed=14, sites=3, pages_per_site=10, specials=False, busy=3),
+        nodes=2,
+        batch={"size": 12},
+        requisites=True,
+    ),
+    Flavour(
+        "requisites of lists",
+        SynthWeb(seed=15, sites=2, pages_per_site=6, specials=False),
+        nodes=2,
+        batch={"size": 10},
+        crawldb={"keep_versions": 1},
+        requisites=True,
+    ),
+)
+"""The kinds of rounds of `make torture REQUISITES=1`."""
+
 TIMES = (5.0, 20.0, 30.0, 1.0)
 """Of claims of an object store: a crawl whose task was killed does not wait for minutes, in the order of `Times`."""
 
@@ -150,7 +174,7 @@ class Ground:
 
     def __enter__(self) -> Ground:
         self.serving.__enter__()
-        options = TruthOptions(max_redirects=self.flavour.max_redirects)
+        options = TruthOptions(max_redirects=self.flavour.max_redirects, requisites=self.flavour.requisites)
         self.truth = self.serving.truth(options=options)
         self.seeds = "\n".join(self.serving.seeds)
         unbroken = Round(self, self.directory / f"unbroken {self.flavour.name}", random.Random(0), None)
@@ -254,6 +278,9 @@ class Round:
             self._give_up_somewhere()
         run, iteration = "run-2" if self.done else "run-1", 0
         self._task(Task("inject", run, seeds=self.ground.seeds))
+        if self.ground.flavour.requisites:
+            self._rounds_of_requisites(run)
+            run = f"{run}-more"
         while True:
             iteration += 1
             if iteration > MOST_ITERATIONS:
@@ -264,6 +291,18 @@ class Round:
                     break
         for kind in ("maintain_keys", "export", "linker", "finalizer", *self.ground.flavour.derived):
             self._task(Task(kind, run))
+
+    def _rounds_of_requisites(self, run: str) -> None:
+        """Have an iteration done, then rounds of requisites, until one leaves none."""
+        for iteration in (1, *requisite_rounds(self.config)):
+            waiting = 0
+            for task in self._of_iteration(run, iteration):
+                result = self._task(task)
+                if "ended" in result:
+                    return
+                waiting += result.get("requisites", 0)
+            if not waiting:
+                return
 
     def _give_up_somewhere(self) -> None:
         """A first run, which stops before some task and is never continued."""

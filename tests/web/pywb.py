@@ -40,6 +40,11 @@ collections:
     index_paths: {index}
     archive_paths: {archive}/
 """
+BARE = """
+framed_replay: false
+banner_html: false
+"""
+"""Pages as they are, without a frame and a banner."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +60,16 @@ class Pywb:
     """Replays an archive while its `with` block runs.
 
     `directory`: where it may write; `index`: a CDXJ file; `archive`: what the names of WARC files in it begin at.
+    `is_bare`: leave pages without a frame and a banner. `port`: of loopback, once it runs.
     """
 
-    def __init__(self, directory: Path, *, index: Path, archive: Path) -> None:
+    def __init__(self, directory: Path, *, index: Path, archive: Path, is_bare: bool = False) -> None:
         self._directory = directory
-        (directory / "config.yaml").write_text(CONFIG.format(collection=COLLECTION, index=index, archive=archive))
+        config = CONFIG.format(collection=COLLECTION, index=index, archive=archive) + (BARE if is_bare else "")
+        (directory / "config.yaml").write_text(config)
         self._process: subprocess.Popen[str] | None = None
         self._connection = http.client.HTTPConnection("127.0.0.1")
+        self.port = 0
 
     def __enter__(self) -> Self:
         with (self._directory / "pywb.log").open("w") as log:
@@ -76,7 +84,8 @@ class Pywb:
         assert self._process.stdout is not None
         port = self._process.stdout.readline()
         assert port, (self._directory / "pywb.log").read_text()
-        self._connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=TIMEOUT_S)
+        self.port = int(port)
+        self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
         return self
 
     def __exit__(

@@ -73,7 +73,7 @@ class Kept:
         self.found = Found()
         self.block = LinkBlock()
         outlinks = SimpleNamespace(add=lambda owner, place, number, found: self._send(place, number, *found))
-        counts = SimpleNamespace(rejections=self.found.rejections)
+        counts = SimpleNamespace(rejections=self.found.rejections, requisites=0)
         links = SimpleNamespace(block=self.block, grown=self._grown)
         self.part: Any = SimpleNamespace(outlinks=outlinks, links=links, counts=counts)
 

@@ -67,9 +67,9 @@ def test_a_pattern_is_a_trap_if_half_of_its_newest_pages_are_nearly_the_same(tmp
         assert store(folder, sketches) == room, name
 
 
-def test_so_many_are_fetched_before_it_is_known_and_seeds_and_lists_in_any_case(tmp_path: Path) -> None:
+def test_so_many_are_fetched_before_it_is_known_and_seeds_lists_and_requisites_in_any_case(tmp_path: Path) -> None:
     items = [taken(number) for number in range(30)]
-    wanted = [taken(30, via=None, depth=0), taken(31, list_name="list"), taken(32, "elsewhere")]
+    wanted = [taken(30, via=None, depth=0), taken(31, list_name="list"), taken(32, "elsewhere"), taken(33, requisite=1)]
     now, later, traps = Patterns({NAME: 10}, 10, tmp_path).divided([*items, *wanted])
     assert (now, later, traps) == ([*items[:10], *wanted], items[10:], [])
     assert Patterns({NAME: 0}, 10, tmp_path).divided([*items, *wanted]) == (wanted, [], items)

@@ -210,3 +210,13 @@ def test_no_text_of_real_documentation_is_full(package: str, tree: Path, _: str)
     most = TrapsConfig().max_equal
     assert most is not None
     assert 10 * max(counts.values()) <= most
+
+
+def test_requisites_count_for_no_text_and_are_fetched_whatever_page_needs_them(store: HostStore) -> None:
+    texts = Texts(store, MOST)
+    note(texts, [taken(number, requisite=1) for number in range(2 * MOST)])
+    assert not texts.is_full(PAGES[0])
+    note(texts, PAGES)
+    found = [taken(200, via=PAGES[0]), taken(201, via=PAGES[0], requisite=1)]
+    texts.know(found)
+    assert refused(texts, found) == [200]

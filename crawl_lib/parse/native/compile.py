@@ -16,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 LIBRARY = HERE / "liblinks.so.1"  # ending in .so it would be a module to Python
-SOURCES = ("links.c", "foreign.c", "tags.c", "tokens.c", "text.c", "sketch.c", "rows.c", "planes.c", "sums.c")
+SOURCES = ("links.c", "css.c", "foreign.c", "tags.c", "tokens.c", "text.c", "sketch.c", "rows.c", "planes.c", "sums.c")
 FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra")
 # One body of code, of which nothing is replaced from outside: functions of one file are inlined in another (9 %).
 SHARED = ("-shared", "-fPIC", "-flto", "-fno-semantic-interposition")

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "css.h"
 #include "foreign.h"
 #include "sketch.h"
 #include "text.h"
@@ -24,11 +25,13 @@ static const struct { const char *name; bool is_type; } RELATION[] = {
 };
 
 enum slot { HREF, SRC, DATA, ALT, REL, NAME, CONTENT, HTTP_EQUIV, TYPE, ENCODING, COLOR, FACE, SIZE, CHARSET, PROPERTY,
-            ITEMPROP, LANG, XML_LANG, DATETIME, PUBDATE, SLOTS };
+            ITEMPROP, LANG, XML_LANG, DATETIME, PUBDATE, FACT_SLOTS,
+            SRCSET = FACT_SLOTS, POSTER, STYLE, XLINK_HREF, AS, IMAGESRCSET, SLOTS };
 static const struct { const char *name; unsigned char length; } SLOT[SLOTS] = {
     {"href", 4}, {"src", 3}, {"data", 4}, {"alt", 3}, {"rel", 3}, {"name", 4}, {"content", 7}, {"http-equiv", 10},
     {"type", 4}, {"encoding", 8}, {"color", 5}, {"face", 4}, {"size", 4}, {"charset", 7},
     {"property", 8}, {"itemprop", 8}, {"lang", 4}, {"xml:lang", 8}, {"datetime", 8}, {"pubdate", 7},
+    {"srcset", 6}, {"poster", 6}, {"style", 5}, {"xlink:href", 10}, {"as", 2}, {"imagesrcset", 11},
 };
 
 enum said { TITLE, DESCRIPTION, ROBOTS, CANONICAL, BASE, SAID };
@@ -50,8 +53,8 @@ struct reader {
     struct span values[SLOTS];
     unsigned seen;  /* a bit for each slot: the tag has that attribute */
     struct span agent;
-    size_t max_links, max_anchor_chars;
-    int how;  /* KRAKE_CUT, KRAKE_XML, KRAKE_FACTS */
+    size_t max_links, max_anchor_chars, max_requisites;
+    int how;  /* KRAKE_CUT, KRAKE_XML, KRAKE_FACTS, kinds of requisites */
 
     struct buffer text, anchor, robots, charsets, links;
     size_t link_count;
@@ -72,11 +75,17 @@ struct reader {
     size_t json_fact, json_from;  /* where in `facts` the open block begins, and where its text does */
     bool in_json, in_heading;
     struct words heading;  /* the one whose text is read */
+
+    struct buffer requisites, css;  /* the latter: text of the `style` element that is open */
+    uint64_t requisites_cut;
+    enum krake_kind medium;  /* of the video or audio that began last, which `source` and `track` belong to */
+    bool in_style;
 };
 
 static void keep_attribute(void *context, struct span name, struct span value) {
     struct reader *r = context;
-    for (int slot = 0; slot < SLOTS; slot++) {
+    int slots = r->how >> KRAKE_KINDS ? SLOTS : FACT_SLOTS;  /* the others name requisites only */
+    for (int slot = 0; slot < slots; slot++) {
         if (!span_equals(name, SLOT[slot].name, SLOT[slot].length)) continue;
         if (!(r->seen & 1u << slot)) r->values[slot] = value;  /* the first of a name counts */
         r->seen |= 1u << slot;
@@ -84,7 +93,8 @@ static void keep_attribute(void *context, struct span name, struct span value) {
     }
 }
 
-static bool has(const struct reader *r, enum slot slot) { return r->seen >> slot & 1; }
+/* `SLOTS` stands for no attribute. */
+static bool has(const struct reader *r, enum slot slot) { return slot < SLOTS && (r->seen >> slot & 1); }
 
 static struct span value_of(const struct reader *r, enum slot slot) {
     return has(r, slot) ? r->values[slot] : (struct span){(const unsigned char *)"", 0};
@@ -180,7 +190,7 @@ static void close_link(struct reader *r) {
     r->open_link = 0;
 }
 
-static const struct piece NO_PIECE;
+static const struct piece NO_PIECE = {0, 0};
 
 static void start_a(struct reader *r) {
     close_link(r);
@@ -199,6 +209,113 @@ static void start_source(struct reader *r, char code, enum slot slot, bool with_
     struct piece href = keep_value(r, slot);
     struct piece alt = with_alt ? keep_words(r, ALT, r->max_anchor_chars) : NO_PIECE;
     add_link(r, code, href, alt, keep_rel(r));
+}
+
+static bool wants(const struct reader *r, enum krake_kind kind) { return r->how >> KRAKE_KINDS >> kind & 1; }
+static bool wants_any(const struct reader *r) { return r->how >> KRAKE_KINDS; }
+
+/* Whether a reference names nothing to be fetched: it is empty, a part of the page itself, or has its data inside. */
+static bool names_nothing(struct span href) {
+    struct span scheme = {href.at, 5};
+    return href.length == 0 || *href.at == '#' || (href.length >= scheme.length && (span_is(scheme, "data:") || span_is(scheme, "blob:")));
+}
+
+/* Adds a requisite, if its kind is wanted. Those beyond the limit are counted. */
+static void add_requisite(struct reader *r, enum krake_kind kind, struct link link) {
+    if (!wants(r, kind) || r->text.failed) return;
+    struct span kept = {(const unsigned char *)r->text.bytes + link.href.from, link.href.length}, href = span_trim(kept);
+    if (link.href.length == 0 || names_nothing(href)) return;
+    link.href = (struct piece){link.href.from + (size_t)(href.at - kept.at), href.length};
+    if (r->requisites.length / sizeof link < r->max_requisites) buffer_add(&r->requisites, &link, sizeof link);
+    else r->requisites_cut++;
+}
+
+/* A tag whose target is part of the page: a requisite where such are wanted, else a link. */
+static void start_part(struct reader *r, char code, enum krake_kind kind, enum slot slot, bool with_alt) {
+    if (!wants(r, kind)) {
+        start_source(r, code, slot, with_alt, false);
+    } else if (has(r, slot)) {
+        struct piece href = keep_value(r, slot);
+        add_requisite(r, kind, (struct link){href, with_alt ? keep_words(r, ALT, r->max_anchor_chars) : NO_PIECE, NO_PIECE, code});
+    }
+}
+
+/* A further requisite that an attribute of the tag names. */
+static void start_more(struct reader *r, char code, enum krake_kind kind, enum slot slot) {
+    if (wants(r, kind) && has(r, slot)) add_requisite(r, kind, (struct link){keep_value(r, slot), NO_PIECE, NO_PIECE, code});
+}
+
+/* https://html.spec.whatwg.org/#parse-a-srcset-attribute; every candidate counts, whatever its descriptors say. */
+static void start_candidates(struct reader *r, char code, enum slot slot) {
+    if (!wants(r, KRAKE_IMAGE) || !has(r, slot)) return;
+    struct piece all = keep_value(r, slot);
+    if (r->text.failed || all.length == 0) return;
+    const char *text = r->text.bytes;
+    for (size_t at = all.from, end = all.from + all.length; at < end;) {
+        while (at < end && (is_space((unsigned char)text[at]) || text[at] == ',')) at++;
+        size_t from = at, to;
+        while (at < end && !is_space((unsigned char)text[at])) at++;
+        for (to = at; to > from && text[to - 1] == ',';) to--;
+        add_requisite(r, KRAKE_IMAGE, (struct link){{from, to - from}, NO_PIECE, NO_PIECE, code});
+        bool in_brackets = false;
+        for (; to == at && at < end && (in_brackets || text[at] != ','); to = ++at)
+            in_brackets = text[at] == '(' || (in_brackets && text[at] != ')');
+    }
+}
+
+static void add_css_url(void *reader, enum css_place place, struct span url) {
+    static const enum krake_kind KINDS[] = {KRAKE_STYLE, KRAKE_FONT, KRAKE_IMAGE};
+    struct reader *r = reader;
+    struct piece href = {r->text.length, url.length};
+    buffer_add(&r->text, url.at, url.length);
+    add_requisite(r, KINDS[place], (struct link){href, NO_PIECE, NO_PIECE, place == CSS_IMPORT ? 'q' : 'k'});
+}
+
+/* Reads the style sheet in `css`, which is empty then. `is_cut`: its end is missing. */
+static void read_css(struct reader *r, bool is_cut) {
+    r->tokens.steps += r->css.length;
+    if (r->css.failed || !css_urls(span_of(&r->css, 0), is_cut, add_css_url, r)) r->requisites.failed = true;
+    r->css.length = 0;
+}
+
+static void start_style_attribute(struct reader *r) {
+    if (!has(r, STYLE)) return;
+    struct buffer text = r->css;  /* an SVG may have attributes within its style */
+    r->css = (struct buffer){0};
+    decode(r, value_of(r, STYLE), REFERENCES_COUNT | IN_ATTRIBUTE, buffer_sink, &r->css);
+    read_css(r, false);
+    buffer_free(&r->css);
+    r->css = text;
+}
+
+static void end_style(struct reader *r, bool is_cut) {
+    if (r->in_style) read_css(r, is_cut);
+    r->in_style = false;
+}
+
+static enum krake_kind kind_of_preload(struct reader *r) {
+    static const struct { const char *name; enum krake_kind kind; } KINDS[] = {
+        {"style", KRAKE_STYLE}, {"script", KRAKE_SCRIPT}, {"image", KRAKE_IMAGE}, {"font", KRAKE_FONT},
+        {"video", KRAKE_VIDEO}, {"audio", KRAKE_AUDIO}, {"track", KRAKE_VIDEO},
+    };
+    for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++)
+        if (value_is(r, AS, KINDS[i].name, strlen(KINDS[i].name), false)) return KINDS[i].kind;
+    return KRAKE_OTHER;
+}
+
+/* Whether a `link` names a requisite that is wanted, and of which kind. */
+static bool is_part(struct reader *r, struct piece rel, enum krake_kind *kind) {
+    static const struct { const char *name; enum krake_kind kind; } KINDS[] = {
+        {"icon", KRAKE_IMAGE}, {"apple-touch-icon", KRAKE_IMAGE}, {"apple-touch-icon-precomposed", KRAKE_IMAGE},
+        {"mask-icon", KRAKE_IMAGE}, {"modulepreload", KRAKE_SCRIPT}, {"manifest", KRAKE_OTHER},
+    };
+    if (!wants_any(r)) return false;
+    bool found = holds_word(r, rel, "stylesheet") && !holds_word(r, rel, "alternate");
+    *kind = KRAKE_STYLE;
+    for (size_t i = 0; !found && i < sizeof KINDS / sizeof *KINDS; i++)
+        if ((found = holds_word(r, rel, KINDS[i].name))) *kind = KINDS[i].kind;
+    if (!found && (found = holds_word(r, rel, "preload"))) *kind = kind_of_preload(r);
+    return found && wants(r, *kind);
 }
 
 static void say(struct reader *r, enum said what, struct piece piece) {
@@ -299,12 +416,18 @@ static void add_relation(struct reader *r, struct piece href, struct piece rel) 
 }
 
 static void start_link(struct reader *r) {
+    start_candidates(r, 'l', IMAGESRCSET);
     if (value_of(r, HREF).length == 0) return;
     size_t before = r->text.length;
     struct piece href = keep_value(r, HREF), rel = keep_rel(r);
+    add_relation(r, href, rel);
+    enum krake_kind kind;
+    if (is_part(r, rel, &kind)) {
+        add_requisite(r, kind, (struct link){href, NO_PIECE, rel, 'l'});
+        return;
+    }
     bool canonical = !r->has[CANONICAL] && holds_word(r, rel, "canonical");
     if (canonical) say(r, CANONICAL, href);
-    add_relation(r, href, rel);
     if (has_room(r)) add_link(r, 'l', href, NO_PIECE, rel);
     else if (!canonical) r->text.length = before;
 }
@@ -404,15 +527,40 @@ static void start_meta(struct reader *r) {
     if (has(r, HTTP_EQUIV) && value_is(r, HTTP_EQUIV, "refresh", sizeof "refresh" - 1, true)) add_refresh(r);
 }
 
+/* A tag with a `src` whose target is no image. */
+static void start_src(struct reader *r, char code) {
+    switch (code) {
+    case 's': start_part(r, code, KRAKE_SCRIPT, SRC, false); break;
+    case 'e': start_part(r, code, KRAKE_OBJECT, SRC, false); break;
+    case 'u':
+    case 'v':
+        r->medium = code == 'u' ? KRAKE_AUDIO : KRAKE_VIDEO;
+        start_part(r, code, r->medium, SRC, false);
+        start_more(r, code, KRAKE_IMAGE, POSTER);
+        break;
+    case 'o':
+    case 't':
+        start_part(r, code, r->medium, SRC, false);
+        start_candidates(r, code, SRCSET);
+        break;
+    default:  /* frames are links in any case */
+        start_source(r, code, SRC, false, false);
+        start_more(r, code, KRAKE_FRAME, SRC);
+    }
+}
+
 static void start_element(struct reader *r, const struct tag *tag) {
     switch (tag->role) {
     case ROLE_A: start_a(r); break;
     case ROLE_AREA: start_source(r, tag->code, HREF, true, true); break;
-    case ROLE_IMG: start_source(r, tag->code, SRC, true, false); break;
-    case ROLE_SRC: start_source(r, tag->code, SRC, false, false); break;
-    case ROLE_OBJECT: start_source(r, tag->code, DATA, false, false); break;
+    case ROLE_IMG:
+        start_part(r, tag->code, KRAKE_IMAGE, SRC, true);
+        start_candidates(r, tag->code, SRCSET);
+        break;
+    case ROLE_SRC: start_src(r, tag->code); break;
+    case ROLE_OBJECT: start_part(r, tag->code, KRAKE_OBJECT, DATA, false); break;
     case ROLE_INPUT:
-        if (value_is(r, TYPE, "image", sizeof "image" - 1, false)) start_source(r, tag->code, SRC, false, false);
+        if (value_is(r, TYPE, "image", sizeof "image" - 1, false)) start_part(r, tag->code, KRAKE_IMAGE, SRC, false);
         break;
     case ROLE_LINK: start_link(r); break;
     case ROLE_META: start_meta(r); break;
@@ -443,11 +591,23 @@ static void read_raw(struct reader *r, const struct tag *tag) {
     r->tokens.raw_name = (struct span){(const unsigned char *)tag->name, tag->length};
 }
 
-static void on_start(struct reader *r, const struct tag *tag, bool self_closing) {
+/* What an element of SVG draws: `image` and `use`. Both are written with `xlink:href` too. */
+static void start_drawing(struct reader *r, char code) { start_more(r, code, KRAKE_IMAGE, has(r, HREF) ? HREF : XLINK_HREF); }
+
+static void on_start(struct reader *r, struct span name, const struct tag *tag, bool self_closing) {
     bool font = tag != NULL && tag->role == ROLE_FONT && (has(r, COLOR) || has(r, FACE) || has(r, SIZE));
     bool annotation = tag != NULL && (tag->flags & ANNOTATION) &&
                       (value_is(r, ENCODING, "text/html", sizeof "text/html" - 1, false) || value_is(r, ENCODING, "application/xhtml+xml", sizeof "application/xhtml+xml" - 1, false));
     bool foreign = foreign_start(&r->foreign, tag, self_closing, font, annotation);
+    if (wants_any(r) && !r->templates) {
+        start_style_attribute(r);
+        if (foreign && span_is(name, "image")) start_drawing(r, 'z');
+        if (foreign && span_is(name, "use")) start_drawing(r, 'w');
+        if (span_is(name, "style") && !(foreign && self_closing)) {
+            end_style(r, false);
+            r->in_style = true;
+        }
+    }
     if (tag == NULL) return;
     bool image = tag->role == ROLE_IMG && tag->name[2] == 'a';  /* `image`: in HTML another name of img */
     if (!r->templates && !(foreign && image)) {
@@ -474,6 +634,7 @@ static void on_end(struct reader *r, const struct tag *tag) {
         r->foreign.depth = r->link_depth;  /* an svg that was never closed ends with the link around it */
     bool foreign = foreign_end(&r->foreign, tag);
     if (tag == NULL) return;
+    if (r->in_style && strcmp(tag->name, "style") == 0) end_style(r, false);
     if (!foreign && tag->role == ROLE_TEMPLATE && r->templates) r->templates--;
     if (r->templates) return;
     if (tag->role == ROLE_A) close_link(r);
@@ -488,6 +649,7 @@ static void on_text(struct reader *r, enum token kind, struct span text) {
         r->tokens.steps += text.length;
         words_see(&r->seen_words, text, r->tokens.end);
     }
+    if (r->in_style) decode(r, text, how, buffer_sink, &r->css);
     if (r->in_json && text.length <= r->json_left) {
         r->json_left -= text.length;
         decode(r, text, how, buffer_sink, &r->facts);
@@ -510,10 +672,10 @@ static void read_page(struct reader *r) {
             on_text(r, kind, data);
         } else if (kind == TOKEN_START) {
             const struct tag *tag = tag_named(&r->tags, data);
-            bool matters = tag != NULL && (tag->role != ROLE_NONE || (tag->flags & ANNOTATION)), closing;
+            bool matters = (tag != NULL && (tag->role != ROLE_NONE || (tag->flags & ANNOTATION))) || wants_any(r), closing;
             r->seen = 0;
             if (!token_attributes(&r->tokens, matters ? keep_attribute : NULL, r, &closing)) break;
-            on_start(r, tag, closing);
+            on_start(r, data, tag, closing);
         } else if (kind == TOKEN_END) {
             bool closing;
             end_raw_text(r);
@@ -529,6 +691,7 @@ static void read_page(struct reader *r) {
         r->anchor.length = 0;
     }
     end_raw_text(r);
+    end_style(r, r->how & KRAKE_CUT);
     close_link(r);
 }
 
@@ -538,19 +701,22 @@ static void write_piece(const struct reader *r, struct piece piece, struct buffe
     buffer_add(out, "", 1);
 }
 
-static void write_page(struct reader *r, struct buffer *out, struct buffer *links) {
+static void write_links(const struct reader *r, const struct buffer *links, struct buffer *out) {
+    const struct link *link = (const struct link *)(const void *)links->bytes;
+    for (size_t left = links->length / sizeof *link; left--; link++) {
+        buffer_add(out, &link->code, 1);
+        write_piece(r, link->href, out);
+        write_piece(r, link->anchor, out);
+        write_piece(r, link->rel, out);
+    }
+}
+
+static void write_page(struct reader *r, struct buffer *out) {
     for (int i = 0; i < SAID; i++) buffer_add(out, r->has[i] ? "1" : "0", 1);
     buffer_add(out, "", 1);
     for (int i = 0; i < SAID; i++) {
         if (i == ROBOTS) buffer_add(out, r->robots.bytes, r->robots.length), buffer_add(out, "", 1);
         else write_piece(r, r->said[i], out);
-    }
-    for (size_t i = 0; i < r->link_count; i++) {
-        const struct link *link = link_at(r, i);
-        buffer_add(links, &link->code, 1);
-        write_piece(r, link->href, links);
-        write_piece(r, link->anchor, links);
-        write_piece(r, link->rel, links);
     }
     buffer_add(out, r->facts.bytes, r->facts.length);
     if (r->headings.length) buffer_add(out, "h", 2), buffer_add(out, r->headings.bytes, r->headings.length), buffer_add(out, "", 1);
@@ -563,41 +729,61 @@ static void write_page(struct reader *r, struct buffer *out, struct buffer *link
 #endif
 uint64_t krake_sources(void) { return KRAKE_SOURCES; }
 
+static void begin(struct reader *r, const char *text, size_t length, size_t max_requisites, int how) {
+    r->tokens.at = (const unsigned char *)text;
+    r->tokens.end = r->tokens.at + length;
+    r->max_requisites = max_requisites;
+    r->how = how;
+    r->medium = KRAKE_VIDEO;
+}
+
+/* Writes what was read, and frees the rest. Returns 0, and -1 if memory ran out. */
+static int end(struct reader *r, bool is_page, struct krake_page *page) {
+    struct buffer out = {0}, links = {0}, requisites = {0};
+    struct buffer *all[] = {&r->text, &r->anchor, &r->robots, &r->charsets, &r->links, &r->facts, &r->headings, &r->requisites, &r->css};
+    bool failed = false;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) failed = failed || all[i]->failed;
+    if (!failed) {
+        if (is_page) write_page(r, &out);
+        write_links(r, &r->links, &links);
+        write_links(r, &r->requisites, &requisites);
+    }
+    *page = (struct krake_page){out.bytes, links.bytes, requisites.bytes, out.length, links.length, requisites.length,
+                                r->cut, r->requisites_cut, r->tokens.steps, words_digest(&r->seen_words)};
+    failed = failed || out.failed || links.failed || requisites.failed;
+    if (failed) krake_free(page);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) buffer_free(all[i]);
+    return failed ? -1 : 0;
+}
+
 int krake_links(const char *html, size_t length, const char *agent, size_t agent_length, size_t max_links,
-                size_t max_anchor_chars, int how, struct krake_page *page) {
+                size_t max_anchor_chars, size_t max_requisites, int how, struct krake_page *page) {
     struct reader r = {0};
-    struct buffer out = {0}, links = {0};
-    r.tokens.at = (const unsigned char *)html;
-    r.tokens.end = r.tokens.at + length;
+    begin(&r, html, length, max_requisites, how);
     r.agent = (struct span){(const unsigned char *)agent, agent_length};
     r.max_links = max_links;
     r.max_anchor_chars = max_anchor_chars;
-    r.how = how;
     r.json_left = MAX_JSON;
     r.values_left = MAX_VALUES;
     r.tokens.cdata = how & KRAKE_XML;
     tags_index(&r.tags);
     read_page(&r);
-    bool failed = r.text.failed || r.anchor.failed || r.robots.failed || r.charsets.failed || r.links.failed ||
-                  r.facts.failed || r.headings.failed;
-    if (!failed) write_page(&r, &out, &links);
-    *page = (struct krake_page){out.bytes, links.bytes, out.length, links.length, r.cut, r.tokens.steps, words_digest(&r.seen_words)};
-    failed = failed || out.failed || links.failed;
-    if (failed) krake_free(page);
-    buffer_free(&r.text);
-    buffer_free(&r.anchor);
-    buffer_free(&r.robots);
-    buffer_free(&r.charsets);
-    buffer_free(&r.links);
-    buffer_free(&r.facts);
-    buffer_free(&r.headings);
-    return failed ? -1 : 0;
+    return end(&r, true, page);
+}
+
+int krake_css(const char *css, size_t length, size_t max_requisites, int how, struct krake_page *page) {
+    struct reader r = {0};
+    begin(&r, css, length, max_requisites, how);
+    r.tokens.steps = length;
+    if (!css_urls((struct span){r.tokens.at, length}, how & KRAKE_CUT, add_css_url, &r)) r.css.failed = true;
+    return end(&r, false, page);
 }
 
 void krake_free(struct krake_page *page) {
     free(page->text);
     free(page->links);
-    page->text = page->links = NULL;
+    free(page->requisites);
+    page->text = page->links = page->requisites = NULL;
 }
 
 /* Whether `word` begins within `reach` bytes of `at`. `*read`: so far no such word begins; no byte is read twice. */

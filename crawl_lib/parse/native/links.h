@@ -18,8 +18,10 @@ struct krake_page {
     char *text;
     /* Each link: a letter for its element (a capital one: rel holds nofollow) before its href, its anchor text, its rel. */
     char *links;
-    size_t length, links_length;
-    uint64_t cut;    /* links beyond the limit */
+    /* Requisites of the kinds that were asked for, in the same form: images, style sheets, scripts, fonts... */
+    char *requisites;
+    size_t length, links_length, requisites_length;
+    uint64_t cut, requisites_cut;  /* links and requisites beyond the limits */
     uint64_t steps;  /* bytes looked at: the work that was done */
     uint64_t words;  /* digest of the page's words: see sketch.h */
 };
@@ -31,10 +33,17 @@ uint64_t krake_sources(void);
    XHTML, where `<script/>` is closed and `<![CDATA[` opens a section. KRAKE_FACTS: facts are wanted too. */
 enum { KRAKE_CUT = 1, KRAKE_XML = 2, KRAKE_FACTS = 4 };
 
+/* The kinds of requisites. Each that is wanted adds `1 << (KRAKE_KINDS + kind)` to `how`. */
+enum { KRAKE_KINDS = 8 };
+enum krake_kind { KRAKE_STYLE, KRAKE_SCRIPT, KRAKE_IMAGE, KRAKE_FONT, KRAKE_VIDEO, KRAKE_AUDIO, KRAKE_OBJECT, KRAKE_FRAME, KRAKE_OTHER };
+
 /* Reads a page in UTF-8. `agent`: a name of robots metas other than `robots`, lower case; `how`: a sum of these.
    Returns 0, and -1 if memory ran out. Its texts are given back by `krake_free`. */
 int krake_links(const char *html, size_t length, const char *agent, size_t agent_length, size_t max_links,
-                size_t max_anchor_chars, int how, struct krake_page *page);
+                size_t max_anchor_chars, size_t max_requisites, int how, struct krake_page *page);
+
+/* Reads the requisites of a style sheet in UTF-8, and nothing else; see `krake_links`. */
+int krake_css(const char *css, size_t length, size_t max_requisites, int how, struct krake_page *page);
 
 void krake_free(struct krake_page *page);
 

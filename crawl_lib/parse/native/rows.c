@@ -34,6 +34,7 @@ struct krake_rows {
     size_t most_bytes;
     uint64_t secret;
     uint32_t *slots, slot_count, folders, page;
+    bool requisites;  /* the links of the page are requisites */
     struct buffer names, entries, targets, rules, links, asks;
 };
 
@@ -45,9 +46,9 @@ struct element {
 /* By the letters of tags.c, and of sitemap.py. The second one is unknown. */
 static const struct element ELEMENTS[LETTERS] = {
     {"a", PAGE}, {"", 0}, {"loc", PAGE}, {"item", PAGE}, {"embed", 0}, {"frame", PAGE}, {"img", 0}, {"", 0}, {"iframe", PAGE},
-    {"object", 0}, {"", 0}, {"link", BY_REL}, {"meta", PAGE | HOP}, {"input", 0}, {"source", 0}, {"sitemap", PAGE | HOP},
-    {"", 0}, {"area", PAGE}, {"script", 0}, {"track", 0}, {"audio", 0}, {"video", 0}, {"", 0},
-    {"robots", PAGE | ONLY_FOLLOWED}, {"entry", BY_REL}, {"", 0},
+    {"object", 0}, {"style", 0}, {"link", BY_REL}, {"meta", PAGE | HOP}, {"input", 0}, {"source", 0}, {"sitemap", PAGE | HOP},
+    {"import", 0}, {"area", PAGE}, {"script", 0}, {"track", 0}, {"audio", 0}, {"video", 0}, {"use", 0},
+    {"robots", PAGE | ONLY_FOLLOWED}, {"entry", BY_REL}, {"image", 0},
 };
 /* The words of rel that make the target of a `link` a page to follow. */
 static const char *const FOLLOWED_RELS[] = {"next", "prev", "index", "contents", "start", "alternate", "canonical", "author", "copyright", "help", "search", "license"};
@@ -196,10 +197,12 @@ static bool is_followed(struct span rel) {
 
 static enum krake_bar bar_of(const struct link *link, int how) {
     int flags = element_of(link->code)->flags;
+    if (how & KRAKE_REQUISITES) return KRAKE_FREE;
     bool says_nofollow = (how & KRAKE_SAYS_NOFOLLOW) || (link->code >= 'A' && link->code <= 'Z');
     if (!(flags & PAGE) && !((flags & BY_REL) && is_followed(link->rel))) return KRAKE_ELEMENT;
     if (says_nofollow && !(how & KRAKE_FOLLOWS_ALL)) return KRAKE_NOFOLLOW;
     if (link->is_hop && (how & KRAKE_NO_HOP)) return KRAKE_REDIRECT_LIMIT;
+    if (how & KRAKE_IS_REQUISITE) return KRAKE_ON_REQUISITE;
     return how & KRAKE_IS_SIMILAR ? KRAKE_SIMILAR : KRAKE_FREE;
 }
 
@@ -213,6 +216,7 @@ static struct span without_fragment(struct span href) {
 int64_t krake_rows_look(struct krake_rows *r, const unsigned char *links, size_t length, const char *folder, size_t folder_length, int how) {
     make_room(r);
     r->links.length = r->asks.length = 0;
+    r->requisites = how & KRAKE_REQUISITES;
     bool hops = read_links(r, links, links + length);
     uint32_t number = entry_of(r, (struct span){(const unsigned char *)folder, folder_length}, FOLDERS);
     if (length > UINT32_MAX || r->links.failed || number == NONE || (hops && !find_hops(r))) return -1;
@@ -300,10 +304,12 @@ int64_t krake_rows_write(struct krake_rows *r, struct krake_block *block, const 
     for (size_t i = 0; i < rule_count; i++) rules[i].rejected = 0;
     for (const struct link *link = links_of(r), *end = link + link_count(r); link < end; link++) {
         const struct target *target = target_at(r, link->number);
+        int flags = element_of(link->code)->flags;
         bool followed = link->bar == KRAKE_FREE && target->length && target->followed;
+        if (r->requisites && (flags & PAGE) && !followed) continue;  /* its row is that of the link, which counts it */
         struct krake_rule *rule = &rules[target->length && link->bar != KRAKE_FREE ? link->bar : target->rule];
         rule->rejected += !followed;
-        if (target->length && (followed || !(element_of(link->code)->flags & ONLY_FOLLOWED))) add_row(r, block, source, link, followed, rule);
+        if (target->length && (followed || !(flags & ONLY_FOLLOWED))) add_row(r, block, source, link, followed && !r->requisites, rule);
     }
     r->links.length = 0;
     int64_t bytes = 0;

@@ -7,10 +7,13 @@
 enum { KRAKE_KEY = 20 };
 
 /* Rules that bar a link before its target is judged. The caller names these rules first, in this order. */
-enum krake_bar { KRAKE_FREE, KRAKE_ELEMENT, KRAKE_NOFOLLOW, KRAKE_REDIRECT_LIMIT, KRAKE_SIMILAR };
+enum krake_bar { KRAKE_FREE, KRAKE_ELEMENT, KRAKE_NOFOLLOW, KRAKE_REDIRECT_LIMIT, KRAKE_SIMILAR, KRAKE_ON_REQUISITE };
 
-/* Of a page: it says nofollow; nofollow is ignored; no further hop is followed; too many pages have the same words. */
-enum { KRAKE_SAYS_NOFOLLOW = 1, KRAKE_FOLLOWS_ALL = 2, KRAKE_NO_HOP = 4, KRAKE_IS_SIMILAR = 8 };
+/* Of a page: it says nofollow; nofollow is ignored; no further hop is followed; too many pages have the same words; its
+   links are requisites: nothing bars one, no row says that one is followed, and a frame that is refused has no row; the
+   page was fetched as a requisite itself. */
+enum { KRAKE_SAYS_NOFOLLOW = 1, KRAKE_FOLLOWS_ALL = 2, KRAKE_NO_HOP = 4, KRAKE_IS_SIMILAR = 8, KRAKE_REQUISITES = 16,
+       KRAKE_IS_REQUISITE = 32 };
 
 /* The buffers of Arrow's columns, in the order of the schema of `links`. A text has its ends first, then its bytes. */
 enum krake_column { SOURCE, TARGET, URL, ANCHOR = URL + 2, REL = ANCHOR + 2, ELEMENT = REL + 2, FOLLOWED = ELEMENT + 2,

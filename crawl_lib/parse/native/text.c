@@ -5,8 +5,6 @@
 
 #include "references.h"
 
-enum { MAX_CODE = 0x10FFFF, REPLACEMENT = 0xFFFD, UTF8_BYTES = 4 };
-
 void buffer_add(struct buffer *b, const void *bytes, size_t length) {
     if (b->failed || length == 0) return;
     if (length > b->capacity - b->length) {
@@ -98,7 +96,7 @@ void words_add(void *words, const unsigned char *bytes, size_t length) {
     buffer_add(w->out, from, (size_t)(at - from));
 }
 
-static size_t put_utf8(unsigned char *out, unsigned code) {
+size_t put_utf8(unsigned char *out, unsigned code) {
     if (code < 0x80) {
         out[0] = (unsigned char)code;
         return 1;
@@ -121,7 +119,7 @@ static size_t put_utf8(unsigned char *out, unsigned code) {
     return 4;
 }
 
-static int digit_of(unsigned char c, unsigned base) {
+int digit_of(unsigned char c, unsigned base) {
     if (c >= '0' && c <= '9') return c - '0';
     c |= 0x20;
     return base == 16 && c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;

@@ -32,6 +32,14 @@ struct words {
 void words_begin(struct words *w, struct buffer *out, size_t max_chars);
 void words_add(void *words, const unsigned char *bytes, size_t length);
 
+enum { MAX_CODE = 0x10FFFF, REPLACEMENT = 0xFFFD, UTF8_BYTES = 4 };
+
+/* Writes a character in UTF-8, at most UTF8_BYTES; returns their number. */
+size_t put_utf8(unsigned char *out, unsigned code);
+
+/* The value of a digit of base 10 or 16, -1 if the byte is none. */
+int digit_of(unsigned char c, unsigned base);
+
 /* A sink that appends to a buffer. */
 void buffer_sink(void *buffer, const unsigned char *bytes, size_t length);
 

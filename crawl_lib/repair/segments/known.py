@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +25,7 @@ from crawl_lib.frontier import (
     read_outlinks,
     readable_take,
 )
-from crawl_lib.records import QueuedUrl, metadata_without_list
+from crawl_lib.records import QueuedUrl, metadata_without_list, steps_of_row
 from crawl_lib.repair.segments.glean import LONGEST_URL, is_robots
 from crawl_lib.seeds import Division, check_seeds, hand_over, set_damaged_aside
 from crawl_lib.segment import (
@@ -46,7 +47,7 @@ from crawl_lib.version import VERSION
 LOST_NAME = "lost.tsv"
 """URLs of pages that were lost, as lines of `outlinks`, handed on past the key check."""
 OUTCOMES = frozenset(Outcome)
-OLD_COLUMNS = ("key", "url", "via_key", "depth", "metadata", "outcome", "attempts", "duration_ms", "retry_at")
+OLD_COLUMNS = ("key", "url", "via_key", "depth", "metadata", "outcome", "attempts", "duration_ms", "retry_at", "hop")
 
 PLACE_COLUMNS = ("warc_file", "warc_offset", "url")
 
@@ -187,7 +188,8 @@ class Known:
                 for row in batch.to_pylist():
                     if key_of(row["url"]) == row["key"] and row["outcome"] in OUTCOMES:
                         metadata = metadata_without_list(row["metadata"])
-                        yield QueuedUrl(row["url"], row["via_key"], row["depth"], 0, metadata), row
+                        queued = QueuedUrl(row["url"], row["via_key"], row["depth"], 0, metadata)
+                        yield replace(queued, requisite=steps_of_row(row)), row
             return
         with suppress(KrakeError), self.storage.open_read(f"{self.path}/{INDEX_NAME}") as file:
             for line in file:

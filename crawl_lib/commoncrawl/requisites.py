@@ -1,0 +1,50 @@
+"""Requisites of pages, which files for the field's tools leave out unless someone asks for them."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crawl_lib.crawldir import SegmentRef
+from crawl_lib.segment import LINKS_NAME, PAGES_NAME, SegmentReader
+from crawl_lib.stores import Stores
+from crawl_lib.versions import Work, give_segments
+
+Keys: TypeAlias = "pa.Array[Any]"
+_HOP = "E"
+
+
+def no_keys() -> Keys:
+    """Return keys of no requisite."""
+    return pa.array([], pa.binary(20))
+
+
+def requisites_of(stores: Stores, segments: Sequence[SegmentRef]) -> Keys:
+    """Return the keys of the requisites of segments that no followed link in these segments names.
+
+    Without requisites one column of each segment is read, else all pages and links. Raises DamagedFileError,
+    StorageError, StoppedError.
+    """
+    some = [segment for segment in stores.until_stopped(segments) if _has_requisites(stores, segment)]
+    if not some:
+        return no_keys()
+    with Work.to_read(stores) as work:
+        give_segments(stores, work.engine, "all_visits", some, PAGES_NAME)
+        give_segments(stores, work.engine, "named", segments, LINKS_NAME)
+        found: Keys = pa.array(work.engine.column("export/requisites_alone"), pa.binary(20))
+        return found
+
+
+def pages_among(batch: pa.RecordBatch, requisites: Keys) -> "pa.Array[Any]":
+    """Tell for each row of `pages` whether the row counts as one of a page."""
+    needed: Any = pc.and_(
+        pc.equal(batch["hop"], pa.scalar(_HOP, pa.string())), pc.is_in(batch["key"], value_set=requisites)
+    )
+    counts: pa.Array[Any] = pc.invert(pc.fill_null(needed, pa.scalar(False)))
+    return counts
+
+
+def _has_requisites(stores: Stores, segment: SegmentRef) -> bool:
+    batches = SegmentReader(stores.storage, segment.path).pages(["hop"])
+    return any(bool(pc.any(pc.equal(batch["hop"], pa.scalar(_HOP, pa.string()))).as_py()) for batch in batches)

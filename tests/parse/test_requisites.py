@@ -1,0 +1,117 @@
+"""The requisites of pages, in document order, apart from links."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from crawl_lib.config import REQUISITE_KINDS, ParseConfig
+from crawl_lib.parse import Page, parse_html
+from tests.parse.links import read_links
+
+CONFIG = replace(ParseConfig(), requisites="all", requisite_kinds=REQUISITE_KINDS)
+ALL = {
+    "<img src=a alt=t>": ["img a"],
+    "<img src=a srcset='b 1x, c 100w,d , e,f 1x(,) ,,g'>": ["img a", "img b", "img c", "img d", "img e,f", "img g"],
+    "<img src='' srcset='data:image/png,x 1x, #, b'>": ["img b"],
+    "<picture><source srcset='a 1x, b 2x' media='(min-width: 1px)'><source srcset=c><img src=d></picture>": [
+        *("source a", "source b", "source c", "img d")
+    ],
+    "<video src=a poster=b><source src=c><track src=d></video>": ["video a", "video b", "source c", "track d"],
+    "<audio src=a><source src=b></audio>": ["audio a", "source b"],
+    "<link rel='StyleSheet' href=a><link rel='shortcut icon' href=b><link rel=apple-touch-icon href=c>": [
+        *("link a", "link b", "link c")
+    ],
+    "<link rel=preload as=font href=a><link rel=modulepreload href=b><link rel=manifest href=c>": [
+        *("link a", "link b", "link c")
+    ],
+    "<link rel=preload as=image href=a imagesrcset='b 1x, c 2x'>": ["link b", "link c", "link a"],
+    "<script src=a></script>": ["script a"],
+    "<object data=a></object><embed src=b>": ["object a", "embed b"],
+    "<input type=image src=a><input type=text src=b>": ["input a"],
+    "<iframe src=a></iframe><frame src=b>": ["iframe a", "frame b"],
+    "<style>@import 'a'; @font-face{src:url(b)} c{d:url(&amp;)}</style>": ["import a", "style b", "style &amp;"],
+    "<p style='a:url(&quot;b&amp;c&quot;)'><x-y style=a:url(d)>": ["style b&c", "style d"],
+    "<svg><image href=a /><image xlink:href=b></image><use href='c#d'/><use href='#e'/></svg>": [
+        *("image a", "image b", "use c#d")
+    ],
+    "<svg><style>a{b:url(c)}<![CDATA[d{e:url(f)}]]></style><style/></svg><p style='g:url(h)'>": [
+        *("style c", "style f", "style h")
+    ],
+    "<svg><style>a{b:url(c)}<g style='d:url(e)'></g>f{g:url(h)}</style>": ["style e", "style c", "style h"],
+    "<style>a{b:url(c)}": ["style c"],
+    "<template><img src=a><style>b{c:url(d)}</style><p style='e:url(f)'></template>": [],
+    "<img src='#a'><img src=' DATA:x'><img src=blob:x><iframe src='#'></iframe>": [],
+    "<link rel=next href=a><link rel='alternate stylesheet' href=b><a href=c>": [],
+    "<noscript><img src=a></noscript>": ["img a"],
+}
+
+
+def page_of(html: str, config: ParseConfig = CONFIG) -> Page:
+    return parse_html(html.encode(), url="http://a.test/", header_charset="utf-8", config=config)
+
+
+def named(page: Page) -> list[str]:
+    return [f"{link.element} {link.href}" for link in read_links(page.requisites)]
+
+
+@pytest.mark.parametrize("html", ALL)
+def test_each_element_names_what_it_needs(html: str) -> None:
+    page = page_of(html)
+    assert named(page) == ALL[html]
+    assert page.requisites_cut == 0
+
+
+@pytest.mark.parametrize("html", ALL)
+def test_unless_asked_for_pages_have_no_requisites_and_the_links_of_before(html: str) -> None:
+    page = page_of(html, replace(CONFIG, requisites="none"))
+    assert page.requisites == b""
+    before = page_of(html, ParseConfig())
+    assert page == before
+
+
+def test_what_is_a_requisite_is_no_link_but_a_frame_is_both() -> None:
+    html = "<a href=a></a><img src=b alt=t><iframe src=c></iframe><video src=d></video><link rel=stylesheet href=e>"
+    page = page_of(html, replace(CONFIG, requisite_kinds=("image", "frame")))
+    links = [f"{link.element} {link.href}" for link in read_links(page.links)]
+    assert links == ["a a", "iframe c", "video d", "link e"]
+    assert named(page) == ["img b", "iframe c"]
+    assert read_links(page.requisites)[0].anchor == "t"
+
+
+KIND_OF: dict[str, str] = {
+    "<video src=x poster=y>": "video image",
+    "<audio src=x><source src=x><track src=x></audio>": "audio audio audio",
+    "<video><source src=x>": "video",
+    "<picture><source srcset=x>": "image",
+    "<link rel=preload as=script href=x><link rel=preload href=x><link rel=manifest href=x>": "script other other",
+    "<style>@import 'x'; @font-face{src:url(x)} a{b:url(x)}</style>": "style font image",
+    "<object data=x></object><embed src=x><frame src=x>": "object object frame",
+    "<svg><use href=x>": "image",
+}
+
+
+@pytest.mark.parametrize("html", KIND_OF)
+@pytest.mark.parametrize("kind", REQUISITE_KINDS)
+def test_kinds_that_are_not_wanted_are_left_out(html: str, kind: str) -> None:
+    page = page_of(html, replace(CONFIG, requisite_kinds=(kind,)))
+    assert len(named(page)) == KIND_OF[html].split().count(kind)
+
+
+def test_requisites_beyond_the_limit_are_counted() -> None:
+    html = "<img src=a><p style='b:url(c)'>" * 5 + "<img src=data:x>"
+    page = page_of(html, replace(CONFIG, requisites_per_page=3))
+    assert (named(page), page.requisites_cut) == (["img a", "style c", "img a"], 7)
+
+
+def test_a_page_travels_to_another_process_with_its_requisites() -> None:
+    page = page_of("<a href=é><img src=日本>")
+    assert Page.from_json(page.to_json()) == page
+
+
+def test_queries_are_escaped_in_the_charset_of_the_page() -> None:
+    html = "<meta charset=koi8-r><img src='?q=я'>".encode("koi8-r")
+    page: Any = parse_html(html, url="http://a.test/", header_charset=None, config=CONFIG)
+    assert named(page) == ["img ?q=%D1"]
