@@ -114,7 +114,7 @@ def test_events_are_in_the_order_of_their_times(connect):
     assert {mark.key for mark in marks} == {key(name) for name in range(4)}, "4 has no document yet"
     assert marks == sorted(marks)
     pages.finish([done(0, b"new")])
-    assert pages.events(marks[-1], 3)[-1].key == key(0)
+    assert key(0) in {mark.key for mark in pages.events(Mark(marks[-1].time_ms), 9)}
 
 
 def test_a_sweep_deletes_what_nobody_has_wanted_for_long(connect):
