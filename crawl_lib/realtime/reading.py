@@ -16,6 +16,7 @@ from crawl_lib.parse import (
     XHTML,
     Content,
     Headers,
+    Metadata,
     Page,
     decode_content,
     detect_mime,
@@ -52,13 +53,14 @@ class Told:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def facts_of(page: Page, headers: Headers, content: Content) -> dict[str, Any]:
-    """Return the facts of a page by name. `content`: the beginning of the page.
-
-    `parse.facts` will need `headers` and `content`.
-    """
-    found = {"title": page.title, "description": page.description, "canonical_url": page.canonical_url}
-    return {name: text for name, text in found.items() if text}
+def facts_of(page: Page) -> dict[str, Any]:
+    """Return the facts of a page by name (docs/metadata.md): texts, the `image` with its size, and all `sources`."""
+    said = {name: value for name, value in (page.metadata or Metadata())._asdict().items() if value is not None}
+    facts: dict[str, Any] = {name: value[0] for name, value in said.items()}
+    if image := (page.metadata or Metadata()).image:
+        size = {"width": image.width, "height": image.height}
+        facts["image"] = {"url": image.url, **{name: pixels for name, pixels in size.items() if pixels is not None}}
+    return {**facts, "sources": {name: value.source for name, value in said.items()}} if facts else {}
 
 
 class AnswerReader:
@@ -98,9 +100,9 @@ class AnswerReader:
             page.meta_robots or "", headers.all("x-robots-tag"), user_agent=self._token, now=time.time()
         )
         robots = Robots(noindex=said.noindex, noarchive=said.noarchive, nosnippet=said.nosnippet)
-        facts = facts_of(page, headers, content)
-        if said.nosnippet:
-            facts.pop("description", None)
+        facts = facts_of(page)
+        if said.nosnippet and facts.pop("description", None) is not None:
+            del facts["sources"]["description"]
         return replace(told, target=self._refresh(page, headers), robots=robots, facts=bounded(facts))
 
     def _page(self, url: str, headers: Headers, content: Content, mime: str | None, *, is_cut: bool) -> Page:
@@ -115,6 +117,7 @@ class AnswerReader:
             user_agent=self._token,
             is_xml=is_xml,
             is_cut=is_cut,
+            facts_at=time.time(),
         )
         refresh = headers.get("refresh")
         return with_refresh(page, refresh, url=url, config=self._parse) if refresh else page

@@ -113,6 +113,7 @@ def page(talk: Talk, body: bytes, headers: bytes = b"Content-Type: text/html\r\n
 
 
 HEAD = b"<html><head><title>A title</title><meta name=description content='What it is'>"
+HEAD += b"<meta property=og:image content=/a.png><meta property=og:image:width content=3>"
 
 
 def test_each_kind_of_answer_is_told_with_its_hop_and_its_target(tmp_path: Path, web: HostileWeb) -> None:
@@ -124,7 +125,9 @@ def test_each_kind_of_answer_is_told_with_its_hop_and_its_target(tmp_path: Path,
     with fetcher(tmp_path) as line:
         done = line.fetch(web.url("/page"))
         assert (done.hop.outcome, done.hop.status, done.hop.url) == ("ok", 200, web.url("/page"))
-        assert done.facts == {"title": "A title", "description": "What it is"}
+        sources = {"title": "html title", "description": "description", "image": "og:image"}
+        image = {"url": web.url("/a.png"), "width": 3}
+        assert done.facts == {"title": "A title", "description": "What it is", "image": image, "sources": sources}
         assert (done.mime, done.length, done.etag, done.attempts) == ("text/html", len(HEAD), '"1"', 1)
         assert done.place is not None
         assert done.hop.time_ms > 1_600_000_000_000
@@ -134,8 +137,9 @@ def test_each_kind_of_answer_is_told_with_its_hop_and_its_target(tmp_path: Path,
             assert (done.target.url, done.target.how) == (web.url("/page"), how)
             assert done.target.key == key_of(web.url("/page")).hex()
         quiet = line.fetch(web.url("/quiet"))
+        del sources["description"]
         assert (quiet.robots.noindex, quiet.robots.noarchive, quiet.robots.nosnippet) == (True, True, True)
-        assert quiet.facts == {"title": "A title"}
+        assert quiet.facts == {"title": "A title", "image": image, "sources": sources}
         gone = line.fetch(web.url("/nothing"))
         assert (gone.hop.outcome, gone.retry_at, gone.target) == ("gone", None, None)
         assert sum(path == "/robots.txt" for path in web.paths()) == 1
