@@ -129,6 +129,7 @@ def test_by_keyboard_alone(served: Served, browser: Any) -> None:
     context = browser.new_context(java_script_enabled=False)
     tab = context.new_page()
     tab.goto(served.url)
+    tab.locator("input[name=q]:focus").wait_for()  # Chromium gives the focus after the page is loaded
     tab.keyboard.type("asynchronous iterators")
     tab.keyboard.press("Enter")
     tab.wait_for_url("**/?q=asynchronous+iterators")
