@@ -35,6 +35,8 @@ LONGEST_RETRY_S = 2.0
 SWEEP_S = 60.0
 LAST_TASKS_S = 2.0
 MOST_PACES = 20_000
+MOST_BARE = 16
+"""Bare fetches at once: each may hold an answer of `MAX_BARE_BYTES` in memory."""
 LATENCIES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0, 60.0, math.inf)
 """Upper ends of the buckets of latencies, in seconds from the start of the work on a URL to its document."""
 _T = TypeVar("_T")
@@ -66,7 +68,7 @@ class Scheduler:
         self._hosts: dict[str, dict[bytes, Visit]] = {}
         self._paces: dict[str, float] = {}
         self._reserved: dict[str, Counter[bytes]] = {}
-        self._accepting = 0
+        self._accepting = self._bare = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._listeners: set[asyncio.Event] = set()
         self._readers: dict[bytes, list[asyncio.Future[None]]] = {}
@@ -272,16 +274,20 @@ class Scheduler:
         is_ours, rule = self.filter.verdict(canonical, host, 0)
         if not is_ours:
             return BareAnswer(url=canonical, outcome="refused", error=rule)
-        if self.is_full(host) or self.waiting >= self.config.max_waiting:
+        if self.is_full(host) or self.waiting >= self.config.max_waiting or self._bare >= MOST_BARE:
             raise BusyError("the host, or the service, has too many URLs", retry_after_s=2)
-        bare = await self.link.fetch_bare(
-            url=canonical,
-            key=key_of(canonical).hex(),
-            part=part_of(host),
-            left_s=self.config.give_up_s,
-            time_limit_s=chosen.time_limit_s,
-            max_body_bytes=min(chosen.max_body_bytes or MAX_BARE_BYTES, MAX_BARE_BYTES),
-        )
+        self._bare += 1
+        try:
+            bare = await self.link.fetch_bare(
+                url=canonical,
+                key=key_of(canonical).hex(),
+                part=part_of(host),
+                left_s=self.config.give_up_s,
+                time_limit_s=chosen.time_limit_s,
+                max_body_bytes=min(chosen.max_body_bytes or MAX_BARE_BYTES, MAX_BARE_BYTES),
+            )
+        finally:
+            self._bare -= 1
         said = bare.said
         if isinstance(said, Refused):
             return BareAnswer(url=canonical, outcome=said.rule, error=said.reason)

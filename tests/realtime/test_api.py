@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from crawl_lib.realtime.api import MOST_BODY_BYTES, ROUTES, make_app, openapi
 from crawl_lib.realtime.events import Event, Subscription
 from crawl_lib.realtime.limits import Rates
 from crawl_lib.realtime.protocol import Body, Done
+from crawl_lib.realtime.scheduler import MOST_BARE
 from crawl_lib.realtime.tokens import RIGHTS, TokenFile
 from crawl_lib.urls import key_of
 from tests.realtime.fake import Served, Web, hop, page, redirect, run
@@ -213,6 +215,25 @@ def test_a_bare_fetch_leaves_no_row(tmp_path: Path) -> None:
         assert refused["outcome"] == "refused"
         assert (await served.client.get("/v1/pages", params={"url": A})).status_code == 404
         assert all(wanted.is_bare and wanted.max_body_bytes == 2 << 20 for wanted in web.asked)
+
+    run(tmp_path, test, web)
+
+
+def test_bare_fetches_at_once_are_few(tmp_path: Path) -> None:
+    """Each may hold 2 MiB in memory. After the end of one there is room again."""
+    web = Web()
+    go_on = web.hold(A)
+
+    async def test(served: Served) -> None:
+        ask = partial(served.client.post, "/v1/fetch", json={"url": A})
+        asked = [asyncio.create_task(ask()) for _ in range(MOST_BARE)]
+        while len(web.asked) < MOST_BARE:
+            await asyncio.sleep(0)
+        busy = await ask()
+        assert (busy.status_code, busy.headers["Retry-After"]) == (429, "2")
+        go_on.set()
+        assert {answer.status_code for answer in await asyncio.gather(*asked)} == {200}
+        assert (await ask()).status_code == 200
 
     run(tmp_path, test, web)
 
