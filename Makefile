@@ -114,7 +114,7 @@ test: setup setup-pywb
 
 # On a real HDFS, which Maven brings; CONTRIBUTING.md names the packages that this needs. Three processes on two cores,
 # since servers take their time; tests/cluster/conftest.py says in which order.
-test-cluster: setup $(EXTRAS:%=setup-%)
+test-cluster: setup setup-pywb $(EXTRAS:%=setup-%)
 	$(BIN)/python -m pytest -o testpaths="tests/cluster tests" -o addopts="-ra --strict-markers --strict-config --allow-hosts=127.0.0.0/8,::1 --allow-unix-socket --ignore=tests/compose -m slow" $(or $(PYTEST_ARGS),--numprocesses 3 --dist loadfile --no-loadscope-reorder)
 
 # The services of docker-compose.yml, as containers. It needs root, Go 1.24 or newer, and Debian's docker.io,

@@ -41,7 +41,7 @@ with warnings.catch_warnings():  # Starlette would rather have another library, 
     from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
     from fastapi.testclient import TestClient
-    from krake_airflow.configs import crawl_dag_id
+    from krake_airflow.configs import crawl_dag_id, read_configs
     from krake_airflow.page import KrakePage, crawls, lookups
     from krake_airflow.page import app as page_app
     from krake_airflow.page.app import make_app
@@ -186,6 +186,35 @@ def test_a_task_that_waits_for_its_next_try_is_no_silent_one(client: TestClient,
             session.execute(insert(TaskInstance).values(**row, **more, **begin))
     told = told_by_nodes(config, config.servers)
     assert {name: entry["task"]["state"] for name, entry in told.items()} == {node: "success"}
+
+
+def test_the_newest_task_of_a_node_that_rested_is_found(client: TestClient, config: Config) -> None:
+    """A few tasks are read first, and all of them could be of the other node."""
+    rests, works = config.servers
+    begun = datetime(2026, 11, 27, 10, tzinfo=UTC)
+    with create_session() as session:
+        session.add(DagRun(dag_id=DAG, run_id="long", run_type="manual"))
+        session.flush()
+        for iteration, node in enumerate((rests, *[works] * 40), 1):
+            row = {"id": uuid4(), "dag_id": DAG, "run_id": "long", "task_id": f"iteration_{iteration}.crawl.{node}"}
+            more = {"operator": "CrawlOperator", "pool": "p", "pool_slots": 1, "state": "success", "try_number": 1}
+            begin = {"start_date": begun + timedelta(hours=iteration)}
+            session.execute(insert(TaskInstance).values(**row, **more, **begin))
+    assert told_by_nodes(config, config.servers).keys() == {rests, works}
+
+
+def test_configs_are_parsed_again_when_they_change(
+    client: TestClient, manager: Choosy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To parse configs was most of what a refresh cost."""
+    parsed = list[Path]()
+    monkeypatch.setattr(crawls, "read_configs", lambda path: parsed.append(path) or read_configs(path))
+    for _ in range(5):
+        assert "broken_config_error" in client.get("/", headers=token(manager)).text
+    assert len(parsed) == 1
+    (parsed[0] / "broken.yml").unlink()
+    assert "broken_config_error" not in client.get("/", headers=token(manager)).text
+    assert len(parsed) == 2
 
 
 def test_each_answer_binds_the_browser(client: TestClient, manager: Choosy, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -19,7 +20,7 @@ from crawl_lib.errors import ConfigError, KrakeError
 from crawl_lib.rounds import CrawlReader, keys_status
 from crawl_lib.rounds.elsewhere import NODE_OPERATORS, TASK_STATES, NodeTask, entry_of
 from crawl_lib.stores import Secrets
-from krake_airflow.configs import BadConfig, crawl_dag_id, read_configs
+from krake_airflow.configs import BadConfig, config_files, crawl_dag_id, read_configs
 from krake_airflow.connections import secrets_for
 from krake_airflow.page.behind import Behind
 from krake_airflow.progress import STATE_KEY
@@ -36,8 +37,10 @@ _READ_S = 0.5
 """How long iterations are read before the first answer: the newest ones are shown, and the others follow."""
 _KEEP_S, _KEEP_KEYS_S, _KEEP_PAGES_S = 1.0, 60.0, 60.0
 """For how long a status, counts of keys, and counts of pages are shown. Servers read all keys to count the keys."""
-_NEWEST_TASKS = 2_000
-"""The newest task of each node is looked for among so many tasks, the last ones to begin."""
+_KEEP_CONFIGS_S = 10.0
+"""For how long configs are kept whose own files have not changed."""
+_NEWEST_TASKS = (20, 2_000)
+"""The newest task of each node is looked for among so many tasks, the last ones to begin; first among few."""
 
 
 class Crawl:
@@ -117,12 +120,13 @@ class Crawls:
 
     def __init__(self) -> None:
         self._kept: dict[str, Crawl] = {}
+        self._files = _Files()
         self._turn = Lock()
 
     def all(self) -> tuple[list[Crawl], list[BadConfig]]:
         """Return the crawls by name, and the configs that make none."""
-        good, bad = read_configs(config_path(os.environ))
         with self._turn:
+            good, bad = self._files.read(config_path(os.environ))
             kept = self._kept
             self._kept = {config.crawl.name: self._of(config, kept.get(config.crawl.name)) for config in good}
             return sorted(self._kept.values(), key=lambda crawl: crawl.name), bad
@@ -139,6 +143,32 @@ class Crawls:
             return Crawl(config, secrets_for(config))
         except ConfigError as error:  # the other crawls are shown all the same
             return Crawl(config, error)
+
+
+class _Files:
+    """The configs of a path. To parse them is most of what a refresh would cost, so unchanged files are kept."""
+
+    def __init__(self) -> None:
+        self._stamps: list[tuple[Path, int, int, int]] = []
+        self._read_at_s = 0.0
+        self._found: tuple[list[Config], list[BadConfig]] = ([], [])
+
+    def read(self, path: Path) -> tuple[list[Config], list[BadConfig]]:
+        """Read the configs again where a file has changed, or the last reading is old: configs name other files."""
+        stamps = [(file, *_stamp_of(file)) for file in config_files(path)]
+        if stamps != self._stamps or time.monotonic() - self._read_at_s > _KEEP_CONFIGS_S:
+            self._found = read_configs(path)
+            self._stamps, self._read_at_s = stamps, time.monotonic()
+        return self._found
+
+
+def _stamp_of(file: Path) -> tuple[int, int, int]:
+    """Return what changes with a file; zeros for a missing file."""
+    try:
+        found = file.stat()
+    except OSError:
+        return 0, 0, 0
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def look_at_all(crawls: Sequence[Crawl]) -> list[dict[str, Any]]:
@@ -159,7 +189,10 @@ def told_by_nodes(config: Config, nodes: Sequence[str]) -> Mapping[str, dict[str
     dag_id = crawl_dag_id(config)
     try:
         with create_session() as session:
-            found = {task.node: task for task in reversed(_newest_tasks(session, dag_id, set(nodes)))}
+            for most in _NEWEST_TASKS:
+                found = {task.node: task for task in reversed(_newest_tasks(session, dag_id, set(nodes), most))}
+                if len(found) == len(set(nodes)):
+                    break
             return {
                 node: entry_of(task, _value(session, dag_id, task.run_id, task.task_id)) for node, task in found.items()
             }
@@ -167,15 +200,15 @@ def told_by_nodes(config: Config, nodes: Sequence[str]) -> Mapping[str, dict[str
         return {node: {"error": f"Airflow's database: {type(error).__name__}"} for node in nodes}
 
 
-def _newest_tasks(session: Any, dag_id: str, nodes: Collection[str]) -> list[NodeTask]:
-    """Return tasks of these nodes, those that began last first."""
+def _newest_tasks(session: Any, dag_id: str, nodes: Collection[str], most: int) -> list[NodeTask]:
+    """Return tasks of these nodes among the `most` last ones, those that began last first."""
     columns = (TaskInstance.task_id, TaskInstance.run_id, TaskInstance.state, TaskInstance.try_number)
     asked = (
         select(*columns)
         .where(TaskInstance.dag_id == dag_id, TaskInstance.operator.in_(NODE_OPERATORS))
         .where(TaskInstance.state.in_(TASK_STATES), TaskInstance.start_date.is_not(None))
         .order_by(TaskInstance.start_date.desc())
-        .limit(_NEWEST_TASKS)
+        .limit(most)
     )
     rows = session.execute(asked).all()
     tasks = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -229,10 +230,16 @@ def test_texts_of_strangers_are_text(ended: Seen) -> None:
     tab.context.close()
 
 
+REQUESTS = 40
+
+
 def test_a_page_costs_a_small_multiple_of_what_airflows_own_answers_do(ended: Seen) -> None:
     """In CPU of the API server, next to `/api/v2/version`, which Airflow's UI asks for too."""
-    children = psutil.Process(ended.ui.process.pid).children(recursive=True)
-    processes = [one for one in children if re.search("api.server", " ".join(one.cmdline()))]
+    processes = list[psutil.Process]()
+    for one in psutil.Process(ended.ui.process.pid).children(recursive=True):
+        with suppress(psutil.Error):  # a process of a task has ended
+            if re.search("api.server", " ".join(one.cmdline())):
+                processes.append(one)
     assert processes
     page = "/krake/crawl/krake"
     asked: dict[str, tuple[str, dict[str, str]]] = {
@@ -241,12 +248,14 @@ def test_a_page_costs_a_small_multiple_of_what_airflows_own_answers_do(ended: Se
         "refresh": (page, {"part": "1"}),
     }
     spent_s = dict.fromkeys(asked, 0.0)
-    for _ in range(20):
+    for _ in range(5):
         for name, (path, headers) in asked.items():
-            before_s = sum(sum(one.cpu_times()[:2]) for one in processes)
             request = Request(f"{ended.ui.url}{path}", headers={"Authorization": f"Bearer {ended.ui.token}", **headers})
-            with urlopen(request, timeout=120) as answer:
-                answer.read()
+            # The kernel counts CPU in ticks of 10 ms, and the version takes less: so many requests stand in a row.
+            before_s = sum(sum(one.cpu_times()[:2]) for one in processes)
+            for _ in range(REQUESTS):
+                with urlopen(request, timeout=120) as answer:
+                    answer.read()
             spent_s[name] += sum(sum(one.cpu_times()[:2]) for one in processes) - before_s
     assert spent_s["page"] < 20 * spent_s["version"], spent_s
     assert spent_s["refresh"] < 10 * spent_s["version"], spent_s
