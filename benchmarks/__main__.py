@@ -32,6 +32,7 @@ PARTS = (
     "recrawl",
     "crawldb",
     "captures",
+    "commoncrawl",
     "ranks",
     "linkrank",
     "search",

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -14,8 +15,11 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from pyarrow.dataset import dataset
+from pyarrow.fs import S3FileSystem
 
 from crawl_lib import stages
+from crawl_lib.commoncrawl import make_index
 from crawl_lib.config.model import DfsConfig
 from crawl_lib.engine import Room, open_engine
 from crawl_lib.errors import StorageRightsError
@@ -48,6 +52,7 @@ from tests.e2e.crawl import make_config, run_crawl, write_config
 from tests.e2e.moved import SAME, copy_objects, export_digests, in_bucket, rows_of
 from tests.s3 import BUCKET, CREDENTIALS, credential_variables, documented_rights
 from tests.torture.rounds import begin_again
+from tests.web.pywb import PYTHON
 
 PAGES = 10_000
 MOST_CPU = 1.3
@@ -227,3 +232,43 @@ def test_a_large_iteration_takes_little_more_cpu_than_on_a_disk(gateway, tmp_pat
             assert pages == PAGES
     print(f"CPU in seconds: {taken}")
     assert median(taken["bucket"]) <= MOST_CPU * median(taken["disk"])
+
+
+COUNTS = """
+import sys
+import duckdb
+from duckdb_extension_httpfs import __file__ as package
+from pathlib import Path
+
+endpoint, key, secret, pattern = sys.argv[1:]
+extension = next(Path(package).parent.rglob("httpfs.duckdb_extension"))
+asked = duckdb.connect(config={"autoinstall_known_extensions": False})
+asked.execute(f"load '{extension}'")
+asked.execute(
+    f"create secret (type s3, key_id '{key}', secret '{secret}', endpoint '{endpoint}', "
+    "region 'us-east-1', url_style 'path', use_ssl false)"
+)
+for subset, rows in asked.sql(
+    f"select subset, count(*) from read_parquet('{pattern}', hive_partitioning = true) group by all"
+).fetchall():
+    print(subset, rows)
+"""
+
+
+@pytest.mark.usefixtures("let_in")
+def test_duckdb_with_httpfs_and_pyarrow_count_the_same_rows_of_the_index(gateway, tmp_path):
+    with Serving(WEB) as serving:
+        config = in_bucket(make_config(tmp_path, nodes=2, fetch={"host_delay_s": 0.02}), gateway, "index")
+        run_crawl(config, serving.seeds, 2, process=False)
+    made = make_index(open_stores(config), label="all")
+    endpoint = gateway.address.removeprefix("http://")
+    access = {"access_key": CREDENTIALS.key_id, "secret_key": CREDENTIALS.secret, "region": "us-east-1"}
+    bucket = S3FileSystem(endpoint_override=endpoint, scheme="http", **access)
+    found = dataset(f"{BUCKET}/index/cc-index", filesystem=bucket, partitioning="hive", exclude_invalid_files=True)
+    counted = Counter(found.to_table(["subset"])["subset"].to_pylist())
+    given = (endpoint, CREDENTIALS.key_id, CREDENTIALS.secret, f"s3://{BUCKET}/index/cc-index/*/*/*.parquet")
+    asked = subprocess.run([PYTHON, "-c", COUNTS, *given], capture_output=True, text=True, timeout=120)
+    assert asked.returncode == 0, asked.stderr
+    by_duckdb = {subset: int(rows) for subset, rows in map(str.split, asked.stdout.splitlines())}
+    assert by_duckdb == counted == {subset: rows for subset, rows in made.counts.items() if rows}
+    assert by_duckdb["warc"] > 50
