@@ -57,19 +57,24 @@ _OFFSET_BITS = 44
 
 @dataclass
 class Lookup:
-    """Values by key, sorted: places of records (`places_of`), or keys of pages (`keys_of`)."""
+    """Values by key: places of records (`places_of`), or keys of pages (`keys_of`).
+
+    `keys`: sorted; `order`: the numbers of their values. Values stay where they are, since a sorted copy of all texts
+    of a large segment is most of what a look-up would hold.
+    """
 
     keys: Ints
+    order: Ints
     values: "pa.Array[Any]"
 
     @classmethod
     def of(cls, keys: Ints, values: "pa.Array[Any]") -> "Lookup":
-        """Put values in the order of their keys."""
-        order = np.argsort(keys, kind="stable")
-        return cls(keys[order], values.take(order))
+        """Sort the keys of values."""
+        order = np.argsort(keys, kind="stable").astype(np.int32)
+        return cls(keys[order], order, values)
 
     def numbers(self, keys: Ints) -> Ints:
-        """Find the numbers of values by key; -1 for a key without a value."""
+        """Find the numbers of sorted keys; -1 for a missing key."""
         if not len(self.keys):
             return np.full(len(keys), -1)
         found = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
@@ -78,7 +83,10 @@ class Lookup:
     def find(self, keys: Ints) -> "pa.Array[Any]":
         """Find values by key; null for a key without a value."""
         numbers = self.numbers(keys)
-        chosen: Any = pa.array(numbers, mask=numbers < 0)
+        if not len(self.order):
+            missing: pa.Array[Any] = pa.nulls(len(keys), self.values.type)
+            return missing
+        chosen: Any = pa.array(self.order[numbers], mask=numbers < 0)
         return self.values.take(chosen)
 
 
@@ -181,9 +189,9 @@ class SegmentCaptures:
                 )
             offsets = pc.struct_field(parts, "offset").cast(pa.int64())
             places.append(places_of(pc.struct_field(parts, "file"), offsets, files))
-            digests.append(pc.struct_field(parts, "digest"))
-        digest = pa.concat_arrays(digests)
-        return Lookup.of(np.concatenate(places), pc.if_else(pc.equal(digest, pa.scalar("")), None, digest))
+            digest = pc.struct_field(parts, "digest")
+            digests.append(pc.if_else(pc.equal(digest, pa.scalar("")), None, digest))
+        return Lookup.of(np.concatenate(places), pa.concat_arrays(digests))
 
     def _languages(self) -> Lookup:
         """Read the languages of texts, by the keys of pages."""

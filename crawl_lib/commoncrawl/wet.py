@@ -20,7 +20,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crawl_lib.commoncrawl.captures import PLACES, PLACES_SCHEMA, Lookup, keys_of, places_of, wet_name
+from crawl_lib.commoncrawl.captures import (
+    PLACES,
+    PLACES_ROWS,
+    PLACES_SCHEMA,
+    Ints,
+    Lookup,
+    keys_of,
+    places_of,
+    wet_name,
+)
 from crawl_lib.commoncrawl.folders import Files
 from crawl_lib.commoncrawl.languages import three_letters
 from crawl_lib.commoncrawl.requisites import Keys, no_keys, pages_among
@@ -105,18 +114,21 @@ class SegmentTexts:
     def _write_files(
         self, files: Files, reader: SegmentReader, warc_file: str, texts: Iterable[tuple[_Text, str]]
     ) -> "Iterator[list[_Place]]":
-        """Write the WET files of a WARC file; yield the places of the texts of each."""
+        """Write the WET files of a WARC file; yield the places of the texts, at most `PLACES_ROWS` at a time."""
         records = ((text, self._conversion(text, record_id)) for text, record_id in texts)
         waiting, part = next(records, None), 0
         while waiting is not None or not part:
-            name, places = wet_name(warc_file, part), list[_Place]()
+            name, places, is_empty = wet_name(warc_file, part), list[_Place](), True
             with files.open(f"{self.segment}/{name}") as file:
                 at = file.write(self._warcinfo(reader, name))
-                while waiting is not None and (at + len(waiting[1]) <= MOST_WET_BYTES or not places):
+                while waiting is not None and (at + len(waiting[1]) <= MOST_WET_BYTES or is_empty):
                     text, record = waiting
                     places.append(_Place(warc_file, text.offset, at, file.write(record), part))
-                    at += len(record)
+                    at, is_empty = at + len(record), False
                     waiting = next(records, None)
+                    if len(places) == PLACES_ROWS:
+                        yield places
+                        places = []
             part += 1
             yield places
 
@@ -135,8 +147,9 @@ class SegmentTexts:
         batches = DiskSort(self.stores, scratch, ("place",)).sorted(read())
         first = next(batches, None)
         pages = enumerate(_rows(chain([first] if first else [], batches), _PAGE_COLUMNS[2:]))
-        order = np.argsort(np.concatenate(places), kind="stable")
-        numbers = Lookup.of(np.concatenate(keys)[order], pa.array(np.arange(len(order))))
+        numbers = Lookup.of(np.concatenate(keys), pa.array(_ranks(np.concatenate(places))))
+        keys.clear()
+        places.clear()
         for number, time, text, language in self._read_texts(numbers):
             page = next((page for at, page in pages if at == number), None)
             if page is None:
@@ -228,6 +241,13 @@ def _record(kind: str, record_id: str, lines: str, content_type: str, block: byt
         f"Content-Type: {content_type}\r\nContent-Length: {len(block)}\r\n\r\n"
     )
     return bytes(deflate.gzip_compress(b"".join((head.encode(), block, b"\r\n\r\n")), GZIP_LEVEL))
+
+
+def _ranks(values: Ints) -> Ints:
+    """Return the place of each value among the sorted values."""
+    ranks = np.empty(len(values), np.int32)
+    ranks[np.argsort(values, kind="stable")] = np.arange(len(values))
+    return ranks
 
 
 def _rows(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:

@@ -272,10 +272,15 @@ _VARYING = re.compile(r"time|fetch_time|(warc|wet)_\w+")
 
 
 def _as_others_read(result: Result, folder: str) -> list[str]:
-    """Return the rows of an index, or the pages and digests of WET files, without times and places."""
+    """Return the rows of an index, or the pages and digests of WET files, without times and places.
+
+    Without answers that ask for a later try too: where a kill breaks the fetch of such an answer, the server has told
+    a client to wait, no record has the answer, and the page itself comes next.
+    """
     place = Path(result.config.dfs_primary) / folder
     tables = (pq.read_table(path, partitioning=None) for path in place.rglob("*.gz.parquet"))
-    rows = [repr(row) for table in tables for row in _unvarying(table).to_pylist()]
+    asked = [row for table in tables for row in _unvarying(table).to_pylist()]
+    rows = [repr(row) for row in asked if row["fetch_status"] not in BUSY]
     for path in place.rglob("*.warc.wet.gz"):
         with path.open("rb") as file:
             heads = [record.rec_headers for record in ArchiveIterator(file) if record.rec_type == "conversion"]
