@@ -116,7 +116,7 @@ def inject(
     manifest = _inject(stores.crawl, run_id, parsed, Division.of(config), fetch=config.fetch, work=stores)
     note_name(stores)
     result = {"path": stores.crawl.seeds_path(manifest["digest"]), **manifest["seeds"]}
-    if config.frontier.is_crawldb:
+    if config.order.has_crawldb:
         grown = update_crawldb(stores)
         result["crawldb"] = {name: grown[name] for name in ("version", "rows")}
     urls = _few_seeds(stores, manifest)
@@ -126,7 +126,7 @@ def inject(
         allow = how_to_allow(inner_networks(" ".join(host_of(url).strip("[]") for url in refused)), "the config")
         named = ", ".join(refused[:3])
         result["warning"] = f"{named}: addresses of inner networks are not fetched. If they are yours: {allow}"
-    if waiting := {} if config.frontier.is_crawldb else waits_until(config, urls):
+    if waiting := {} if config.order.makes_lists else waits_until(config, urls):
         result["waiting"] = [f"{url} waits already, {at_once(until, url)}" for url, until in sorted(waiting.items())]
     return result
 
@@ -186,7 +186,7 @@ def update_crawldb(stores: Stores) -> Result:
 
 def require_crawldb(stores: Stores) -> None:
     """Raise ConfigError for a crawl whose queues say what is crawled."""
-    if not stores.config.frontier.is_crawldb:
+    if not stores.config.order.has_crawldb:
         raise ConfigError("frontier.order: is fifo, and this needs crawldb (docs/recrawl.md says what that changes)")
 
 
@@ -225,7 +225,7 @@ def export_pages(
 
     name, segments = room.choose(stores, run_id=run_id, label=label, folders=folders)
     parts: Sequence[str] = ()
-    if stores.config.frontier.is_crawldb and stores.config.export.duplicates == "drop":
+    if stores.config.order.has_crawldb and stores.config.export.duplicates == "drop":
         from crawl_lib import crawldb  # noqa: PLC0415
 
         version = crawldb.newest_version(stores)

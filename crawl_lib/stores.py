@@ -76,7 +76,7 @@ class Stores(Work):
             )
         first = 0 if node is None else own_server(self.config, node)
         config, password = self.config, self.secrets.key_storage_password
-        kind = TurnsOnly if config.frontier.is_crawldb else ShardedKeyStore
+        kind = ShardedKeyStore if config.order.keeps_keys else TurnsOnly
         with open_key_store(config.key_storage, password, first=first, crawl=config.crawl.name, kind=kind) as store:
             if make:
                 self._refuse_to_forget(store)
@@ -90,7 +90,7 @@ class Stores(Work):
 
     def _refuse_to_forget(self, store: ShardedKeyStore) -> None:
         """Raise KeyTablesError where all replicas of some keys are gone, and their pages would be crawled again."""
-        if self.config.frontier.is_crawldb or not all(map(is_sqlite_server, self.config.key_storage.servers)):
+        if not self.config.order.keeps_keys or not all(map(is_sqlite_server, self.config.key_storage.servers)):
             return
         there = list(map(has_tables, store.servers))
         lost = [first for first in range(len(there)) if not any(there[place] for place in store.places(first))]

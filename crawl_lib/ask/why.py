@@ -93,7 +93,7 @@ def explain(stores: Stores, text: str, *, all_links: bool = False, links_until_s
     found["full"] = full_here(stores, owner, url, notes) if found["link"] and found["link"]["followed"] else []
     found |= _host(stores, owner, url, host, notes)
     found["at_once"] = _at_once(found)
-    if stores.config.frontier.is_crawldb:
+    if stores.config.order.has_crawldb:
         found["crawldb"] = None
         with _noted(notes):
             found["crawldb"] = {name: value for name, value in look_up_listing(stores, url).items() if name != "url"}

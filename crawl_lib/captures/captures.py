@@ -40,8 +40,8 @@ class Captures:
         Raises InputError before the first of them, DamagedFileError, StorageError, StoppedError.
         """
         stores, engine = work.stores, work.engine
-        version = newest_version(stores) if stores.config.frontier.is_crawldb else None
-        if stores.config.frontier.is_crawldb and version is None:
+        version = newest_version(stores) if stores.config.order.has_crawldb else None
+        if stores.config.order.has_crawldb and version is None:
             raise InputError(f"{stores.crawl.path}: has no CrawlDb yet; `krake crawldb update` makes it")
         there = find_segments(stores, ())
         known = [one for one in there.segments if version is None or str(one[0]) in version.manifest["segments"]]

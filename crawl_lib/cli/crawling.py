@@ -99,7 +99,7 @@ def crawl(arguments: argparse.Namespace) -> int:
             ended = stages.ended_before(stores, run_id=run_id, iteration=iteration)
             if ended or _iterate(arguments, stores, run_id, iteration, rounds):
                 break
-    is_told = said and stores.config.frontier.is_crawldb
+    is_told = said and stores.config.order.makes_lists
     if not counts["taken"] and not is_told and (counts["passed_over"] or settings.max_pages is None):
         say(_NOT_DUE if counts["passed_over"] else _NO_URL, file=sys.stderr)
     return 0
@@ -107,13 +107,13 @@ def crawl(arguments: argparse.Namespace) -> int:
 
 def _iterate(arguments: argparse.Namespace, stores: Stores, run_id: str, iteration: int, rounds: _Rounds) -> str | None:
     """One iteration; returns why the run ends with it, if it does."""
-    is_whole, has_crawldb = arguments.node is None, stores.config.frontier.is_crawldb
+    is_whole, makes_lists = arguments.node is None, stores.config.order.makes_lists
     which: dict[str, Any] = {"run_id": run_id, "iteration": iteration}
     if is_whole:
         from crawl_lib.node import require_ready  # noqa: PLC0415 - Arrow, which inject does without
 
         require_ready(stores, **which)
-    if has_crawldb:
+    if makes_lists:
         made = stages.generate(stores, **which, batch_size=arguments.batch_size)
         rounds.add(iteration, "list", made)
         if "ended" in made:
@@ -123,7 +123,7 @@ def _iterate(arguments: argparse.Namespace, stores: Stores, run_id: str, iterati
     if not is_whole:
         return None
     committed = stages.commit_iteration(stores, **which)
-    if has_crawldb:
+    if makes_lists:
         rounds.add(iteration, "update", stages.update_crawldb(stores))
     if "budgets" in committed:
         say(f"{run_id}: iteration {iteration}, limits reached: {committed['budgets']}")

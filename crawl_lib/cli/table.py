@@ -11,6 +11,7 @@ from typing import Any
 from crawl_lib import crawldb, stages
 from crawl_lib.ask import best_rows, crawldb_stats, dump_crawldb, dump_hosts, explain_listing, row_of_url, says_listing
 from crawl_lib.cli.common import print_counts, print_result, say, stage_stores, tool_stores
+from crawl_lib.config import FIFO
 from crawl_lib.crawldb import counts_of, filter_crawldb, init_crawldb, rebuild
 from crawl_lib.rounds import note_crawldb, note_name, other_crawls, require_own_places
 from crawl_lib.stores import Stores
@@ -81,7 +82,7 @@ def init(arguments: argparse.Namespace) -> int:
     """The first version of a crawl that was made without; it is noted that there is no way back."""
 
     def first(stores: Stores, *, now: datetime) -> Version:
-        frontier = replace(stores.config.frontier, order="fifo")
+        frontier = replace(stores.config.frontier, order=FIFO.name)
         begun_with_fifo = bool(other_crawls(stores))
         if begun_with_fifo:
             require_own_places(replace(stores, config=replace(stores.config, frontier=frontier)))

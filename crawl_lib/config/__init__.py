@@ -56,4 +56,5 @@ from crawl_lib.config.model import (
     UrlsConfig,
     WatermarksConfig,
 )
+from crawl_lib.config.order import FIFO
 from crawl_lib.config.place import CONFIG_PATH_VARIABLE, DEFAULT_CONFIG, configs_in, find_config_path, short_path

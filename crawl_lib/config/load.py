@@ -185,7 +185,7 @@ def _scope_problems(config: Any) -> Iterator[str]:
 
 
 def _order_problems(config: Any) -> Iterator[str]:
-    changing = [] if config.frontier.is_crawldb else [task for task in config.scores.tasks if task != "invert_links"]
+    changing = [] if config.order.has_crawldb else [task for task in config.scores.tasks if task != "invert_links"]
     yield from (f"scores.tasks: {task} needs frontier.order: crawldb, whose rows it changes" for task in changing)
 
 

@@ -7,6 +7,7 @@ Names contain units. `metadata` of a field holds what `load` checks: `minimum`, 
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from typing import Any, TypeVar, dataclass_transform
 
+from crawl_lib.config.order import FIFO, ORDERS, Order
 from crawl_lib.records import MAX_BODY_BYTES
 
 Section = TypeVar("Section")
@@ -209,13 +210,8 @@ class SparkConfig:
 class FrontierConfig:
     """What is fetched next, and which node a URL goes to."""
 
-    order: str = option("fifo", choices=("fifo", "crawldb"))
+    order: str = option(FIFO.name, choices=tuple(ORDERS))
     routing: str = option("host", choices=("host", "local"))
-
-    @property
-    def is_crawldb(self) -> bool:
-        """Whether lists made from the CrawlDb say what is fetched, so that no keys are kept."""
-        return self.order == "crawldb"
 
 
 @section
@@ -655,6 +651,11 @@ class Config:
     scratch: ScratchConfig = ScratchConfig()
     spark: SparkConfig = SparkConfig()
     watermarks: WatermarksConfig = WatermarksConfig()
+
+    @property
+    def order(self) -> Order:
+        """The way in which the crawl finds its next URLs."""
+        return ORDERS[self.frontier.order]
 
     @property
     def shares_addresses(self) -> bool:

@@ -89,7 +89,7 @@ def forget(
     KeyServerDownError or KeyTablesError naming a server that is down or has no tables, before anything is decided;
     LockedError; DamagedFileError naming what cannot be read.
     """
-    if stores.config.frontier.is_crawldb:
+    if not stores.config.order.keeps_keys:
         raise ConfigError(
             "frontier.order: with crawldb no key says what was crawled, so there is nothing to forget: set"
             " crawldb.seeds: overwrite and inject the URLs, and each begins again as a seed"

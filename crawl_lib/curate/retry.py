@@ -196,7 +196,7 @@ def retry_now(
         note = replace(note, hosts=frozenset({host_of(failures.url)}), keys=frozenset({key_of(failures.url)}))
     elif failures.host is not None:
         note = replace(note, hosts=frozenset({failures.host}))
-    segments = stores.crawl.segments() if failures.outcome or stores.config.frontier.is_crawldb else []
+    segments = stores.crawl.segments() if failures.outcome or stores.config.order.makes_lists else []
     if segments:
         note = _of_rows(stores, segments, failures, note, report)
     elif failures.outcome:
@@ -213,10 +213,10 @@ def _of_rows(
     stores: Stores, segments: Sequence[SegmentRef], failures: Failures, note: RetryNow, report: RetryNowReport
 ) -> RetryNow:
     """Return the note for the pages whose newest rows say that they wait; with a CrawlDb, list these pages."""
-    lists = _lists(stores, dry_run=report.dry_run) if stores.config.frontier.is_crawldb else []
+    lists = _lists(stores, dry_run=report.dry_run) if stores.config.order.makes_lists else []
     rows = _newest_rows(stores, segments, failures, lists)
     rows = rows.filter(rows.column("failed"))
-    if stores.config.frontier.is_crawldb:
+    if stores.config.order.makes_lists:
         keys, folders = _keys(rows), np.array([int(one.folder) for one in segments])[rows.column("segment").to_numpy()]
         waiting = np.zeros(len(keys), np.bool_)
         for one in lists:

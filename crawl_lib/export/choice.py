@@ -128,7 +128,7 @@ def gather_inputs(stores: Stores, segments: Sequence[SegmentInput], crawldb: Seq
         ),
         None if config.mime_types is None else tuple(sorted({mime.lower() for mime in config.mime_types})),
         config.max_content_bytes,
-        revisited=stores.config.frontier.is_crawldb,
-        duplicates=config.duplicates if stores.config.frontier.is_crawldb else "keep",
+        revisited=stores.config.order.revisits,
+        duplicates=config.duplicates if stores.config.order.revisits else "keep",
         crawldb=tuple(crawldb),
     )

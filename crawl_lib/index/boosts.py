@@ -29,7 +29,7 @@ def give_boosts(work: Work) -> str:
 
 def _by_plugins(work: Work) -> str:
     stores = work.stores
-    version = newest_version(stores) if stores.config.frontier.is_crawldb else None
+    version = newest_version(stores) if stores.config.order.has_crawldb else None
     if version is None:
         return ""
     scoring = Scoring.of(stores.config, now=version.manifest["now"], version=version.number)

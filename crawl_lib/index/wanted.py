@@ -87,11 +87,11 @@ class Wanted:
         except DamagedFileError:
             groups = None  # they are folded again once `krake duplicates near` has made them again
         near.give(groups, work.engine, "near")
-        if not work.stores.config.frontier.is_crawldb:
+        if not work.stores.config.order.has_crawldb:
             work.engine.values("crawldb", CRAWLDB_SCHEMA.empty_table())
         work.engine.values("segments", numbered(str(segment) for segment, _ in captures.segments))
         boosted_by = give_boosts(work)
-        crawldb = newest_version(work.stores) if work.stores.config.frontier.is_crawldb else None
+        crawldb = newest_version(work.stores) if work.stores.config.order.has_crawldb else None
         return cls(work, captures, boosted_by, tuple(one.digest for one in (groups, crawldb) if one is not None))
 
     def choose(self) -> None:
@@ -119,8 +119,8 @@ class Wanted:
         self.work.engine.view("candidates", "index/candidates")
 
     def _keep_redirects(self) -> None:
-        is_crawldb = self.work.stores.config.frontier.is_crawldb
-        query = "index/redirects_known" if is_crawldb else "index/redirects"
+        has_crawldb = self.work.stores.config.order.has_crawldb
+        query = "index/redirects_known" if has_crawldb else "index/redirects"
         batches = self.work.engine.stream(query, GROUP_ROWS, "index.redirects")
         rows = (row for batch in batches for row in batch.to_pylist())
         hops = ({"key": row["key"], "target": key_of(row["redirect_url"])} for row in rows)

@@ -32,7 +32,7 @@ def follow_notes(task: NodeTask) -> None:
         for note in notes:
             hosts.let_go(note.names_host, {} if note.ignore_retry_after else asked)
     reached("retry_now.hosts")
-    make_due(queue, _new_due(notes, asked, now, lists=stores.config.frontier.is_crawldb), names)
+    make_due(queue, _new_due(notes, asked, now, lists=stores.config.order.makes_lists), names)
 
 
 def _new_due(

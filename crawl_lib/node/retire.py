@@ -275,7 +275,7 @@ def _lost_lines(
     """What was sent to a lost node and was not crawled, each URL once; 20 bytes of memory and more for each."""
     sent: set[bytes] = set()
     with ExitStack() as stack:
-        for source in () if stores.config.frontier.is_crawldb else sources:
+        for source in sources if stores.config.order.keeps_keys else ():
             lines = source.open()
             if hasattr(lines, "close"):
                 stack.callback(lines.close)

@@ -85,7 +85,7 @@ def _source(
     stores: Stores, node: str, path: str, name: tuple[str, str], parts: object, *, nodes: tuple[str, ...]
 ) -> Source:
     """A node's part of a file `outlinks`, which may be none. `parts`: where each node's part lies."""
-    has_others = stores.config.frontier.is_crawldb and name[1] != LISTS_FOLDER
+    has_others = stores.config.order.makes_lists and name[1] != LISTS_FOLDER
     if not isinstance(parts, dict):
         raise DamagedFileError(f"{path}/{MANIFEST_FILE}: says nothing of outlinks; `krake fsck` says how to repair it")
     part = parts.get(node)
@@ -115,7 +115,7 @@ def taken_in_before(stores: Stores, node: str) -> TakenIn:
     pairs = [(folder, found_by) for folder in older for found_by in crawl.folder(folder).segments()]
     with suppress(DamagedFileError, PathNotFoundError):
         pairs += [(digest, SEEDS_FOLDER) for digest in crawl.folder(newest).iteration().seeds]
-    if stores.config.frontier.is_crawldb:
+    if stores.config.order.makes_lists:
         pairs += [(name, LISTS_FOLDER) for name in crawl.lists()]
     return TakenIn().with_sources(pairs)
 
@@ -215,7 +215,7 @@ def _note_read_before(task: NodeTask) -> None:
     With a CrawlDb nothing is read again.
     """
     record = read_record(task.directory) or Record(again=taken_in_before(task.stores, task.node))
-    if task.stores.config.frontier.is_crawldb and record.again:
+    if task.stores.config.order.makes_lists and record.again:
         record = replace(record, taken_in=record.taken_in | record.again, again=TakenIn())
     elif task.queue.files.record.exists() or not record.again:
         return

@@ -163,7 +163,7 @@ def _again(task: NodeTask, take: Take, reader: "segments.SegmentReader") -> Iter
     First those that were not tried: else a page for which its host is always busy would come before them again.
     """
     due: tuple[dict[bytes, int], dict[bytes, int]] = {}, {}  # of those that were not tried, and of those that were
-    if task.stores.config.frontier.is_crawldb or not reader.manifest.counts.get("retried", True):  # older ones lack it
+    if task.stores.config.order.makes_lists or not reader.manifest.counts.get("retried", True):  # older ones lack it
         return
     for batch in reader.pages(["key", "outcome", "attempts", "retry_at"], with_dropped=True):
         failed = batch.filter(batch.column(3).is_valid())
@@ -329,7 +329,7 @@ def _build(task: NodeTask, take: Take, current: Iteration) -> None:
         facts,
         current.nodes,
         handed_on=((owners.owner(host_of(queued.url)), queued, HANDED_ON) for queued in handed_on),
-        puts_back=not task.stores.config.frontier.is_crawldb,
+        puts_back=not task.stores.config.order.makes_lists,
     )
 
 

@@ -47,7 +47,7 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
     link counts, and as `linkdb.update_outlinks` does.
     """
     links, options = update_outlinks(stores, now=now), stores.config.linkrank
-    crawldb = newest_version(stores) if options.duplicates == "drop" and stores.config.frontier.is_crawldb else None
+    crawldb = newest_version(stores) if options.duplicates == "drop" and stores.config.order.has_crawldb else None
 
     def rows(work: Work) -> Iterator[pa.RecordBatch]:
         ends = LinkEnds(work, links, _STAGE, _duplicates(work, crawldb) if crawldb else None)

@@ -55,7 +55,7 @@ def require_realtime(config: Config) -> None:
     problems = [
         problem
         for is_wrong, problem in (
-            (not config.frontier.is_crawldb, "frontier.order: the real-time service needs crawldb"),
+            (not config.order.has_crawldb, "frontier.order: the real-time service needs crawldb"),
             (config.urls.scope != "any", "urls.scope: the real-time service needs any"),
         )
         if is_wrong

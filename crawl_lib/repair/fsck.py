@@ -344,7 +344,7 @@ class _Pass:
                 finish_open_move(Queue(self.stores.node_dir(node), node))  # else its URLs have no keys to be looked for
         names = self._look_at_tables(noting)
         lost = [node for node in self.nodes if NodeDirectory(self.stores.node_dir(node)).lost.exists()]
-        if self.stores.config.frontier.is_crawldb:
+        if not self.stores.config.order.keeps_keys:
             self._let_go(lost)
             return
         drop = bool(names & DROPPED or lost)

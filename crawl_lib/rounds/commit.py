@@ -75,7 +75,7 @@ def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str
     few, run = few_answers(stores, state), _outcomes_of_run(stores, state, found)
     _require_answers(stores, state, run, is_new=is_new)
     warning = "; ".join(filter(None, (few, nothing_fetched(run))))
-    why = "" if stores.config.frontier.is_crawldb else ended(state)  # its lists say so
+    why = "" if stores.config.order.makes_lists else ended(state)  # its lists say so
     budgets = budgets_reached(stores, state)
     if budgets:
         log.warning("%s: %s", state.folder.path, budgets)
@@ -124,7 +124,7 @@ def budgets_reached(stores: Stores, state: FolderState) -> str:
     Each is named with the option, and with the section that has exceptions. A list that is damaged says nothing here.
     """
     counts = [(state.index or {}).get("over_budget", {})]
-    if stores.config.frontier.is_crawldb:
+    if stores.config.order.makes_lists:
         with suppress(DamagedFileError):
             lists = (made for made in generated(stores) if made.get("folder") == state.folder.name)
             counts += [made.get("over_budget", {}) for made in islice(lists, 1)]

@@ -114,7 +114,7 @@ def _problem(stores: Stores, of: tuple[Storage, str, str], theirs: dict[str, str
 def _ours(stores: Stores, option: str) -> dict[str, str]:
     """What the note of a place says."""
     order = {"order": stores.config.frontier.order}
-    is_told = option == "crawl.directory" and stores.config.frontier.is_crawldb
+    is_told = option == "crawl.directory" and stores.config.order.makes_lists
     return {"crawl": stores.config.crawl.name, **(order if is_told else {})}
 
 

@@ -132,7 +132,7 @@ def queues_elsewhere(config: Config, nodes: Iterable[str]) -> dict[str, dict[str
 
 def _runs_path(config: Config) -> str:
     """Return the path of the runs of a crawl in the REST API."""
-    dag_id = f"{config.crawl.name}_{'recrawl' if config.frontier.is_crawldb else 'crawl'}"
+    dag_id = f"{config.crawl.name}_{'recrawl' if config.order.makes_lists else 'crawl'}"
     return f"/api/v2/dags/{quote(dag_id, safe='')}/dagRuns"
 
 

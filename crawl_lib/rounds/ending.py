@@ -99,7 +99,7 @@ def ended_before(stores: Stores, *, run_id: str, iteration: int) -> str:
     one before, found nothing due.
     """
     current = stores.crawl.find(run_id, None)
-    if stores.config.frontier.is_crawldb:
+    if stores.config.order.makes_lists:
         done = current.iteration if current else 0
         made = (one for one in generated(stores) if one["run_id"] == run_id and done < one["iteration"] <= iteration)
         return next(filter(None, map(nothing_due, made)), "")

@@ -40,7 +40,7 @@ def share_of_node(stores: Stores, current: Iteration, node: str) -> tuple[int, i
     if current.limited and _has_gone_on(stores, current, node):
         return 0, 0
     share = current.batch_sizes.get(node, 0)
-    fills_up = current.limited and not stores.config.frontier.is_crawldb and stores.crawl.lists()
+    fills_up = current.limited and not stores.config.order.makes_lists and stores.crawl.lists()
     return (max(share, stores.config.batch.size) if fills_up else share), share
 
 

@@ -94,8 +94,8 @@ class _Worker:
             own, url_filter = task.nodes.index(task.node), UrlFilter(self.config.urls, take.scope(), self.config.traps)
             self.alone()
             self.handler = PageHandler(self.config, task.nodes, own, url_filter, self.writer, aside=aside)
-            most, is_crawldb = self.config.traps.max_equal, self.config.frontier.is_crawldb
-            self.handler.count_texts(Texts(self.store, most, keeps_finders=is_crawldb))
+            most, revisits = self.config.traps.max_equal, self.config.order.revisits
+            self.handler.count_texts(Texts(self.store, most, keeps_finders=revisits))
             self.writer.before_close = self.handler.drain
             self.writer.may_close = self.handler.is_empty
             try:

@@ -34,7 +34,7 @@ class BadConfig:
 
 def crawl_kind(config: Config) -> str:
     """Which DAG crawls: with a CrawlDb another one than with queues alone (`frontier.order`)."""
-    return RECRAWL if config.frontier.is_crawldb else CRAWL
+    return RECRAWL if config.order.makes_lists else CRAWL
 
 
 def crawl_dag_id(config: Config) -> str:

@@ -189,7 +189,7 @@ def summary(
         retried.update(result.get("retried", {}))
     ended = next((str(result["ended"]) for result in results.values() if "ended" in result), "")
     nothing = NOTHING_DUE if any(result.get("passed_over") for result in commits) else NOTHING
-    if config.frontier.is_crawldb and ended:
+    if config.order.makes_lists and ended:
         nothing = f"none: {ended}"
     table.add_row("iterations", f"{_shown(len(commits))}{ended and f', then {ended}'}")
     table.add_row("pages fetched", _shown(tries.total() - retried.total()) if tries else nothing)

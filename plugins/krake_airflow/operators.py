@@ -235,7 +235,7 @@ def _require_wanted(iteration: int, context: Context) -> None:
 
 def _require_not_ended(stores: Stores, iteration: int, context: Context) -> None:
     """Skip a task of an iteration after the one that ended the run's iterations: someone cleared it."""
-    may_end = iteration > 1 or stores.config.frontier.is_crawldb
+    may_end = iteration > 1 or stores.config.order.makes_lists
     if may_end and (said := stages.ended_before(stores, run_id=run_id(context), iteration=iteration)):
         raise AirflowSkipException(f"the iterations of this run ended before number {iteration}: {said}")
 

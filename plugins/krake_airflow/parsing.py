@@ -129,4 +129,4 @@ def task_ids_of_iterations(config: Config) -> dict[int, list[str]]:
 def _parts_of_iteration(config: Config) -> list[str]:
     """Return the ids of the tasks of an iteration, within its group."""
     parts = [*(f"crawl.{node}" for node in config.servers), "commit"]
-    return ["generate", *parts, "update"] if config.frontier.is_crawldb else parts
+    return ["generate", *parts, "update"] if config.order.makes_lists else parts

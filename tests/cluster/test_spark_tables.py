@@ -171,7 +171,7 @@ def crawl_of(place: Path, order: str) -> Stores:
 
 def results(stores: Stores) -> list[object]:
     """Each query once."""
-    if not stores.config.frontier.is_crawldb:
+    if not stores.config.order.has_crawldb:
         words = " ".join(f"word{number}" for number in range(0, 300, 50))
         return [find_mirrors(stores), update_terms(stores, now=NOW).manifest["parts"], search_terms(stores, [words])]
     near, marked = find_near(stores, now=NOW), mark_duplicates(stores, now=NOW)

@@ -168,7 +168,7 @@ def run_crawl(
     """
     result = result or Result(config)
     stages.inject(open_stores(config), run_id=run_id, seeds=seeds if isinstance(seeds, str) else "\n".join(seeds))
-    has_crawldb = config.frontier.is_crawldb
+    has_crawldb = config.order.has_crawldb
     for number in range(1, (iterations or MOST_ITERATIONS) + 1):
         if has_crawldb and "ended" in stages.generate(open_stores(config), run_id=run_id, iteration=number):
             break

@@ -278,7 +278,7 @@ def test_each_visit_counts_for_max_pages_and_what_krake_retry_lists_does_not(sit
 
 def other_order(config: Config) -> Config:
     mapping = to_mapping(config)
-    mapping["frontier"]["order"] = "fifo" if config.frontier.is_crawldb else "crawldb"
+    mapping["frontier"]["order"] = "fifo" if config.order.has_crawldb else "crawldb"
     return from_mapping(mapping, base=Path("/"))
 
 

@@ -369,7 +369,7 @@ def known(krake: Krake) -> set[str]:
     """URLs that were visited, or are in the CrawlDb, which has what waits, or in a queue."""
     config = load_config(str(krake.file))
     found = set(Result(config).visited())
-    if config.frontier.is_crawldb:
+    if config.order.has_crawldb:
         version = newest_version(open_stores(config))
         for path in version.paths if version else ():
             found.update(pq.read_table(krake.directory / "dfs" / path, columns=["url"]).column("url").to_pylist())

@@ -455,7 +455,7 @@ class BrokenRoundError(Exception):
 def look_at(config: Config, ground: Ground) -> tuple[list[str], dict[str, Any]]:
     """Findings, and what later rounds are compared with."""
     result = Result(config, export="out")
-    has_crawldb = config.frontier.is_crawldb
+    has_crawldb = config.order.has_crawldb
     doubles = ground.flavour.routing == "local"  # I2 has an exception for intakes that are killed there
     findings: list[str] = []
     derived = checks.derived(result)  # before a CrawlDb is made again

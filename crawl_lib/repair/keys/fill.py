@@ -124,7 +124,7 @@ def check_keys(stores: Stores, nodes: Collection[str], *, full: bool = True) -> 
             source = "the pages of all segments" if name == PAGES else f"the queue of node {name}"
             again = REPAIR + ("" if name == PAGES else " on its machine")
             findings.add("keys_unfilled", name, f"tables were made again, and lack the keys of {source}", repair=again)
-        if check_tables(store, findings, full=full) and full and not stores.config.frontier.is_crawldb:
+        if check_tables(store, findings, full=full) and full and stores.config.order.keeps_keys:
             heap = KeyHeap(lambda: stack.enter_context(scratch_folder(stores.config, "repair-fsck")))
             sight = look(stores, nodes, heap)
             for problem in sight.damaged.values():
@@ -190,7 +190,7 @@ def take_all_in_again(stores: Stores, node: str) -> None:
 
     With a CrawlDb nothing is done: no queue is filled from segments.
     """
-    if stores.config.frontier.is_crawldb:
+    if not stores.config.order.keeps_keys:
         return
     unsettle(stores.crawl, node)
     take_in_again(Queue(stores.node_dir(node), node))

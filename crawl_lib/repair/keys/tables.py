@@ -28,7 +28,7 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
         if embedded and not (any(stores.node_dir(node).is_dir() for node in servers) or stores.crawl.segments()):
             return  # the first task makes them
         broken = [server for server in store.servers if problems[server.name]]
-        if broken and not dry_run and not stores.config.frontier.is_crawldb:  # which has no keys to fill them with
+        if broken and not dry_run and stores.config.order.keeps_keys:  # which has no keys to fill them with
             here = [node for node in [*servers, *nodes_left(stores)] if stores.node_dir(node).is_dir()]
             elsewhere = [node for node in nodes_unseen(stores, here) if node in servers]
             mark_unfilled(stores.crawl, [PAGES, *dict.fromkeys([*here, *elsewhere])])

@@ -219,7 +219,7 @@ class _Node:
 
         None with a CrawlDb, where they say nothing.
         """
-        if self.stores.config.frontier.is_crawldb:
+        if not self.stores.config.order.keeps_keys:
             return set()
         if PAGES in unfilled(self.stores.crawl):
             raise KeyTablesError(f"{self.directory}: is repaired once the key tables have the keys of all pages")

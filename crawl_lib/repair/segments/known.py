@@ -235,7 +235,7 @@ def lost_and_not_queued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
     None with a CrawlDb: they are visited again in any case.
     """
     lost = {key_of(queued.url): queued for queued in read_lost(stores, name)}
-    if not lost or stores.config.frontier.is_crawldb:
+    if not lost or not stores.config.order.keeps_keys:
         return []
     digest = _requeued(stores, name)
     if stores.storage.exists(stores.crawl.seeds_path(digest)):
