@@ -1,4 +1,4 @@
-"""What Krake calls itself in requests. Records name it too, where no request is made."""
+"""The name of Krake in requests, and in the records of answers. No module of curl is loaded for it."""
 
 from crawl_lib.config import FetchConfig
 from crawl_lib.version import VERSION
