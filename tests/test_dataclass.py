@@ -47,7 +47,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"frozen": True},
     {"kw_only": True},
     {"frozen": True, "slots": True},
-    {"eq": False},
+    {"order": True},
 ]
 CALLS: dict[str, Callable[[Any], object]] = {
     "text": lambda kind: repr(kind(x=1, y=3)),
