@@ -3,10 +3,10 @@
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import SQLITE_ERRORS
 
 PARTS = ("queue", "folders", "segments", "keys")

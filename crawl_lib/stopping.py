@@ -7,10 +7,11 @@ hidden until the next run deletes them.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Event
 from typing import Any, TypeVar
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import StoppedError
 
 _T = TypeVar("_T")

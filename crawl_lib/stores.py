@@ -5,13 +5,14 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from threading import Event
 
 from crawl_lib.config import Config, is_sqlite_server, shared_options
 from crawl_lib.crawldir import UNFILLED_FOLDER, CrawlDirectory, unfilled
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import KeyStoreError, KeyTablesError
 from crawl_lib.keys import KeyServer, ShardedKeyStore, TurnsOnly, open_key_store, own_server
 from crawl_lib.stopping import OnProgress, Work

@@ -6,7 +6,6 @@ import math
 import re
 import sys
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import Any, NoReturn
@@ -72,12 +71,19 @@ class _Parser(argparse.ArgumentParser):
         old = f"{self.prog} {word[1]}".removeprefix("krake ") if word else ""
         if old in MOVED:
             message = f"`{old}` is `krake {MOVED[old]}` now{_OPTIONS.get(old, '')}"
-        elif word and (near := get_close_matches(word[1], re.findall(r"[\w-]+", message[word.end() :]), 1)):
-            message = f"{message[: word.end()]}: the nearest one is {near[0]} (all of them: {self.prog} --help)"
+        elif word and (near := _nearest(word[1], re.findall(r"[\w-]+", message[word.end() :]))):
+            message = f"{message[: word.end()]}: the nearest one is {near} (all of them: {self.prog} --help)"
         group = self.prog.removeprefix("krake ")
         if group in GROUPED:
             message += f"; what `krake {group}` did is `krake {GROUPED[group]}` now"
         super().error(message)
+
+
+def _nearest(word: str, words: Sequence[str]) -> str:
+    """Return the word that is spelt like this one; empty: none is."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for a wrong word alone
+
+    return next(iter(get_close_matches(word, words, 1)), "")
 
 
 def _count(text: str) -> int:

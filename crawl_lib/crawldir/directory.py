@@ -26,11 +26,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION, sealed, unsealed_if_new
 from crawl_lib.stopping import Work

@@ -12,11 +12,11 @@ no sign that the node rested.
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
 
 from crawl_lib.crawldir.directory import CrawlDirectory
 from crawl_lib.crawldir.settled import delete_settled, read_settled
+from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.frontier import TakenIn

@@ -4,8 +4,8 @@ Each file is written once, by a rename that refuses a target: of two writers of 
 """
 
 import re
-from dataclasses import dataclass
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import PathNotFoundError
 from crawl_lib.storage import Storage
 

@@ -12,10 +12,10 @@ what waits now has failed since.
 import time
 import uuid
 from collections.abc import Collection
-from dataclasses import dataclass
 from hashlib import sha1
 
 from crawl_lib.crawldir.directory import CrawlDirectory
+from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.keys import KEY_BYTES

@@ -9,10 +9,9 @@ The folder `<crawl>/settled/<node>` is there before the keys of anything that th
 the queue of a node with such a folder is gone, it is missed.
 """
 
-from dataclasses import dataclass
-
 from crawl_lib.crawldir.directory import CrawlDirectory
 from crawl_lib.crawldir.register import Register
+from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier import TakenIn

@@ -1,12 +1,12 @@
 """What a folder's index and its segments say together, also where segments came after the commit."""
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from crawl_lib.crawldir.directory import CrawlDirectory, Folder
 from crawl_lib.crawldir.settled import read_settled
+from crawl_lib.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, wait
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import os_errors
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage

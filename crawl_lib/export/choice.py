@@ -3,8 +3,9 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.sealed import sealed, unsealed_or_old
 from crawl_lib.segment import SegmentReader

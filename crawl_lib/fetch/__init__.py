@@ -20,10 +20,9 @@ from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
     from crawl_lib.fetch.address import AddressFilter, how_to_allow, inner_networks
-    from crawl_lib.fetch.again import costs_a_retry, retry_at
+    from crawl_lib.fetch.again import retry_at
     from crawl_lib.fetch.classify import outcome_of_status
     from crawl_lib.fetch.dispatch import Caller, Seams
-    from crawl_lib.fetch.exchange import user_agent_header
     from crawl_lib.fetch.hosts import NO_LIMITS, Limits, limits_of, pace_s
     from crawl_lib.fetch.hoststore import (
         HOSTS_TABLES,
@@ -40,10 +39,11 @@ if TYPE_CHECKING:
         read_hosts,
     )
     from crawl_lib.fetch.loop import LiveCaller, LiveRun, fetch_all
-    from crawl_lib.fetch.retry import LIVE_RETRIES, RETRIES, Trouble
+    from crawl_lib.fetch.retry import LIVE_RETRIES, RETRIES, Trouble, costs_a_retry
     from crawl_lib.fetch.robots import MIN_TTL_S, rules_of_row
     from crawl_lib.fetch.robotstxt import deciding_line
     from crawl_lib.fetch.turns import Spans, Turns, boot_id
+    from crawl_lib.fetch.useragent import user_agent_header
 else:
     # asyncio, curl and c-ares take 25 ms; who reads what is known of hosts needs none of them.
     __getattr__ = loads_later(
@@ -54,16 +54,12 @@ else:
                 "how_to_allow",
                 "inner_networks",
             ),
-            "again": (
-                "costs_a_retry",
-                "retry_at",
-            ),
+            "again": ("retry_at",),
             "classify": ("outcome_of_status",),
             "dispatch": (
                 "Caller",
                 "Seams",
             ),
-            "exchange": ("user_agent_header",),
             "hosts": (
                 "NO_LIMITS",
                 "Limits",
@@ -93,6 +89,7 @@ else:
                 "LIVE_RETRIES",
                 "RETRIES",
                 "Trouble",
+                "costs_a_retry",
             ),
             "robots": (
                 "MIN_TTL_S",
@@ -104,5 +101,6 @@ else:
                 "Turns",
                 "boot_id",
             ),
+            "useragent": ("user_agent_header",),
         },
     )

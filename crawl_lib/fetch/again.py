@@ -4,15 +4,13 @@ from math import ceil
 
 from crawl_lib.config import RetryConfig
 from crawl_lib.fetch.classify import row_of_answer
-from crawl_lib.fetch.retry import RETRIES
+from crawl_lib.fetch.retry import GROWS, RETRIES, costs_a_retry
 from crawl_lib.parse import http_date, parse_head
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
 
 GROWTH = 6.0
 """How many times longer each wait is than the one before: ten minutes, an hour, six hours, then a day."""
-GROWS = 10
-"""How often a wait grows at most: it is some centuries then."""
 _MOST_DIGITS = 9
 _MOST_NUMBERS = 9
 
@@ -38,11 +36,6 @@ def back_off_s(before: int, asked_s: float, config: RetryConfig) -> float:
 
 def _wait_s(first_s: float, before: int, asked_s: float, config: RetryConfig) -> float:
     return min(max(first_s * GROWTH ** min(before, GROWS), asked_s), config.max_wait_s)
-
-
-def costs_a_retry(outcome: Outcome, attempts: int) -> bool:
-    """Whether a failure counts for `retry.max`: not that of a URL that was given up with its host, untried."""
-    return outcome is not Outcome.HOST_GAVE_UP or attempts > 0
 
 
 def retry_after_s(head: bytes, now: float) -> float:

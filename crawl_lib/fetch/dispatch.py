@@ -7,12 +7,12 @@ import heapq
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice
 from typing import Protocol
 
 from crawl_lib.config import FetchConfig
+from crawl_lib.dataclass import dataclass
 from crawl_lib.fetch.address import AddressFilter, refusal
 from crawl_lib.fetch.again import back_off_s, retry_after_s, retry_at
 from crawl_lib.fetch.classify import Failure, one_line

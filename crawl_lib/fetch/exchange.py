@@ -21,10 +21,10 @@ from crawl_lib.fetch.classify import OUTCOME_OF_TROUBLE, WHOLE, End, Failure, la
 from crawl_lib.fetch.hosts import Job
 from crawl_lib.fetch.rawanswer import NO_STATUS, RawAnswer
 from crawl_lib.fetch.retry import Trouble
+from crawl_lib.fetch.useragent import user_agent_header
 from crawl_lib.parse import parse_head
 from crawl_lib.records import Earlier, Fetched
 from crawl_lib.states import WITH_RESPONSE, Outcome
-from crawl_lib.version import VERSION
 
 # https://github.com/curl/curl/blob/master/include/curl/curl.h (pycurl has no names for them)
 _SUPPRESS_CONNECT_HEADERS = 265
@@ -39,12 +39,6 @@ _DEBIAN_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 Done = Callable[[Fetched, Failure], None]
 """Gets what one request ended in, and the row of the retry table that it falls under."""
-
-
-def user_agent_header(config: FetchConfig) -> str:
-    """The User-Agent header: `<token>/<version> (+<contact>)`, or `<token>/<version>` without a contact."""
-    contact = f" (+{config.contact})" if config.contact else ""
-    return f"{config.user_agent}/{VERSION}{contact}"
 
 
 class InflightBudget:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from crawl_lib.durable import fsync_dir, reached
 from crawl_lib.errors import os_errors, sqlite_errors
-from crawl_lib.fetch.again import GROWS
+from crawl_lib.fetch.retry import GROWS
 from crawl_lib.fetch.turns import TURNS_FILE
 from crawl_lib.findings import open_to_read
 from crawl_lib.frontier import NodeDirectory

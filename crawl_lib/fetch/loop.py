@@ -17,11 +17,11 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from crawl_lib.config import FetchConfig, RetryConfig
+from crawl_lib.dataclass import dataclass
 from crawl_lib.fetch.classify import Failure
 from crawl_lib.fetch.dispatch import Caller, Dispatch, Seams
 from crawl_lib.fetch.hosts import NO_LIMITS, Gate, Host, Hosts, Job, Limits, Rank

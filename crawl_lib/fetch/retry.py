@@ -42,6 +42,8 @@ class Retry:
     passes_s: float | None = None
 
 
+GROWS = 10
+"""How often the wait of a URL, or of a host, grows at most (`again`): it is some centuries then."""
 _FINAL = Retry(0.0, 1)
 _MINUTES_10, _HOUR = 600.0, 3600.0
 
@@ -85,3 +87,8 @@ LIVE_RETRIES = {
 
 HOST_GIVES_UP_AFTER = 5
 """Failed tries that count, one after the other, after which the rest of a host's URLs are given up."""
+
+
+def costs_a_retry(outcome: Outcome, attempts: int) -> bool:
+    """Whether a failure counts for `retry.max`: not that of a URL that was given up with its host, untried."""
+    return outcome is not Outcome.HOST_GAVE_UP or attempts > 0

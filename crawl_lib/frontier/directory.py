@@ -1,9 +1,9 @@
 """A node's directory on its own disk: every file in it by name, and nothing else knows these names."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import ConfigError, os_error
 
 META, HANDED_ON_SUFFIX = ".meta", ".handed_on"

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import ceil
 from operator import itemgetter
 from typing import TypeVar
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.frontier.hostcounts import host_of_line
 from crawl_lib.frontier.outlinks import BARE_META_TABS, due_of, is_listed, is_requisite
 from crawl_lib.urls import budget_domain_of

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha1
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import StoppedError
 from crawl_lib.frontier.admission import Admission

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import fsync_file, reached, write_durable
 from crawl_lib.errors import StorageError, os_errors
 from crawl_lib.frontier.directory import NodeDirectory

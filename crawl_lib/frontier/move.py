@@ -4,10 +4,11 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha1
 from typing import Any
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import fsync_dir, reached, write_durable
 from crawl_lib.frontier.directory import META, NodeDirectory
 from crawl_lib.frontier.hostcounts import HostCounts, read_counts

@@ -16,7 +16,7 @@ The file `outlinks` is a row of gzip members, one part per owner; the manifest h
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from hashlib import sha1
 from itertools import islice
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 from isal import isal_zlib
 from isal.igzip_lib import IsalError
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.records import QueuedUrl
 

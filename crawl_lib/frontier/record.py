@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.frontier.directory import META, NodeDirectory
 from crawl_lib.sealed import own_file, unsealed
 

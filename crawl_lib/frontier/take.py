@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import file_digest, sha1
 from itertools import chain, compress, count
 from pathlib import Path
 from typing import Any
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import delete_durable, fsync_dir, fsync_file, reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError, QueueError, os_errors
 from crawl_lib.frontier.directory import NodeDirectory

@@ -2,12 +2,12 @@
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import DamagedFileError, InputError
 from crawl_lib.export import (
     ARC_SCHEMAS,

@@ -1,12 +1,12 @@
 """The linker: from rows of `links` to distinct arcs between NodeIDs, sorted both ways."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.engine import Engine, in_batches
 from crawl_lib.export import (
     ARC_SCHEMAS,

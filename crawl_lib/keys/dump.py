@@ -11,11 +11,12 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import fsync_dir, fsync_file, reached
 from crawl_lib.errors import DamagedFileError, InputError, KeyServerDownError, StorageError, os_errors
 from crawl_lib.keys.intervals import KEY_BYTES, bounds, side_by_side

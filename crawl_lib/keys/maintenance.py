@@ -14,9 +14,10 @@ those of a SQLite file are made from its keys, read like that.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import (
     ConfigError,
     DamagedKeysError,

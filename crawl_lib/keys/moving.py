@@ -19,9 +19,10 @@ Killed or stopped anywhere: run it again. A key is never deleted before all its 
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, KeyServerDownError, KeyTablesError
 from crawl_lib.keys.intervals import KEY_BYTES, behind, bounds, interval, ring

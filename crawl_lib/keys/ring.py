@@ -11,9 +11,10 @@ gives a server that came back with an empty disk its note again, and refuses any
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import KeyTablesError
 from crawl_lib.keys.server import KeyServer
 from crawl_lib.sealed import sealed_json, unsealed_or_old

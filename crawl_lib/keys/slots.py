@@ -28,11 +28,11 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha1
 from typing import Any
 
 from crawl_lib.config import FetchConfig
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import KeyServerDownError, KeyTablesError, KrakeError
 from crawl_lib.keys.intervals import interval
 from crawl_lib.keys.server import KeyServer, SlotAnswer, SlotEnd, SlotWish

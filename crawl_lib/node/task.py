@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from crawl_lib.crawldir import NodeProgress, take_note_away, urls_of_lost_queue
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import ConfigError, KrakeError, QueueError, StoppedError, os_error
 from crawl_lib.frontier import NodeDirectory, NodeLock, Queue, open_node_dir
 from crawl_lib.node.guards import require_newest

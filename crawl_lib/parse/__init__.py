@@ -15,24 +15,56 @@ Whatever the bytes are, nothing here raises: strangers wrote them. Damage gives 
 that says so. Nothing is kept on disk, and the same bytes always give the same answer.
 """
 
-from crawl_lib.parse.charset import PRESCAN_BYTES, charset_of, to_utf8
-from crawl_lib.parse.content import Content, decode_content
-from crawl_lib.parse.css import CSS, parse_css
-from crawl_lib.parse.dates import http_date, written_date
-from crawl_lib.parse.directives import Directives, directives_of, x_robots_nofollow
-from crawl_lib.parse.facts import Facts, Image, Metadata, Value, read_facts
-from crawl_lib.parse.headers import Headers, escape_octets, parse_content_type, parse_head
-from crawl_lib.parse.html import TEXTS_OF_LINK, Page, count_links, html_to_utf8, parse_html, words_of
-from crawl_lib.parse.languages import language_of_tag, language_tag
-from crawl_lib.parse.mime import HTML_TYPES, XHTML, detect_mime
-from crawl_lib.parse.refresh import with_refresh
-from crawl_lib.parse.robotsbody import robots_text
-from crawl_lib.parse.scan import SKETCH_BYTES, may_name_charset, native_library, require_scanner, sketch
-from crawl_lib.parse.scan import load as load_native
-from crawl_lib.parse.sitemap import (
-    GZIP_MAGIC,
-    SITEMAP_TYPES,
-    may_be_sitemap,
-    parse_sitemap,
-    robots_sitemaps,
-)
+from typing import TYPE_CHECKING
+
+from crawl_lib.lazy import loads_later
+
+if TYPE_CHECKING:
+    from crawl_lib.parse.charset import PRESCAN_BYTES, charset_of, to_utf8
+    from crawl_lib.parse.content import Content, decode_content
+    from crawl_lib.parse.css import CSS, parse_css
+    from crawl_lib.parse.dates import http_date, written_date
+    from crawl_lib.parse.directives import Directives, directives_of, x_robots_nofollow
+    from crawl_lib.parse.facts import Facts, Image, Metadata, Value, read_facts
+    from crawl_lib.parse.headers import Headers, escape_octets, parse_content_type, parse_head
+    from crawl_lib.parse.html import TEXTS_OF_LINK, Page, count_links, html_to_utf8, parse_html, words_of
+    from crawl_lib.parse.languages import language_of_tag, language_tag
+    from crawl_lib.parse.mime import HTML_TYPES, XHTML, detect_mime
+    from crawl_lib.parse.refresh import with_refresh
+    from crawl_lib.parse.robotsbody import robots_text
+    from crawl_lib.parse.scan import (
+        SKETCH_BYTES,
+        load_native,
+        may_name_charset,
+        native_library,
+        require_scanner,
+        sketch,
+    )
+    from crawl_lib.parse.sitemap import (
+        GZIP_MAGIC,
+        SITEMAP_TYPES,
+        may_be_sitemap,
+        parse_sitemap,
+        robots_sitemaps,
+    )
+else:
+    # All of it takes 10 ms, and tables need the compiled library alone.
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "charset": ("PRESCAN_BYTES", "charset_of", "to_utf8"),
+            "content": ("Content", "decode_content"),
+            "css": ("CSS", "parse_css"),
+            "dates": ("http_date", "written_date"),
+            "directives": ("Directives", "directives_of", "x_robots_nofollow"),
+            "facts": ("Facts", "Image", "Metadata", "Value", "read_facts"),
+            "headers": ("Headers", "escape_octets", "parse_content_type", "parse_head"),
+            "html": ("TEXTS_OF_LINK", "Page", "count_links", "html_to_utf8", "parse_html", "words_of"),
+            "languages": ("language_of_tag", "language_tag"),
+            "mime": ("HTML_TYPES", "XHTML", "detect_mime"),
+            "refresh": ("with_refresh",),
+            "robotsbody": ("robots_text",),
+            "scan": ("SKETCH_BYTES", "load_native", "may_name_charset", "native_library", "require_scanner", "sketch"),
+            "sitemap": ("GZIP_MAGIC", "SITEMAP_TYPES", "may_be_sitemap", "parse_sitemap", "robots_sitemaps"),
+        },
+    )

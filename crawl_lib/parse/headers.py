@@ -1,8 +1,9 @@
 """The head of an answer, read leniently: status line and header lines."""
 
 import re
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
+
+from crawl_lib.dataclass import dataclass
 
 _STATUS = re.compile(r"HTTP/\d+(?:\.\d+)?[ \t]+(\d{3})(?!\d)", re.IGNORECASE)
 _BEFORE_STATUS = "\r\n \t\xef\xbb\xbf"

@@ -59,7 +59,7 @@ class Scanned(NamedTuple):
 _REMEDY = "run `make setup`" if in_checkout() else "run `pip install --force-reinstall --no-deps krake`"
 
 
-def load(path: Path = LIBRARY) -> ctypes.CDLL:
+def load_native(path: Path = LIBRARY) -> ctypes.CDLL:
     """Load the compiled library. Raises SetupError if it is not there, or was compiled from other sources."""
     try:
         library = ctypes.CDLL(str(path))
@@ -113,7 +113,7 @@ def _declare_rows(library: ctypes.CDLL) -> None:
 
 # Loaded with this module, before a process gives up its right to read files; what fails is told when it is needed.
 try:
-    _library, _failure = load(), ""
+    _library, _failure = load_native(), ""
 except SetupError as error:
     _failure = str(error)
 

@@ -15,7 +15,6 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from crawl_lib.crawldir import (
@@ -35,6 +34,7 @@ from crawl_lib.crawldir import (
     scope_digest,
     write_json_bytes,
 )
+from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, TargetExistsError
 from crawl_lib.rounds.agreement import to_agree

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 
 from crawl_lib import fetch
 from crawl_lib.config import Config
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import KrakeError, os_errors
 from crawl_lib.frontier import Queue, due_of, host_of_line
 from crawl_lib.stores import node_dir

@@ -10,12 +10,12 @@ simple as in Nutch. Depth is that of Nutch, but for the depth of a seed, 0 inste
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from crawl_lib.config import ScoringConfig
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import ConfigError
 
 Row = str | Callable[[pa.RecordBatch], pa.RecordBatch] | None

@@ -6,7 +6,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -21,6 +21,7 @@ from crawl_lib.crawldir import (
     scope_digest,
     write_json_bytes,
 )
+from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import reached
 from crawl_lib.errors import StoppedError, StorageError, TargetExistsError
 from crawl_lib.frontier import OUTLINKS_NAME, OutlinkWriter, encode_line, host_of_line

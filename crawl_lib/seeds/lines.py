@@ -5,11 +5,12 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import InputError, UrlError, os_errors
 from crawl_lib.frontier import refuse
 from crawl_lib.records import QueuedUrl

@@ -11,7 +11,6 @@ import os
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha1
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from urllib.parse import quote
 
 from isal import igzip_lib
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment.payload import payload_of
 from crawl_lib.states import WITH_RESPONSE, Outcome

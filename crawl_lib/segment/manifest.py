@@ -11,11 +11,12 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, Self
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import DamagedFileError, TargetExistsError
 from crawl_lib.sealed import SEALED_VERSION, sealed, unsealed_if_new
 from crawl_lib.segment.parts import WARC_SUFFIX

@@ -13,13 +13,14 @@ import re
 from array import array
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from isal import isal_zlib
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import write_durable
 from crawl_lib.errors import DamagedFileError, os_errors
 from crawl_lib.sealed import SEALED_VERSION, own_file, sealed_json, unsealed, unsealed_if_new

@@ -9,13 +9,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import fsync_file
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, os_error, os_errors
 from crawl_lib.parse import native_library

@@ -1,11 +1,12 @@
 """Where the config says that the file store is, and how it is reached."""
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from crawl_lib.config import Config
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import ConfigError
 
 

@@ -20,7 +20,7 @@ and finding that out takes 1 us. Strangers choose these texts, so each rule take
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 
 from crawl_lib.config import TrapsConfig
@@ -43,16 +43,15 @@ _ASKED = re.compile(rb"(?<![^&;])([^&;=]*+)=")
 _DIGIT = re.compile(rb"\d")
 _NUMBERS = re.compile(rb"\d+|(?<=[-/_.])(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*", re.IGNORECASE)
 
-_SESSION = re.compile(
+_SESSION = (
     # The look-ahead passes over a part without a value at once: strangers send many of them.
-    rb"(?<=[;?&/])(?=\(|[\w-]*+=[^;?&/])(?:"
+    rb"(?i)(?<=[;?&/])(?=\(|[\w-]*+=[^;?&/])(?:"
     rb"((?:jsessionid|phpsessid|aspsessionid\w*|cfid|cftoken)=)[^;?&/]+"
     # The atomic group takes the last such word of a name: the engine would else read the rest of the name for each.
     rb"|((?>\w*sess(?:ion)?[_-]?id)\w*+=(?=[^;?&/]*\d)(?=[^;?&/]*[a-z]))[^;?&/]{8,}"
     # Names that others use too: one long word without a mark between two parts.
     rb"|((?:\w*sess(?:ion)?|\w{0,4}sid|zenid|s)=(?=[a-z]*\d)(?=\d*[a-z]))[0-9a-z]{16,}(?![^;?&/])"
-    rb"|\((?:[a-z]\([0-9a-z]{20,}\))+\)(?=/))",  # ASP.NET: /(S(...))/
-    re.IGNORECASE,
+    rb"|\((?:[a-z]\([0-9a-z]{20,}\))+\)(?=/))"  # ASP.NET: /(S(...))/
 )
 _REMOVED = re.compile(rb"[;&]\0|(?<=\?)(?:\0[&;]?)+|/\0(?=/)|\0")
 """What is left of a session id, and the mark between it and its neighbour."""
@@ -67,15 +66,20 @@ _DATE = b"(?:%b)" % b"|".join(
         _YEAR + rb"-?[Ww]\d\d",
     )
 )
-_PATH_DATE = re.compile(rb"(?:[-/_.=]" + _DATE + rb"|/(?i:calendar|date|day|month|week|year)s?/\d+)(?=/?$|\.\w{3,5}$)")
+_PATH_DATE = rb"(?:[-/_.=]" + _DATE + rb"|/(?i:calendar|date|day|month|week|year)s?/\d+)(?=/?$|\.\w{3,5}$)"
 _MOST_OF_DATE = len("/calendars/20310512.shtml/")
-_QUERY_DATE = re.compile(
-    rb"(?<=[?&;])(?=[\w.%-]*+=[0-9a-z])(?:"
+_QUERY_DATE = (
+    rb"(?i)(?<=[?&;])(?=[\w.%-]*+=[0-9a-z])(?:"
     rb"(?:[\w.%-]*[_.-])?(?:start|end|from|to|event|cal)?(?:date|day|month|mon|year|week)=\d[^&;]*"
     rb"|(?:[\w.%-]*[_.-])?(?:time(?:stamp)?|ts)=\d{9,}"
-    rb"|y=" + _YEAR + b"|m=" + _MONTH + b"|d=" + _DAY + rb"|[\w.%-]+=" + _DATE + rb")(?=[&;T]|$)",
-    re.IGNORECASE,
+    rb"|y=" + _YEAR + b"|m=" + _MONTH + b"|d=" + _DAY + rb"|[\w.%-]+=" + _DATE + rb")(?=[&;T]|$)"
 )
+
+
+@cache
+def _compiled(expression: bytes) -> re.Pattern[bytes]:
+    """Compile a regular expression at its first use: the large ones take 8 ms, and most commands need none."""
+    return re.compile(expression)
 
 
 class Traps:
@@ -98,7 +102,9 @@ class Traps:
         if len(set(segments)) == len(segments) and not may_have_id and b"?" not in url and not _path_date(url):
             return []  # most URLs
         found, host = [], host_of(url)
-        without_id = _SESSION.sub(rb"\1\2\3", url[:_MOST_SEARCHED]) + url[_MOST_SEARCHED:] if may_have_id else url
+        without_id = (
+            _compiled(_SESSION).sub(rb"\1\2\3", url[:_MOST_SEARCHED]) + url[_MOST_SEARCHED:] if may_have_id else url
+        )
         if without_id != url:
             found.append((Rejection.SESSION_ID, self._max_sessions, [without_id]))
             url = without_id
@@ -115,7 +121,7 @@ def without_session(url: str) -> str:
     """A URL without its session ids, names included; it may have lost its query but for the `?`."""
     if "=" not in url and "))/" not in url:
         return url
-    return _REMOVED.sub(b"", _SESSION.sub(b"\0", url.encode())).decode()
+    return _REMOVED.sub(b"", _compiled(_SESSION).sub(b"\0", url.encode())).decode()
 
 
 def _name(rule: Rejection, host: bytes, alike: bytes) -> bytes:
@@ -131,7 +137,7 @@ def _repeated(_: bytes, path: bytes, query: bytes) -> list[bytes]:
 
 def _path_date(path: bytes) -> re.Match[bytes] | None:
     start = max(0, len(path) - _MOST_OF_DATE)
-    return _PATH_DATE.search(path, start) if _DIGIT.search(path, start) else None
+    return _compiled(_PATH_DATE).search(path, start) if _DIGIT.search(path, start) else None
 
 
 def _dated(url: bytes, path: bytes, query: bytes) -> list[bytes]:
@@ -139,7 +145,7 @@ def _dated(url: bytes, path: bytes, query: bytes) -> list[bytes]:
     if date := _path_date(path):
         alike = path[: date.start()] + _without_numbers(date) + path[date.end() :]
     if query and _DIGIT.search(query):
-        rest = _QUERY_DATE.sub(_without_numbers, rest[:_MOST_SEARCHED]) + rest[_MOST_SEARCHED:]
+        rest = _compiled(_QUERY_DATE).sub(_without_numbers, rest[:_MOST_SEARCHED]) + rest[_MOST_SEARCHED:]
     alike += rest
     return [] if alike == url else [alike]
 

@@ -25,9 +25,9 @@ import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import KrakeError, printable
 from crawl_lib.worker.sandbox import clean_environment
 

@@ -19,7 +19,6 @@ Each version of Landlock (its ABI) knows more kinds of access; what a kernel doe
 import ctypes
 import os
 import resource
-import ssl
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -113,6 +112,8 @@ def shut_in(*, read: Iterable[Path | str], write: Iterable[Path | str]) -> str:
     rules = _call(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
     if rules < 0:
         return NONE_TEXT
+    import ssl  # noqa: PLC0415 - only the process that fetches has it loaded
+
     try:
         of_ssl = ssl.get_default_verify_paths()  # what OpenSSL, or `SSL_CERT_FILE` and `SSL_CERT_DIR`, name
         certificates = filter(None, (of_ssl.cafile, of_ssl.capath, of_ssl.openssl_cafile, of_ssl.openssl_capath))

@@ -14,11 +14,12 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
+from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import KrakeError, StoppedError, os_error
 from crawl_lib.worker.calls import NO_FILTER_TEXT, can_filter
 from crawl_lib.worker.forkserver import Forked, ended, fork_server

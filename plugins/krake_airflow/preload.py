@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 from importlib import import_module
 
+from crawl_lib.dataclass import compile_all
 from crawl_lib.version import code_digest
 
 _FOR_DAGS = ("krake_airflow.wiring", "airflow.providers.common.compat.assets", "jinja2.ext")
@@ -24,6 +25,7 @@ _FOR_TASKS = (
     "crawl_lib.node.crawl",
     "crawl_lib.usable",
     "encodings.idna",
+    "pyarrow.compute",
     "pyarrow.parquet",
 )
 MODULES = {"scheduler": (*_FOR_DAGS, *_FOR_TASKS), "dag-processor": _FOR_DAGS}
@@ -31,14 +33,18 @@ MODULES = {"scheduler": (*_FOR_DAGS, *_FOR_TASKS), "dag-processor": _FOR_DAGS}
 
 
 def preload(part: str) -> None:
-    """Load the modules that the children of a part of Airflow need.
+    """Load the modules that the children of a part of Airflow need, with the methods of dataclasses.
 
-    The digest of Krake's code, which each node's task compares, is made once too, of the code that is loaded here.
+    The digest of Krake's code, which each node's task compares, is made once too, of the code that is loaded here. The
+    scheduler also makes Airflow's list of plugins that listen to tasks.
     """
     for name in MODULES.get(part, ()):
         import_module(name)
     if MODULES.get(part):
+        compile_all()
         code_digest()
+    if _FOR_TASKS[0] in MODULES.get(part, ()):
+        import_module("airflow.sdk.listener").get_listener_manager()
 
 
 def collect_seldom() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from airflow.executors.local_executor import LocalExecutor
@@ -33,6 +34,26 @@ def test_the_round_after_an_end_does_not_wait(waits: list[float], monkeypatch: p
         rounds.append(len(waits))
     assert rounds == [1, 2, 2, 3]
     assert set(waits) == {executor.LOOK_S}
+
+
+def test_the_round_that_begins_the_next_tasks_waits_for_their_ends(
+    waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round in between would cost 20 ms of CPU a level. Ends wake the scheduler, so it looks seldom meanwhile."""
+    events: list[str] = []
+    prompt = PromptExecutor(parallelism=1)
+    monkeypatch.setattr(prompt, "result_queue", multiprocessing.SimpleQueue(), raising=False)
+    monkeypatch.setattr(LocalExecutor, "sync", lambda self: self.event_buffer.update(dict.fromkeys(events)))
+    monkeypatch.setattr(LocalExecutor, "_process_workloads", lambda self, workloads: None)
+    begun: list[list[str]] = [["a", "b"], [], [], ["c"], [], []]
+    ended: list[list[str]] = [[], ["a"], ["b"], [], ["c"], []]
+    for keys, gone in zip(begun, ended, strict=True):
+        prompt._process_workloads([SimpleNamespace(key=key) for key in keys])
+        events[:] = gone
+        prompt.sync()
+        prompt.get_event_buffer()
+    busy_s, quick_s = executor.BUSY_LOOK_S, executor.LOOK_S
+    assert waits == [busy_s, busy_s, quick_s, quick_s, busy_s], "the last round has nothing to wait for"
 
 
 def test_only_a_scheduler_whose_executor_waits_does_not_sleep(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from crawl_lib.errors import StorageError
 from crawl_lib.fetch import HOSTS_TABLES, HostRow, HostStore, RobotsRow, Turns
-from crawl_lib.fetch.again import GROWS
 from crawl_lib.fetch.hoststore import NO_BACK_OFF, BackOff, host_stores, hosts_in_back_off, make_hosts_folder
+from crawl_lib.fetch.retry import GROWS
 from crawl_lib.findings import sqlite_problem
 from tests.forked import run_python
 

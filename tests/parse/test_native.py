@@ -36,7 +36,7 @@ def test_a_library_that_is_missing_damaged_or_foreign_names_make_setup(tmp_path:
     damaged.write_bytes(b"no library")
     for path in (tmp_path / "missing.so", damaged):
         with pytest.raises(SetupError, match="make setup"):
-            scan.load(path)
+            scan.load_native(path)
 
 
 def test_without_the_library_krake_says_what_to_do_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_looking_for_a_charset_reads_no_byte_twice() -> None:
 def test_a_library_of_other_sources_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "sources_digest", lambda: compiling.sources_digest() + 1)
     with pytest.raises(SetupError, match="other sources"):
-        scan.load()
+        scan.load_native()
 
 
 def test_any_change_of_a_source_makes_a_library_one_of_other_sources(
@@ -93,14 +93,14 @@ def test_any_change_of_a_source_makes_a_library_one_of_other_sources(
     for source in compiling.HERE.glob("*.[ch]"):
         shutil.copy(source, tmp_path)
     monkeypatch.setattr(compiling, "HERE", tmp_path)
-    scan.load()
+    scan.load_native()
     for source in sorted(tmp_path.iterdir()):
         before = source.read_bytes()
         source.write_bytes(before + b"\n")
         with pytest.raises(SetupError, match="other sources"):
-            scan.load()
+            scan.load_native()
         source.write_bytes(before)
-    scan.load()
+    scan.load_native()
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
