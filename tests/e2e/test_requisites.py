@@ -126,6 +126,32 @@ def test_rounds_of_requisites_follow_the_last_iteration_until_none_waits(site: A
     assert [one["counts"].get("requisites", 0) > 0 for one in result.manifests()] == [True] * 4 + [False]
 
 
+def test_rounds_of_requisites_follow_the_iterations_of_one_node(site: Any, tmp_path: Path) -> None:
+    """Two nodes by turns, as on two machines: no commit says what waits, the segments do."""
+    config = make_config(tmp_path, nodes=2, fetch={"host_delay_s": 0.0}, parse={"requisites": "all"})
+    seed, path = f"http://127.0.0.1:{site.server_address[1]}/", str(write_config(config, tmp_path))
+    stages.inject(open_stores(config), run_id="run-1", seeds=seed)
+    words = ["--config", path, "crawl", "--run-id", "run-1"]
+    for _ in range(2):
+        for node in config.servers:
+            assert cli.main([*words, "--node", node]) == 0
+    result, of_page = Result(config), {"/lone.css", "/gone"}
+    assert hops_of(result) == {path: hop for path, hop in HOPS.items() if hop in {"S", "E"} and path not in of_page}
+    assert set(result.visited().values()) == {1}
+    folders = len(result.segments())
+    for node in config.servers:
+        assert cli.main([*words, "--node", node]) == 0
+    assert len(result.segments()) == folders, "none waits"
+
+
+def test_a_node_that_finds_no_requisite_does_no_round(site: Any, tmp_path: Path) -> None:
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, parse={"requisites": "all"})
+    seed, path = f"http://127.0.0.1:{site.server_address[1]}/u.png", str(write_config(config, tmp_path))
+    stages.inject(open_stores(config), run_id="run-1", seeds=seed)
+    assert cli.main(["--config", path, "crawl", "--run-id", "run-1", "--node", "node-0"]) == 0
+    assert [one["iteration"] for one in Result(config).manifests()] == [1]
+
+
 def test_a_crawldb_lists_requisites_in_the_round_after_their_page(site: Any, tmp_path: Path) -> None:
     """A run of two iterations; lists of requisites follow until one is empty. Nothing is due in the next run."""
     more: dict[str, Any] = {"parse": {"requisites": "all"}, "frontier": {"order": "crawldb"}}
