@@ -17,15 +17,17 @@ PAGES = 1000
 MOST_RATIO = 1.3
 SHARED = {"s.css": "@import 't.css'; a{b:url(s.png)}", "t.css": "@font-face{src:url(f.woff2)}", "j.js": "let a = 1"}
 IMAGES = ("s.png", "f.woff2", "u.svg", "w.png")
-WORDS = "some words of a page that has a text of its own " * 40
+WORDS = 200
+"""Words of a page, each of which few other pages have: pages with nearly the same words would not be fetched."""
 
 
 def page(number: int) -> str:
     """Return the text of a page."""
     links = "".join(f"<a href={(number * 7 + step) % PAGES}.html>page {step}</a> " for step in range(1, 21))
+    words = " ".join(f"word{number * WORDS // 2 + place}" for place in range(WORDS))
     needs = f"<link rel=stylesheet href={number}.css><script src=j.js></script><p style='a:url(w.png)'>"
     pictures = f"<img src={number}.png srcset='{number}.png 1x, {number}-2.png 2x, {number}-3.png 3x'>"
-    return f"<title>{number}</title>{needs}{pictures}<svg><use href=u.svg#a /></svg>{WORDS}{number} {links}"
+    return f"<title>{number}</title>{needs}{pictures}<svg><use href=u.svg#a /></svg>{words} {links}"
 
 
 def make_site(directory: Path) -> None:

@@ -29,7 +29,7 @@ from tests.e2e.crawl import (
     run_iteration,
     write_config,
 )
-from tests.e2e.shown import HOPS, running_pages
+from tests.e2e.shown import HOPS, PAGES, running_pages
 
 
 @pytest.fixture
@@ -100,6 +100,33 @@ def indexed(result: Result, *, with_requisites: bool = False) -> set[str]:
     make_index(open_stores(result.config), label=label, with_requisites=with_requisites)
     folder = Path(result.config.dfs_primary) / "cc-index" / f"crawl={result.config.crawl.name}-{label}"
     return {path_of(url) for file in folder.rglob("*.parquet") for url in pq.read_table(file)["url"].to_pylist()}
+
+
+def test_a_url_that_one_page_needs_and_another_page_links_to_is_fetched_once(
+    site: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The link comes an iteration later for one URL, and an iteration earlier for the other."""
+    monkeypatch.setitem(PAGES, "/", ("text/html", b"<img src=/i.png><a href=/i2.png>x</a><a href=/page>x</a>"))
+    monkeypatch.setitem(PAGES, "/page", ("text/html", b"<a href=/i.png>x</a><img src=/i2.png><img src=/image.png>"))
+    result = crawl(site, tmp_path, "all", process=True)
+    assert hops_of(result) == {"/": "S", "/page": "L", "/i2.png": "L", "/i.png": "E", "/image.png": "E"}
+    assert set(result.visited().values()) == {1}
+    assert {*map(path_of, result.node_urls())} == {"/", "/page", "/i.png", "/i2.png"}
+    arcs = {(path_of(a), path_of(b)) for a, b in result.arcs()}
+    assert arcs == {("/", "/page"), ("/", "/i2.png"), ("/page", "/i.png")}
+
+
+def test_robots_txt_refuses_requisites_and_a_redirect_of_one_leads_to_a_page_that_stays_one(
+    site: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PAGES, "/robots.txt", ("text/plain", b"User-agent: *\nDisallow: /s.css"))
+    home = b"<link rel=stylesheet href=/s.css><img src=/moved><a href=/moved-to>x</a>"
+    monkeypatch.setitem(PAGES, "/", ("text/html", home))
+    result = crawl(site, tmp_path, "all")
+    assert hops_of(result) == {"/": "S", "/s.css": "E", "/moved": "E", "/moved-to": "L"}
+    assert {path_of(url): outcome for url, outcome in result.outcomes().items()}["/s.css"] == "robots_denied"
+    assert "/s.css" not in site.asked
+    assert site.asked.count("/moved-to") == 1
 
 
 def test_with_same_site_other_hosts_are_left_alone(site: Any, tmp_path: Path) -> None:
