@@ -21,6 +21,7 @@ PARTS = (
     "crawl",
     "peers",
     "memory",
+    "requisites",
     "growth",
     "hostile",
     "keys",

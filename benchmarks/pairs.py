@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from benchmarks.crawl import served
 from benchmarks.report import Row, ahead
@@ -26,15 +27,21 @@ from pathlib import Path
 from benchmarks.crawl import crawl_to_the_end, make_config
 from benchmarks.report import measure
 
-measured = measure(crawl_to_the_end, make_config(Path(sys.argv[1])), sys.argv[2:])
+config = make_config(Path(sys.argv[1]), **json.loads(sys.argv[2]))
+measured = measure(crawl_to_the_end, config, sys.argv[3:])
 print(json.dumps([measured.result, measured.cpu_s]))
 """
 
 
-def crawl(checkout: Path, seeds: Sequence[str], directory: Path) -> tuple[int, float]:
-    """The URLs and the CPU seconds of a crawl by the code of a checkout; `directory` is a new one."""
+def crawl(
+    checkout: Path, seeds: Sequence[str], directory: Path, sections: dict[str, Any] | None = None
+) -> tuple[int, float]:
+    """Crawl by the code of a checkout; return the number of URLs and the CPU seconds.
+
+    `directory`: a new one. `sections`: of the config, in place of those of the benchmark.
+    """
     directory.mkdir()
-    command = [str(checkout / ".venv/bin/python"), "-c", _CRAWL, str(directory), *seeds]
+    command = [str(checkout / ".venv/bin/python"), "-c", _CRAWL, str(directory), json.dumps(sections or {}), *seeds]
     said = subprocess.run(command, check=True, cwd=checkout, stdout=subprocess.PIPE, text=True).stdout
     urls, cpu_s = json.loads(said.splitlines()[-1])
     return urls, cpu_s

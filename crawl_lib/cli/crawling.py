@@ -76,7 +76,7 @@ def crawl(arguments: argparse.Namespace) -> int:
     """Iterations of every node's crawl and commit; with --node only that node's crawl.
 
     With a CrawlDb each begins with its list, and ends with an update. Rounds of requisites follow where some wait.
-    --node leaves out lists, updates, commits and these rounds. Raises ConfigError for what would fail only after hours.
+    --node leaves out updates and commits. Raises ConfigError for what would fail only after hours.
     """
     run_id = _run_id(arguments)
     arguments.stop.text = f"stopped. To go on: {_command_again(arguments, run_id)}"
@@ -95,7 +95,7 @@ def crawl(arguments: argparse.Namespace) -> int:
             if said := _iterate(arguments, stores, run_id, iteration, rounds):
                 say(f"{run_id}: ended with iteration {iteration}: {said}")
                 break
-        for iteration in requisite_rounds(stores.config) if arguments.node is None else ():
+        for iteration in _requisite_rounds(arguments, stores.config):
             ended = stages.ended_before(stores, run_id=run_id, iteration=iteration)
             if ended or _iterate(arguments, stores, run_id, iteration, rounds):
                 break
@@ -103,6 +103,12 @@ def crawl(arguments: argparse.Namespace) -> int:
     if not counts["taken"] and not is_told and (counts["passed_over"] or settings.max_pages is None):
         say(_NOT_DUE if counts["passed_over"] else _NO_URL, file=sys.stderr)
     return 0
+
+
+def _requisite_rounds(arguments: argparse.Namespace, config: Config) -> range:
+    """Return the rounds of requisites; none for one node with a CrawlDb, whose lists need an update of all nodes."""
+    is_possible = arguments.node is None or not config.frontier.is_crawldb
+    return requisite_rounds(config) if is_possible else range(0)
 
 
 def _iterate(arguments: argparse.Namespace, stores: Stores, run_id: str, iteration: int, rounds: _Rounds) -> str | None:

@@ -219,9 +219,9 @@ class LargePages:
                 self._turn = None
                 if self._steps:
                     self._step()
-                self._go_on()
             elif self._aside is not None and self._aside.is_ready():
                 self._hear()
+            self._go_on()
         except BaseException as error:
             self.failed = self.failed or error
 
@@ -267,4 +267,3 @@ class LargePages:
                 reading = barred(reading)
             self._steps.append(self._write(handled, reading, pieces))
         self._ask()
-        self._go_on()

@@ -201,6 +201,7 @@ def slices(page: Page) -> Pieces:
 
     The requisites come with the first part.
     """
-    rest = page._replace(links_cut=0, requisites=b"", requisites_cut=0)
     for start, links in places(page.links):
-        yield start, page._replace(links=links) if not start else rest._replace(links=links)
+        if start:
+            page = page._replace(links_cut=0, requisites=b"", requisites_cut=0)
+        yield start, page._replace(links=links)

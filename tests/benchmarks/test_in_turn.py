@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import first, pairs, peers
+from benchmarks import first, pairs, peers, requisites
 from benchmarks.first import Cost
 from benchmarks.peers import Peer
 from benchmarks.report import Row
 from demo import Serving, SynthWeb
+from tests.web.files import FileServing
 
 WGET, SCRAPY = "wget with WARC", "Scrapy with a WARC pipeline"
 
@@ -52,6 +53,23 @@ def test_pairs_are_judged_by_the_median_of_their_ratios() -> None:
     [row] = pairs.rows_of([(0.002, 0.001), (0.001, 0.002), (0.0011, 0.002)], "HEAD~1")
     assert row.what == "pairs: CPU a URL, this checkout against HEAD~1, median of 3 pairs"
     assert row.value == "0.550 (0.500 to 2.000); medians 1.100, 2.000 ms"
+
+
+def test_requisites_are_judged_by_the_median_of_pairs() -> None:
+    [row] = requisites.rows_of([(0.002, 0.001), (0.001, 0.002), (0.0013, 0.001)], (6000, 1000))
+    assert row.value == "1.300 (0.500 to 2.000); medians 1.300 ms of 6,000 URLs and 1.000 ms of 1,000 URLs"
+    assert row.verdict == "met"
+
+
+def test_a_made_site_has_requisites_for_a_crawl_that_wants_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requisites, "PAGES", 3)
+    requisites.make_site(tmp_path / "site")
+    with FileServing(tmp_path / "site", "127.0.8.9") as site:
+        sections = {"parse": {"requisites": "all"}}
+        urls, _ = pairs.crawl(pairs.PROJECT, [site.url("/0.html")], tmp_path / "crawl", sections)
+    assert urls == 3 + 3 * 4 + 7, "pages, what each has of its own, what they share"
 
 
 def test_the_first_hour_is_judged_by_medians_of_turns_against_the_commit_before_alone(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from tests.e2e.crawl import (
     run_iteration,
     write_config,
 )
-from tests.e2e.shown import HOPS, running_pages
+from tests.e2e.shown import HOPS, PAGES, running_pages
 
 
 @pytest.fixture
@@ -102,6 +102,33 @@ def indexed(result: Result, *, with_requisites: bool = False) -> set[str]:
     return {path_of(url) for file in folder.rglob("*.parquet") for url in pq.read_table(file)["url"].to_pylist()}
 
 
+def test_a_url_that_one_page_needs_and_another_page_links_to_is_fetched_once(
+    site: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The link comes an iteration later for one URL, and an iteration earlier for the other."""
+    monkeypatch.setitem(PAGES, "/", ("text/html", b"<img src=/i.png><a href=/i2.png>x</a><a href=/page>x</a>"))
+    monkeypatch.setitem(PAGES, "/page", ("text/html", b"<a href=/i.png>x</a><img src=/i2.png><img src=/image.png>"))
+    result = crawl(site, tmp_path, "all", process=True)
+    assert hops_of(result) == {"/": "S", "/page": "L", "/i2.png": "L", "/i.png": "E", "/image.png": "E"}
+    assert set(result.visited().values()) == {1}
+    assert {*map(path_of, result.node_urls())} == {"/", "/page", "/i.png", "/i2.png"}
+    arcs = {(path_of(a), path_of(b)) for a, b in result.arcs()}
+    assert arcs == {("/", "/page"), ("/", "/i2.png"), ("/page", "/i.png")}
+
+
+def test_robots_txt_refuses_requisites_and_a_redirect_of_one_leads_to_a_page_that_stays_one(
+    site: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PAGES, "/robots.txt", ("text/plain", b"User-agent: *\nDisallow: /s.css"))
+    home = b"<link rel=stylesheet href=/s.css><img src=/moved><a href=/moved-to>x</a>"
+    monkeypatch.setitem(PAGES, "/", ("text/html", home))
+    result = crawl(site, tmp_path, "all")
+    assert hops_of(result) == {"/": "S", "/s.css": "E", "/moved": "E", "/moved-to": "L"}
+    assert {path_of(url): outcome for url, outcome in result.outcomes().items()}["/s.css"] == "robots_denied"
+    assert "/s.css" not in site.asked
+    assert site.asked.count("/moved-to") == 1
+
+
 def test_with_same_site_other_hosts_are_left_alone(site: Any, tmp_path: Path) -> None:
     hops = hops_of(crawl(site, tmp_path, "same_site"))
     assert hops == {path: hop for path, hop in HOPS.items() if path not in {"/i.png", "/frame", "/in-frame.png"}}
@@ -124,6 +151,32 @@ def test_rounds_of_requisites_follow_the_last_iteration_until_none_waits(site: A
     taken = [(one["iteration"] - MOST_ITERATIONS, one["counts"]["taken"]) for one in result.manifests()]
     assert taken == [(1 - MOST_ITERATIONS, 1), (1, 4), (2, 4), (3, 2), (4, 0)], "no fifth one: none waits"
     assert [one["counts"].get("requisites", 0) > 0 for one in result.manifests()] == [True] * 4 + [False]
+
+
+def test_rounds_of_requisites_follow_the_iterations_of_one_node(site: Any, tmp_path: Path) -> None:
+    """Two nodes by turns, as on two machines: no commit says what waits, the segments do."""
+    config = make_config(tmp_path, nodes=2, fetch={"host_delay_s": 0.0}, parse={"requisites": "all"})
+    seed, path = f"http://127.0.0.1:{site.server_address[1]}/", str(write_config(config, tmp_path))
+    stages.inject(open_stores(config), run_id="run-1", seeds=seed)
+    words = ["--config", path, "crawl", "--run-id", "run-1"]
+    for _ in range(2):
+        for node in config.servers:
+            assert cli.main([*words, "--node", node]) == 0
+    result, of_page = Result(config), {"/lone.css", "/gone"}
+    assert hops_of(result) == {path: hop for path, hop in HOPS.items() if hop in {"S", "E"} and path not in of_page}
+    assert set(result.visited().values()) == {1}
+    folders = len(result.segments())
+    for node in config.servers:
+        assert cli.main([*words, "--node", node]) == 0
+    assert len(result.segments()) == folders, "none waits"
+
+
+def test_a_node_that_finds_no_requisite_does_no_round(site: Any, tmp_path: Path) -> None:
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, parse={"requisites": "all"})
+    seed, path = f"http://127.0.0.1:{site.server_address[1]}/u.png", str(write_config(config, tmp_path))
+    stages.inject(open_stores(config), run_id="run-1", seeds=seed)
+    assert cli.main(["--config", path, "crawl", "--run-id", "run-1", "--node", "node-0"]) == 0
+    assert [one["iteration"] for one in Result(config).manifests()] == [1]
 
 
 def test_a_crawldb_lists_requisites_in_the_round_after_their_page(site: Any, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ xmp y-z
 """.split()  # noqa: SIM905
 ATTRIBUTES = """
 href src rel alt data name content http-equiv type color encoding class id x property itemprop lang datetime pubdate
-srcset style poster xlink:href as imagesrcset
+srcset style poster xlink:href as imagesrcset srcdoc background
 """.split()  # noqa: SIM905
 VALUES = (
     b"x", b"", b"a b  c", b"&amp;&lt;&notit;", b"&#x10FFFF;&#0;&#150;", b"&CounterClockwiseContourIntegral",
@@ -46,6 +46,7 @@ VALUES = (
     b"og:image og:title twitter:image", b"datePublished", b"2026-02-30",
     b"application/ld+json", b"alternate icon image_src", b"application/json+oembed", b"de-DE-u-co-phonebk",
     b"a 1x,b 2x(,),,c", b"a:url(x)url( 'y' )\\", b"stylesheet", b"preload", b"data:,", b"#x",
+    b"<img src=a><iframe srcdoc=&lt;svg&gt;&lt;use/href=b&gt;><p style=c:url(d)",
 )  # fmt: skip
 PIECES = (
     b"<", b">", b"</", b"<!", b"<!-", b"<!--", b"-->", b"--!>", b"<!-->", b"<!--->", b"-", b"<![CDATA[", b"]]>", b"]]",

@@ -21,6 +21,7 @@ TO_OTHERS = {"g": "img", "s": "script", "o": "source", "v": "video", "u": "audio
     "q": "import",
     "w": "use",
     "z": "image",
+    "h": "srcdoc",
 }
 NAMES = TO_PAGES | BY_REL | TO_OTHERS
 """The names of elements by their letters."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from html import escape
 from typing import Any
 
 import pytest
 
 from crawl_lib.config import REQUISITE_KINDS, ParseConfig
 from crawl_lib.parse import Page, parse_html
+from crawl_lib.parse.scan import scan, wanted_kinds
+from tests.parse.hostile import MOST_STEPS_A_BYTE
 from tests.parse.links import read_links
 
 CONFIG = replace(ParseConfig(), requisites="all", requisite_kinds=REQUISITE_KINDS)
@@ -46,6 +49,20 @@ ALL = {
     "<img src='#a'><img src=' DATA:x'><img src=blob:x><iframe src='#'></iframe>": [],
     "<link rel=next href=a><link rel='alternate stylesheet' href=b><a href=c>": [],
     "<noscript><img src=a></noscript>": ["img a"],
+    "<body background=a><td background=b><tr><th background=''><p background=c>": ["style a", "style b"],
+    "<svg><script href=a></script><script xlink:href=b /><feImage href=c /></svg><script href=d></script>": [
+        *("script a", "script b", "image c")
+    ],
+    "<iframe src=a srcdoc='<img src=b><a href=c>x</a><p style=d:url(e)><iframe src=f></iframe>'></iframe><img src=g>": [
+        *("img b", "style e", "srcdoc f", "img g")
+    ],
+    "<iframe srcdoc='<style>@import &quot;a&quot;</style><script src=b>'></iframe><iframe srcdoc></iframe>": [
+        *("import a", "script b")
+    ],
+    "<iframe srcdoc='<title>t</title><base href=/x/><meta name=robots content=none><img src=a alt=&#x20AC;>'>": [
+        "img a"
+    ],
+    "<template><iframe srcdoc='<img src=a>'></iframe></template><frame srcdoc='<img src=b>'>": [],
 }
 
 
@@ -81,6 +98,39 @@ def test_what_is_a_requisite_is_no_link_but_a_frame_is_both() -> None:
     assert read_links(page.requisites)[0].anchor == "t"
 
 
+def test_a_srcdoc_says_nothing_of_its_page() -> None:
+    """Its base does not count either: its requisites are relative to the page."""
+    html = "<iframe srcdoc='<title>t</title><base href=/x/><meta name=robots content=none><p>words<a href=y>'></iframe>"
+    page = page_of(html)
+    assert page == page_of("<iframe></iframe>")
+
+
+def test_documents_within_each_other_are_read_three_deep() -> None:
+    """A deeper one is counted."""
+    html = "<img src=4><iframe srcdoc='x'></iframe>"
+    for depth in (3, 2, 1, 0):
+        html = f"<img src={depth}><iframe srcdoc='{escape(html)}'></iframe>"
+    page = page_of(html)
+    assert named(page) == ["img 0", "img 1", "img 2", "img 3"]
+    assert page.requisites_cut == 1
+
+
+def test_the_limit_of_a_page_counts_what_its_documents_need() -> None:
+    html = "<img src=a><iframe srcdoc='<img src=b><img src=c>'></iframe><img src=d>"
+    page = page_of(html, replace(CONFIG, requisites_per_page=2))
+    assert (named(page), page.requisites_cut) == (["img a", "img b"], 2)
+
+
+@pytest.mark.parametrize(
+    "html", ["<iframe srcdoc=x>", "<iframe srcdoc='<p>'>", "<body background=x>", "<svg><use href=x>"]
+)
+def test_many_documents_and_references_cost_no_more_than_their_bytes(html: str) -> None:
+    """The work counted in bytes; the time of a page against that of twice the page is not measured."""
+    data = html.encode() * 10_000
+    steps = scan(data, b"", 50_000, 200, wanted_kinds(REQUISITE_KINDS), max_requisites=200).steps
+    assert steps <= MOST_STEPS_A_BYTE * len(data)
+
+
 KIND_OF: dict[str, str] = {
     "<video src=x poster=y>": "video image",
     "<audio src=x><source src=x><track src=x></audio>": "audio audio audio",
@@ -89,7 +139,9 @@ KIND_OF: dict[str, str] = {
     "<link rel=preload as=script href=x><link rel=preload href=x><link rel=manifest href=x>": "script other other",
     "<style>@import 'x'; @font-face{src:url(x)} a{b:url(x)}</style>": "style font image",
     "<object data=x></object><embed src=x><frame src=x>": "object object frame",
-    "<svg><use href=x>": "image",
+    "<svg><use href=x><feImage href=x /><script href=x />": "image image script",
+    "<iframe srcdoc='<iframe src=x></iframe><img src=x>'></iframe>": "frame image",
+    "<body background=x>": "image",
 }
 
 

@@ -14,6 +14,7 @@ import zlib
 from dataclasses import asdict
 from hashlib import sha1
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
@@ -24,7 +25,7 @@ from crawl_lib.frontier import TakeHeader, write_take
 from crawl_lib.parse import Page
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.rounds import start_iteration
-from crawl_lib.segment import PartWriter, list_parts
+from crawl_lib.segment import PartWriter, Position, list_parts
 from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX
 from crawl_lib.segment.tables import read_blocks
 from crawl_lib.states import Outcome
@@ -34,9 +35,9 @@ from crawl_lib.worker import aside as aside_module
 from crawl_lib.worker import reading
 from crawl_lib.worker.aside import Aside
 from crawl_lib.worker.discovery import Discovery
-from crawl_lib.worker.large import ReadingNotes
+from crawl_lib.worker.large import Handled, LargePages, ReadingNotes, Steps
 from crawl_lib.worker.page import PageHandler
-from crawl_lib.worker.reading import BARRED, Reader
+from crawl_lib.worker.reading import BARRED, UNREAD, Pieces, Reader, Reading
 from crawl_lib.worker.sandbox import data_bytes
 from crawl_lib.worker.worker import _Worker
 from crawl_lib.worker.workers import WorkerTask
@@ -406,3 +407,44 @@ def test_pages_are_noted_in_turn(tmp_path: Path) -> None:
         with pytest.raises(MemoryError):
             die_on_the_second_page(path)
     assert [number for number in range(7) if ReadingNotes(path).is_barred(number)] == [5]
+
+
+class _Answers:
+    """An aside whose answers are there at once."""
+
+    def fileno(self) -> int:
+        return 0
+
+    def ask(self, *_: object, **__: object) -> None:
+        pass
+
+    def answer(self) -> tuple[Reading, Pieces]:
+        return UNREAD, iter(())
+
+
+class _NoTurns:
+    """A loop that calls nothing."""
+
+    def add_reader(self, *_: object) -> None:
+        pass
+
+    remove_reader = call_soon = add_reader
+
+
+def test_any_number_of_large_pages_may_wait_when_the_loop_ends(tmp_path: Path) -> None:
+    """Each waiting page once took frames of the stack, so that 300 of them ended the process."""
+    answers: Any = _Answers()
+    loop: Any = _NoTurns()
+    done = list[int]()
+
+    def write(handled: Handled, _reading: Reading, _pieces: Pieces) -> Steps:
+        done.append(handled[0].position)
+        yield
+
+    pages = LargePages(answers, ReadingNotes(tmp_path / "notes"), write)
+    pages.attach(loop)
+    for position in range(2000):
+        pages.read(*item(position, b""), Position("a", 0, 0))
+    pages.detach()
+    pages.drain()
+    assert done == [*range(2000)]

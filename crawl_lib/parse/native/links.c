@@ -14,6 +14,9 @@ enum { MAX_FACT_NAME = 100, MAX_FACT = 2000, MAX_JSON = 1 << 18, MAX_HEADINGS = 
 /* Of JSON-LD: levels, values of a page, and the fewest bytes for each value of a block beyond the first FREE_VALUES. */
 enum { MAX_DEPTH = 64, MAX_VALUES = 8192, VALUE_BYTES = 16, FREE_VALUES = 256 };
 
+/* Documents in a `srcdoc` that are within each other: each adds a reading of its bytes. */
+enum { MAX_SRCDOCS = 3 };
+
 /* Groups of facts, each with a limit of its own, so that many of one group leave room for the others. */
 enum group { METAS, BLOCKS, ELEMENTS, RELATIONS, GROUPS };
 static const size_t MAX_FACTS[GROUPS] = {256, 32, 64, 64};
@@ -26,12 +29,13 @@ static const struct { const char *name; bool is_type; } RELATION[] = {
 
 enum slot { HREF, SRC, DATA, ALT, REL, NAME, CONTENT, HTTP_EQUIV, TYPE, ENCODING, COLOR, FACE, SIZE, CHARSET, PROPERTY,
             ITEMPROP, LANG, XML_LANG, DATETIME, PUBDATE, FACT_SLOTS,
-            SRCSET = FACT_SLOTS, POSTER, STYLE, XLINK_HREF, AS, IMAGESRCSET, SLOTS };
+            SRCSET = FACT_SLOTS, POSTER, STYLE, XLINK_HREF, AS, IMAGESRCSET, SRCDOC, BACKGROUND, SLOTS };
 static const struct { const char *name; unsigned char length; } SLOT[SLOTS] = {
     {"href", 4}, {"src", 3}, {"data", 4}, {"alt", 3}, {"rel", 3}, {"name", 4}, {"content", 7}, {"http-equiv", 10},
     {"type", 4}, {"encoding", 8}, {"color", 5}, {"face", 4}, {"size", 4}, {"charset", 7},
     {"property", 8}, {"itemprop", 8}, {"lang", 4}, {"xml:lang", 8}, {"datetime", 8}, {"pubdate", 7},
     {"srcset", 6}, {"poster", 6}, {"style", 5}, {"xlink:href", 10}, {"as", 2}, {"imagesrcset", 11},
+    {"srcdoc", 6}, {"background", 10},
 };
 
 enum said { TITLE, DESCRIPTION, ROBOTS, CANONICAL, BASE, SAID };
@@ -80,6 +84,7 @@ struct reader {
     uint64_t requisites_cut;
     enum krake_kind medium;  /* of the video or audio that began last, which `source` and `track` belong to */
     bool in_style;
+    int srcdocs;  /* documents around this one, which is the value of a `srcdoc` */
 };
 
 static void keep_attribute(void *context, struct span name, struct span value) {
@@ -527,6 +532,71 @@ static void start_meta(struct reader *r) {
     if (has(r, HTTP_EQUIV) && value_is(r, HTTP_EQUIV, "refresh", sizeof "refresh" - 1, true)) add_refresh(r);
 }
 
+static void begin(struct reader *r, const char *text, size_t length, size_t max_requisites, int how) {
+    r->tokens.at = (const unsigned char *)text;
+    r->tokens.end = r->tokens.at + length;
+    r->max_requisites = max_requisites;
+    r->how = how;
+    r->medium = KRAKE_VIDEO;
+}
+
+#define BUFFERS(r) {&(r)->text, &(r)->anchor, &(r)->robots, &(r)->charsets, &(r)->links, &(r)->facts, &(r)->headings, &(r)->requisites, &(r)->css}
+enum { BUFFER_COUNT = 9 };
+
+static bool has_failed(struct reader *r) {
+    const struct buffer *all[BUFFER_COUNT] = BUFFERS(r);
+    bool failed = false;
+    for (size_t i = 0; i < BUFFER_COUNT; i++) failed = failed || all[i]->failed;
+    return failed;
+}
+
+static void free_buffers(struct reader *r) {
+    struct buffer *all[BUFFER_COUNT] = BUFFERS(r);
+    for (size_t i = 0; i < BUFFER_COUNT; i++) buffer_free(all[i]);
+}
+
+static void add_requisites_of(struct reader *r, const struct reader *inner) {
+    const struct link *link = (const struct link *)(const void *)inner->requisites.bytes;
+    size_t from = r->text.length;
+    buffer_add(&r->text, inner->text.bytes, inner->text.length);
+    for (size_t left = inner->requisites.length / sizeof *link; left--; link++) {
+        struct link moved = *link;
+        moved.href.from += from;
+        moved.anchor.from += from;
+        moved.rel.from += from;
+        buffer_add(&r->requisites, &moved, sizeof moved);
+    }
+    r->requisites_cut += inner->requisites_cut;
+    r->tokens.steps += inner->tokens.steps;
+}
+
+static void read_page(struct reader *r);
+
+/* Reads the document that a `srcdoc` holds: its requisites are those of the page, its links do not count. */
+static void start_srcdoc(struct reader *r) {
+    if (r->srcdocs == MAX_SRCDOCS) {
+        r->requisites_cut++;
+        return;
+    }
+    struct reader inner = {.tags = r->tags, .srcdocs = r->srcdocs + 1};
+    struct buffer html = {0};
+    decode(r, value_of(r, SRCDOC), REFERENCES_COUNT | IN_ATTRIBUTE, buffer_sink, &html);
+    size_t left = r->max_requisites - r->requisites.length / sizeof(struct link);
+    begin(&inner, html.bytes, html.length, left, r->how & ~(KRAKE_CUT | KRAKE_XML | KRAKE_FACTS));
+    if (html.length) read_page(&inner);
+    if (html.failed || has_failed(&inner)) r->requisites.failed = true;
+    else add_requisites_of(r, &inner);
+    free_buffers(&inner);
+    buffer_free(&html);
+}
+
+/* A frame is a link in any case, but for a frame in a `srcdoc`. A `srcdoc` counts in place of the `src`. */
+static void start_frame(struct reader *r, char code) {
+    start_source(r, code, SRC, false, false);
+    if (code == 'i' && has(r, SRCDOC)) start_srcdoc(r);
+    else start_more(r, r->srcdocs ? 'h' : code, KRAKE_FRAME, SRC);
+}
+
 /* A tag with a `src` whose target is no image. */
 static void start_src(struct reader *r, char code) {
     switch (code) {
@@ -543,9 +613,7 @@ static void start_src(struct reader *r, char code) {
         start_part(r, code, r->medium, SRC, false);
         start_candidates(r, code, SRCSET);
         break;
-    default:  /* frames are links in any case */
-        start_source(r, code, SRC, false, false);
-        start_more(r, code, KRAKE_FRAME, SRC);
+    default: start_frame(r, code);
     }
 }
 
@@ -591,8 +659,20 @@ static void read_raw(struct reader *r, const struct tag *tag) {
     r->tokens.raw_name = (struct span){(const unsigned char *)tag->name, tag->length};
 }
 
-/* What an element of SVG draws: `image` and `use`. Both are written with `xlink:href` too. */
-static void start_drawing(struct reader *r, char code) { start_more(r, code, KRAKE_IMAGE, has(r, HREF) ? HREF : XLINK_HREF); }
+/* What an element of SVG loads: images, parts of other drawings, scripts. All are written with `xlink:href` too. */
+static void start_drawing(struct reader *r, struct span name) {
+    enum slot slot = has(r, HREF) ? HREF : XLINK_HREF;
+    if (span_is(name, "image") || span_is(name, "feimage")) start_more(r, 'z', KRAKE_IMAGE, slot);
+    if (span_is(name, "use")) start_more(r, 'w', KRAKE_IMAGE, slot);
+    if (span_is(name, "script")) start_more(r, 's', KRAKE_SCRIPT, slot);
+}
+
+/* The image behind an element: https://html.spec.whatwg.org/#the-page and #tables-2 name the elements. */
+static void start_background(struct reader *r, struct span name) {
+    static const char *const NAMES[] = {"body", "table", "thead", "tbody", "tfoot", "tr", "td", "th"};
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        if (span_equals(name, NAMES[i], strlen(NAMES[i]))) start_more(r, 'k', KRAKE_IMAGE, BACKGROUND);
+}
 
 static void on_start(struct reader *r, struct span name, const struct tag *tag, bool self_closing) {
     bool font = tag != NULL && tag->role == ROLE_FONT && (has(r, COLOR) || has(r, FACE) || has(r, SIZE));
@@ -601,8 +681,8 @@ static void on_start(struct reader *r, struct span name, const struct tag *tag, 
     bool foreign = foreign_start(&r->foreign, tag, self_closing, font, annotation);
     if (wants_any(r) && !r->templates) {
         start_style_attribute(r);
-        if (foreign && span_is(name, "image")) start_drawing(r, 'z');
-        if (foreign && span_is(name, "use")) start_drawing(r, 'w');
+        if (foreign) start_drawing(r, name);
+        else if (has(r, BACKGROUND)) start_background(r, name);
         if (span_is(name, "style") && !(foreign && self_closing)) {
             end_style(r, false);
             r->in_style = true;
@@ -729,20 +809,10 @@ static void write_page(struct reader *r, struct buffer *out) {
 #endif
 uint64_t krake_sources(void) { return KRAKE_SOURCES; }
 
-static void begin(struct reader *r, const char *text, size_t length, size_t max_requisites, int how) {
-    r->tokens.at = (const unsigned char *)text;
-    r->tokens.end = r->tokens.at + length;
-    r->max_requisites = max_requisites;
-    r->how = how;
-    r->medium = KRAKE_VIDEO;
-}
-
 /* Writes what was read, and frees the rest. Returns 0, and -1 if memory ran out. */
 static int end(struct reader *r, bool is_page, struct krake_page *page) {
     struct buffer out = {0}, links = {0}, requisites = {0};
-    struct buffer *all[] = {&r->text, &r->anchor, &r->robots, &r->charsets, &r->links, &r->facts, &r->headings, &r->requisites, &r->css};
-    bool failed = false;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) failed = failed || all[i]->failed;
+    bool failed = has_failed(r);
     if (!failed) {
         if (is_page) write_page(r, &out);
         write_links(r, &r->links, &links);
@@ -752,7 +822,7 @@ static int end(struct reader *r, bool is_page, struct krake_page *page) {
                                 r->cut, r->requisites_cut, r->tokens.steps, words_digest(&r->seen_words)};
     failed = failed || out.failed || links.failed || requisites.failed;
     if (failed) krake_free(page);
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) buffer_free(all[i]);
+    free_buffers(r);
     return failed ? -1 : 0;
 }
 

@@ -43,9 +43,9 @@ struct element {
     const char *name;
     int flags;  /* its target may be a page, or rel says so; it is a hop; it is a row only if it is followed */
 };
-/* By the letters of tags.c, and of sitemap.py. The second one is unknown. */
+/* By the letters of tags.c, and of sitemap.py. The second one is unknown; `h` is a frame in a `srcdoc`. */
 static const struct element ELEMENTS[LETTERS] = {
-    {"a", PAGE}, {"", 0}, {"loc", PAGE}, {"item", PAGE}, {"embed", 0}, {"frame", PAGE}, {"img", 0}, {"", 0}, {"iframe", PAGE},
+    {"a", PAGE}, {"", 0}, {"loc", PAGE}, {"item", PAGE}, {"embed", 0}, {"frame", PAGE}, {"img", 0}, {"srcdoc", 0}, {"iframe", PAGE},
     {"object", 0}, {"style", 0}, {"link", BY_REL}, {"meta", PAGE | HOP}, {"input", 0}, {"source", 0}, {"sitemap", PAGE | HOP},
     {"import", 0}, {"area", PAGE}, {"script", 0}, {"track", 0}, {"audio", 0}, {"video", 0}, {"use", 0},
     {"robots", PAGE | ONLY_FOLLOWED}, {"entry", BY_REL}, {"image", 0},
