@@ -41,7 +41,7 @@ class Outcome(StrEnum):
     ROBOTS_DENIED = "robots_denied"
     """robots.txt forbids the URL. Not fetched."""
     ROBOTS_UNREACHABLE = "robots_unreachable"
-    """robots.txt answered 5xx or 429, broke off, or leads nowhere (RFC 9309, 2.3.1.4). Not fetched."""
+    """robots.txt answered 5xx or 429, broke off, or redirects to a failure (RFC 9309, 2.3.1.4). Not fetched."""
     DNS_FAILED = "dns_failed"
     """The host name has no address, or the look-up took longer than `fetch.dns_timeout_s`."""
     CONNECT_FAILED = "connect_failed"
