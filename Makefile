@@ -40,7 +40,7 @@ DOWNLOAD = download() { "$$@" > $(VENV)/download.log 2>&1 || { \
 	then echo 'make: packages cannot be downloaded, since their index does not answer: see to the network, or to PIP_INDEX_URL, UV_INDEX_URL and HTTPS_PROXY (details: $(VENV)/download.log)'; \
 	else cat $(VENV)/download.log; fi >&2; exit 1; }; }; download
 
-.PHONY: setup setup-spark setup-kerberos setup-browser setup-bench setup-pywb crawl search ui wheel cluster cluster-crawl test torture test-cluster test-compose check bench compose-env lock clean
+.PHONY: setup setup-spark setup-kerberos setup-browser setup-bench setup-pywb crawl search realtime ui wheel cluster cluster-crawl test torture test-cluster test-compose check bench compose-env lock clean
 
 setup: $(STAMP) $(SCANNER)
 
@@ -78,6 +78,10 @@ search: setup
 	@$(BIN)/python -m krake_airflow crawl --config config/demo.yml
 	@$(BIN)/krake --config config/demo.yml index update
 	@exec $(BIN)/krake --config config/demo.yml serve search
+
+# The real-time service over the synthetic web, and a page to type a URL into, until Ctrl-C.
+realtime: setup
+	@exec $(BIN)/python -m demo realtime
 
 ui: setup
 	@exec $(BIN)/python -m krake_airflow ui $(if $(CONFIG),--config "$(CONFIG)")

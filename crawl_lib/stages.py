@@ -287,6 +287,16 @@ def make_output(stores: Stores, *, output: str) -> Result:
     return MADE_BY_TASKS[output].make(stores, now=datetime.now(UTC))
 
 
+def collect_realtime(stores: Stores) -> Result:
+    """Make a segment of what the real-time service of this machine has fetched; `folder` is "" if nothing is closed.
+
+    Returns what `realtime.collect_parts` does, and raises the same errors.
+    """
+    from crawl_lib import realtime  # noqa: PLC0415
+
+    return realtime.collect_parts(stores, realtime.FETCHER).to_mapping()
+
+
 def mark_duplicates(stores: Stores) -> Result:
     """Give all but the best of equal pages the status `duplicate`. Returns what `update_crawldb` does."""
     from crawl_lib import crawldb, duplicates  # noqa: PLC0415

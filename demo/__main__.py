@@ -1,6 +1,7 @@
-"""`python -m demo serve|truth`: serve a synthetic web, or print what a crawl of it must find.
+"""`python -m demo serve|truth|realtime`: serve a synthetic web, alone or to the real-time service; or print its truth.
 
-`serve` prints one line of JSON (`port`, `seeds`) when it answers, and stops on Ctrl-C.
+`serve` prints one line of JSON (`port`, `seeds`) when it answers, and stops on Ctrl-C. `realtime` is what
+`make realtime` runs.
 """
 
 from __future__ import annotations
@@ -34,6 +35,11 @@ def _parser() -> argparse.ArgumentParser:
     serving.add_argument("--least-s", type=float, default=0.0, help="least time in seconds that a body takes")
     serving.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
     commands.add_parser("truth", parents=[shared], help="print URLs and outcomes of a crawl to the end")
+    watching = commands.add_parser(
+        "realtime", parents=[shared], help="serve the web, and a page that asks for its URLs"
+    )
+    watching.add_argument("--config", type=Path, help="of the real-time service; default: config/realtime.yml")
+    watching.add_argument("--listen", default="127.0.0.1:8096", help="host:port of the page; port 0: any free one")
     return parser
 
 
@@ -67,6 +73,10 @@ def main(arguments: list[str] | None = None) -> int:
         web = _web(given)
         if given.command == "serve":
             _serve(web, given)
+        elif given.command == "realtime":
+            from demo.realtime import CONFIG, run  # noqa: PLC0415 - an extra, for this command alone
+
+            return run(web, given.config or CONFIG, given.listen)
         else:
             truth = web.truth(given.port)
             _say({url: str(outcome) for url, outcome in sorted(truth.outcomes().items())})

@@ -5,6 +5,7 @@ It says what the code says (commands, options, paths, names), and keeps what it 
 
 from __future__ import annotations
 
+import configparser
 import errno
 import importlib
 import importlib.util
@@ -27,7 +28,8 @@ import yaml
 from krake_airflow import compose_env, settings, worker_logging
 
 from crawl_lib.cli.parser import build_parser
-from crawl_lib.config import load_config, to_mapping
+from crawl_lib.config import load_config, realtime_of, to_mapping
+from crawl_lib.realtime.service import require_realtime
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "docker-compose.yml").read_text()
@@ -46,6 +48,9 @@ WORKERS = [*NODES, "batch"]
 PAGE = "search"
 """Writes its log to the container's."""
 SEARCH_PORT = "8090"
+LIVE = "realtime"
+"""Of a profile of its own. Like the page, the service has no files of Airflow."""
+LIVE_PORT = "8095"
 OURS = [name for name, service in SERVICES.items() if service["image"] == "krake:local" and name != CLEANER]
 VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)([^}]*)\}")
 
@@ -99,13 +104,14 @@ def test_compose_accepts_the_file(tmp_path: Path) -> None:
         pytest.skip("docker-compose is not installed (Debian package docker-compose); the file was not checked by it")
     compose_env.write(tmp_path / ".env")
     command = ["docker-compose", "--file", str(ROOT / "docker-compose.yml"), "--env-file", str(tmp_path / ".env")]
+    command += ["--profile", LIVE]
     clean = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     done = subprocess.run([*command, "config"], capture_output=True, text=True, env=clean, timeout=240)
     assert done.returncode == 0, done.stderr
     assert set(yaml.safe_load(done.stdout)["services"]) == set(SERVICES)
     # Without the file nothing starts with an empty password.
     (tmp_path / "empty").touch()
-    command[-1] = str(tmp_path / "empty")
+    command[command.index("--env-file") + 1] = str(tmp_path / "empty")
     done = subprocess.run([*command, "config"], capture_output=True, text=True, env=clean, timeout=240)
     assert done.returncode != 0
     assert "make compose-env" in done.stderr
@@ -117,10 +123,11 @@ def test_the_topology_is_what_the_readme_says() -> None:
     assert len([name for name in SERVICES if name.startswith("datanode-")]) == 2
 
 
-def test_two_ports_are_published_and_on_loopback() -> None:
+def test_three_ports_are_published_and_on_loopback() -> None:
     ports = {name: service["ports"] for name, service in SERVICES.items() if service.get("ports")}
-    assert set(ports) == {"api-server", "search"}
-    asked = {"api-server": SERVICES["api-server"]["environment"]["AIRFLOW__API__PORT"], "search": SEARCH_PORT}
+    of_airflow = SERVICES["api-server"]["environment"]["AIRFLOW__API__PORT"]
+    asked = {"api-server": of_airflow, PAGE: SEARCH_PORT, LIVE: LIVE_PORT}
+    assert set(ports) == set(asked)
     for name, [port] in ports.items():
         assert port.startswith("127.0.0.1:")
         assert port.endswith(f":{asked[name]}")
@@ -140,6 +147,38 @@ def test_the_search_page_has_no_secret_and_writes_to_its_directory_alone() -> No
     assert [name for name in SERVICES if "page" in SERVICES[name].get("networks", [])] == ["search"]
     assert config().search.listen == f"0.0.0.0:{SEARCH_PORT}"
     assert service["healthcheck"]["test"][-1] == f"http://localhost:{SEARCH_PORT}/help"
+
+
+def test_the_real_time_service_is_a_profile_with_its_data_on_one_volume() -> None:
+    """Without the profile nothing of the service starts; a stop leaves room for the last answers."""
+    service, found = SERVICES[LIVE], load_config(ROOT / "config" / "compose-realtime.yml")
+    assert {name: one["profiles"] for name, one in SERVICES.items() if "profiles" in one} == {LIVE: [LIVE]}
+    assert service["environment"]["KRAKE_CONFIG_PATH"] == f"{HOME}/config/compose-realtime.yml"
+    assert not VARIABLE.findall(str(service["environment"]))
+    options = realtime_of(found)
+    require_realtime(found)
+    [volume] = [mount for mount in service["volumes"] if not mount.endswith(":ro")]
+    directory = volume.partition(":")[2]
+    written = [options.tokens, found.queue.local_dir, found.scratch.directory, *found.key_storage.servers]
+    assert all(path.startswith(f"{directory}/") for path in written)
+    assert directory in DOCKERFILE
+    assert options.listen == f"0.0.0.0:{LIVE_PORT}"
+    assert service["healthcheck"]["test"][-1] == f"http://localhost:{LIVE_PORT}/healthz"
+    assert service["stop_grace_period"] == "10s"
+    used = {config().crawl.directory, config().export.directory, config().text.directory}
+    assert not used & {found.crawl.directory, found.export.directory, found.text.directory}
+
+
+def test_the_unit_of_systemd_runs_the_service() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(ROOT / "config" / "krake-realtime.service")
+    service = unit["Service"]
+    program, *argv = shlex.split(service["ExecStart"])
+    assert Path(program).name == "krake"
+    assert build_parser().parse_args(argv).run.__name__
+    assert (service["KillMode"], service["KillSignal"], service["TimeoutStopSec"]) == ("mixed", "SIGTERM", "10")
+    assert (service["Restart"], service["SuccessExitStatus"], service["NoNewPrivileges"]) == ("always", "143", "yes")
 
 
 def test_the_index_is_made_where_there_is_room_for_it() -> None:
@@ -238,7 +277,7 @@ def test_what_a_read_only_container_writes_lies_on_a_volume_or_in_memory(name: s
     if service["image"] == "krake:local":
         # Airflow's home, where it writes its config; what grows for months is not kept in memory.
         assert "/opt/airflow" in written
-        assert "/opt/airflow/logs" in written or name in {*ONE_SHOT, PAGE}
+        assert "/opt/airflow/logs" in written or name in {*ONE_SHOT, PAGE, LIVE}
     else:
         assert written & {"/run/mysqld", "/run/postgresql"}
 
@@ -270,7 +309,8 @@ def test_the_crawl_does_not_reach_the_database_of_airflow() -> None:
 
 def test_only_nodes_and_the_published_port_reach_the_outside() -> None:
     open_networks = {name for name, options in FILE["networks"].items() if not (options or {}).get("internal")}
-    assert open_networks == {"outside", "published", "page"}
+    assert open_networks == {"outside", "published", "page", "service"}
+    assert [name for name in SERVICES if "service" in networks(name)] == [LIVE]
     of_all = [name for name, service in SERVICES.items() if not {"networks", "network_mode"} & set(service)]
     assert of_all == [], "else it would be on a network of all"
     assert sorted(name for name in SERVICES if "outside" in networks(name)) == sorted(NODES)
@@ -332,7 +372,7 @@ def test_old_logs_of_tasks_are_deleted() -> None:
         for mount in SERVICES[name].get("volumes", [])
         if mount.endswith(":/opt/airflow/logs")
     }
-    assert len(written) == len(set(OURS) - {*ONE_SHOT, PAGE})
+    assert len(written) == len(set(OURS) - {*ONE_SHOT, PAGE, LIVE})
     assert {mount.split(":")[0] for mount in SERVICES[CLEANER]["volumes"]} == set(written)
     script = SERVICES[CLEANER]["command"][2]
     assert "find /logs -type f -mtime +30 -delete" in script
@@ -386,7 +426,11 @@ def test_images_are_pinned() -> None:
 
 
 def test_commands_of_krake_parse() -> None:
-    assert of_program("krake") == [("set-up", ["keys", "create"]), (PAGE, ["serve", "search"])]
+    assert of_program("krake") == [
+        ("set-up", ["keys", "create"]),
+        (PAGE, ["serve", "search"]),
+        (LIVE, ["serve", "realtime"]),
+    ]
     for _, argv in of_program("krake"):
         assert callable(build_parser().parse_args(argv).run)
 
@@ -643,7 +687,11 @@ def test_passwords_are_random_and_for_the_owner_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(first.stat().st_mode) == stat.S_IMODE(second.stat().st_mode) == 0o600
     one, two = (dict(line.split("=", 1) for line in path.read_text().splitlines()) for path in (first, second))
     assert set(one) == set(compose_env.values())
-    assert {name for name in one if one[name] == two[name]} == {"KRAKE_WEB_PORT", "KRAKE_SEARCH_PORT"}
+    assert {name for name in one if one[name] == two[name]} == {
+        "KRAKE_WEB_PORT",
+        "KRAKE_SEARCH_PORT",
+        "KRAKE_REALTIME_PORT",
+    }
     assert all(len(one[name]) >= 24 for name in one if not name.endswith("_PORT"))
     assert len(set(one.values())) == len(one)
 
@@ -705,7 +753,7 @@ def test_the_small_file_leaves_the_services_that_its_config_names() -> None:
         waits_for = changed.get(name, {}).get("depends_on", SERVICES[name].get("depends_on", {}))
         assert set(waits_for) <= left, name
     assert set(changed["set-up"]["depends_on"]) == set(SERVICES["set-up"]["depends_on"]) & left
-    for name in left & set(OURS):
+    for name in (left & set(OURS)) - {LIVE}:  # of a config of its own
         assert changed[name]["environment"] == {"KRAKE_CONFIG_PATH": f"{HOME}/config/compose-small.yml"}
 
 

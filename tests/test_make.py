@@ -105,3 +105,9 @@ def test_the_search_page_shows_the_crawl_of_the_synthetic_web() -> None:
     assert code == 0, lines
     steps = [line.partition("--config ")[2] for line in lines if "config/demo.yml" in line]
     assert steps == ["config/demo.yml", "config/demo.yml index update", "config/demo.yml serve search"]
+
+
+def test_the_real_time_service_runs_over_the_synthetic_web() -> None:
+    code, lines = make(ROOT, "--dry-run", "realtime")
+    assert code == 0, lines
+    assert shlex.split(lines[-1])[1:] == [".venv/bin/python", "-m", "demo", "realtime"]

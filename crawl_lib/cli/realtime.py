@@ -4,14 +4,14 @@ import argparse
 
 from crawl_lib.cli.common import print_json, say
 from crawl_lib.cli.tables import console, grid
-from crawl_lib.config import load_config
+from crawl_lib.config import load_config, realtime_of
 from crawl_lib.errors import ConfigError
 from crawl_lib.realtime import TokenFile
 
 
 def tokens(arguments: argparse.Namespace) -> int:
     """List the tokens; or add one, and print the token once; or remove one. Raises ConfigError."""
-    file = TokenFile(load_config(arguments.config).realtime.tokens)
+    file = TokenFile(realtime_of(load_config(arguments.config)).tokens)
     if arguments.add and arguments.remove:
         raise ConfigError("give --add or --remove, not both")
     if arguments.add:

@@ -6,7 +6,7 @@ environment at import.
 """
 
 from crawl_lib.config.agreement import differences, shared_options
-from crawl_lib.config.load import from_mapping, is_sqlite_server, key_servers, load_config, to_mapping
+from crawl_lib.config.load import from_mapping, is_sqlite_server, key_servers, load_config, realtime_of, to_mapping
 from crawl_lib.config.model import (
     COMMONCRAWL_MADE,
     CRAWL_NAME_PATTERN,

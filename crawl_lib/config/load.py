@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from crawl_lib.config.model import TOKEN_PATTERN, Config
+from crawl_lib.config.model import TOKEN_PATTERN, Config, RealtimeConfig
 from crawl_lib.config.place import CONFIG_PATH_VARIABLE, find_config_path, short_path
 from crawl_lib.errors import ConfigError, os_errors
 from crawl_lib.version import in_checkout
@@ -190,7 +190,7 @@ def _order_problems(config: Any) -> Iterator[str]:
 
 
 def _policy_problems(config: Any) -> Iterator[str]:
-    names = [policy.name for policy in config.realtime.policies]
+    names = [policy.name for policy in config.realtime.policies] if config.realtime else []
     for index, name in enumerate(names):
         if name in names[:index]:
             yield f"realtime.policies[{index}].name: {name!r} is the name of an earlier policy; name this one otherwise"
@@ -261,6 +261,13 @@ def key_servers(config: Config) -> dict[str, str]:
     Their own names may be long paths; `krake keys check` prints both.
     """
     return {f"server_{number}": name for number, name in enumerate(config.key_storage.servers, start=1)}
+
+
+def realtime_of(config: Config) -> RealtimeConfig:
+    """Return the section `realtime` of a config. Raises ConfigError for a config without the section."""
+    if config.realtime is None:
+        raise ConfigError("realtime: the config has no such section: add one, at least `realtime: {}`")
+    return config.realtime
 
 
 class _OptionError(Exception):

@@ -563,7 +563,10 @@ class PolicyConfig:
 
 @section
 class RealtimeConfig:
-    """How the real-time service of this machine answers, and what may wait in it."""
+    """How the real-time service of this machine answers, and what may wait in it.
+
+    A config with this section is one of a service: Airflow has no DAG that crawls for it.
+    """
 
     listen: str = option("127.0.0.1:8095", pattern=r"(?:[^\s/:@\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
     tokens: str = option("../data/realtime/tokens.json", path="file")
@@ -645,7 +648,7 @@ class Config:
     commoncrawl: CommonCrawlConfig = CommonCrawlConfig()
     graphs: GraphsConfig = GraphsConfig()
     search: SearchConfig = SearchConfig()
-    realtime: RealtimeConfig = RealtimeConfig()
+    realtime: RealtimeConfig | None = None
     push: PushConfig = PushConfig()
     segment: SegmentConfig = SegmentConfig()
     scratch: ScratchConfig = ScratchConfig()

@@ -16,6 +16,7 @@ asks the servers of the table (`pages`, `pages_sqlite`, `pages_mysql`) without w
 from typing import TYPE_CHECKING
 
 from crawl_lib.lazy import loads_later
+from crawl_lib.realtime.places import FETCHER
 from crawl_lib.realtime.tokens import TokenFile
 
 if TYPE_CHECKING:

@@ -95,8 +95,11 @@ class Client:
         if answer.ok:
             return answer
         text = f"{self._url}{path}: {answer.status_code}: {answer.text[:500]}"
-        if "Retry-After" in answer.headers:
-            raise BusyError(text, int(answer.headers["Retry-After"]))
+        retry_after = answer.headers.get("Retry-After", "")
+        if retry_after.isascii() and retry_after.isdigit():
+            raise BusyError(text, int(retry_after))
+        if answer.status_code >= requests.codes.server_error:
+            raise KrakeError(text)
         raise _UnknownError(text) if answer.status_code == requests.codes.not_found else InputError(text)
 
 

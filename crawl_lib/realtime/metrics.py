@@ -1,31 +1,77 @@
-"""Metrics of the service in the text format of Prometheus."""
+"""Metrics of the service in the text format of Prometheus, with the names of all metrics."""
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from crawl_lib.errors import KeyStoreError
 from crawl_lib.realtime.scheduler import LATENCIES_S, Scheduler
 
+PREFIX = "krake_realtime_"
+
+
+class ServiceMetric(NamedTuple):
+    """A metric. `name`: behind `PREFIX`; `kind`: counter, gauge or histogram; `label`: of its values, if any."""
+
+    name: str
+    kind: str
+    text: str
+    label: str = ""
+
+
+METRICS = (
+    ServiceMetric("waiting", "gauge", "URLs in memory that wait, or are fetched"),
+    ServiceMetric("due", "gauge", "rows that are due", "server"),
+    ServiceMetric("queue_age_seconds", "gauge", "how long the oldest due row waits", "server"),
+    ServiceMetric("decisions_total", "counter", "submitted URLs, by decision", "decision"),
+    ServiceMetric("outcomes_total", "counter", "requests of the fetcher, by outcome", "outcome"),
+    ServiceMetric("latency_seconds", "histogram", "from the start of the work on a URL to its document", "le"),
+    ServiceMetric("fetcher_restarts_total", "counter", "fetchers that died, and were started again"),
+    ServiceMetric("start_time_seconds", "gauge", "POSIX time of the start of the service"),
+    ServiceMetric("store_failed_total", "counter", "calls of a key server that failed"),
+    ServiceMetric("task_failed_total", "counter", "tasks of the service that failed: the log has each"),
+    ServiceMetric("rows_swept_total", "counter", "rows that were deleted for their age (realtime.keep_s)"),
+    ServiceMetric("rows_damaged_total", "counter", "damaged rows that were met"),
+)
+"""All metrics, in the order of the text; `docs/realtime.md` has the same table, as a test checks."""
+_COUNTED = ("store_failed", "task_failed", "rows_swept", "rows_damaged")
+
 
 async def metrics_text(service: Scheduler) -> str:
-    """Return the metrics as they are now."""
-    lines = [
-        *_metric("krake_realtime_waiting", "gauge", "URLs in memory that are due.", {"": service.waiting}),
-        *_metric(
-            "krake_realtime_fetcher_restarts_total", "counter", "Fetchers that died.", {"": service.link.restarts}
-        ),
-    ]
-    for prefix, text in (("decision", "Submitted URLs by decision."), ("outcome", "Requests by outcome.")):
-        counts = {
-            f'{{{prefix}="{name.removeprefix(f"{prefix}_")}"}}': count
-            for name, count in service.counts.items()
-            if name.startswith(f"{prefix}_")
-        }
-        lines += _metric(f"krake_realtime_{prefix}s_total", "counter", text, counts)
-    for name in ("store_failed", "task_failed", "rows_swept", "rows_damaged"):
-        lines += _metric(f"krake_realtime_{name}_total", "counter", name.replace("_", " "), {"": service.counts[name]})
-    lines += _latencies(service)
-    due, ages = {}, {}
+    """Return the metrics as they are now. The rows of an absent key server are left out."""
+    due, ages = await _queues(service)
+    values: dict[str, Mapping[str, float]] = {
+        "waiting": {"": service.waiting},
+        "due": due,
+        "queue_age_seconds": ages,
+        "decisions_total": _by_label(service, "decision"),
+        "outcomes_total": _by_label(service, "outcome"),
+        "latency_seconds": _latencies(service),
+        "fetcher_restarts_total": {"": service.link.restarts},
+        "start_time_seconds": {"": service.epoch / 1000},
+        **{f"{name}_total": {"": service.counts[name]} for name in _COUNTED},
+    }
+    return "".join(f"{line}\n" for metric in METRICS for line in _lines(metric, values[metric.name]))
+
+
+def _lines(metric: ServiceMetric, values: Mapping[str, float]) -> Iterator[str]:
+    """Yield the lines of a metric. A key of `values` is what follows the name: a suffix, labels, or nothing."""
+    name = PREFIX + metric.name
+    yield f"# HELP {name} {metric.text}"
+    yield f"# TYPE {name} {metric.kind}"
+    for rest, value in values.items():
+        yield f"{name}{rest} {value}"
+
+
+def _by_label(service: Scheduler, label: str) -> dict[str, float]:
+    start = f"{label}_"
+    numbers = {name: number for name, number in service.counts.items() if name.startswith(start)}
+    return {f'{{{label}="{name.removeprefix(start)}"}}': number for name, number in numbers.items()}
+
+
+async def _queues(service: Scheduler) -> tuple[dict[str, float], dict[str, float]]:
+    """Return due rows, and the age in seconds of the oldest one, of each key server that answers."""
+    due, ages = dict[str, float](), dict[str, float]()
     for place in service.store.places:
         label = f'{{server="{place + 1}"}}'
         try:
@@ -33,24 +79,12 @@ async def metrics_text(service: Scheduler) -> str:
         except KeyStoreError:
             continue
         due[label], ages[label] = queue.due, queue.age_ms / 1000
-    lines += _metric("krake_realtime_due", "gauge", "Rows that are due.", due)
-    lines += _metric("krake_realtime_queue_age_seconds", "gauge", "How long the oldest due row waits.", ages)
-    return "\n".join(lines) + "\n"
+    return due, ages
 
 
-def _metric(name: str, kind: str, text: str, values: Mapping[str, float]) -> Iterator[str]:
-    yield f"# HELP {name} {text}"
-    yield f"# TYPE {name} {kind}"
-    for labels, value in values.items():
-        yield f"{name}{labels} {value:g}"
-
-
-def _latencies(service: Scheduler) -> Iterator[str]:
-    name, total = "krake_realtime_latency_seconds", 0
-    yield f"# HELP {name} From the start of the work on a URL to its document."
-    yield f"# TYPE {name} histogram"
+def _latencies(service: Scheduler) -> dict[str, float]:
+    found, total = dict[str, float](), 0
     for end_s in LATENCIES_S:
         total += service.latencies[end_s]
-        yield f'{name}_bucket{{le="{"+Inf" if end_s == math.inf else f"{end_s:g}"}"}} {total}'
-    yield f"{name}_sum {service.latency_s:g}"
-    yield f"{name}_count {total}"
+        found[f'_bucket{{le="{"+Inf" if end_s == math.inf else f"{end_s:g}"}"}}'] = total
+    return {**found, "_sum": service.latency_s, "_count": total}

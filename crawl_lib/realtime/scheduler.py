@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
-from crawl_lib.config import Config, PolicyConfig
+from crawl_lib.config import Config, PolicyConfig, realtime_of
 from crawl_lib.errors import BusyError, KeyStoreError, KrakeError, StoppedError, UrlError
 from crawl_lib.fetch import limits_of
 from crawl_lib.realtime import stages
@@ -53,8 +53,8 @@ class Scheduler:
 
     def __init__(self, config: Config, store: PageStore, link: FetcherLink, *, epoch: int | None = None) -> None:
         """Take the parts. Raises ConfigError for unusable rules of the config."""
-        self.config, self.store, self.link = config.realtime, store, link
-        self.policies = config.realtime.policies_by_name
+        self.config, self.store, self.link = realtime_of(config), store, link
+        self.policies = self.config.policies_by_name
         self.filter = UrlFilter(config.urls, [], config.traps)
         self.max_length_chars = config.urls.max_length_chars
         self.max_redirects = config.fetch.max_redirects

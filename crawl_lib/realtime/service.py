@@ -12,11 +12,12 @@ from typing import Any
 import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from crawl_lib.config import Config
+from crawl_lib.config import Config, realtime_of
 from crawl_lib.errors import ConfigError
 from crawl_lib.frontier import NodeDirectory, NodeLock
 from crawl_lib.realtime.api import make_app
 from crawl_lib.realtime.link import FetcherLink, FetcherProcess
+from crawl_lib.realtime.places import FETCHER
 from crawl_lib.realtime.scheduler import Scheduler
 from crawl_lib.realtime.store import open_pages
 from crawl_lib.realtime.tokens import TokenFile
@@ -27,7 +28,6 @@ HEAD_S = 10.0
 """The time for the head of a connection's first request."""
 STOP_LOOK_S = 0.1
 OPTION = "realtime.listen"
-FETCHER_NAME = "live-0"
 log = logging.getLogger(__name__)
 
 
@@ -55,6 +55,7 @@ def require_realtime(config: Config) -> None:
     problems = [
         problem
         for is_wrong, problem in (
+            (config.realtime is None, "realtime: the real-time service needs this section"),
             (not config.order.has_crawldb, "frontier.order: the real-time service needs crawldb"),
             (config.urls.scope != "any", "urls.scope: the real-time service needs any"),
         )
@@ -74,7 +75,8 @@ def serve_realtime(
     """
     config = stores.config
     require_realtime(config)
-    address, tokens = Address.of(config.realtime.listen, OPTION), TokenFile(config.realtime.tokens)
+    options = realtime_of(config)
+    address, tokens = Address.of(options.listen, OPTION), TokenFile(options.tokens)
     if not tokens.all():
         if not address.is_loopback:
             raise ConfigError(f"{OPTION}: {address} is reached by others, and there are no tokens: {_MAKE}")
@@ -129,9 +131,9 @@ def fetcher_of(stores: Stores) -> Callable[[int], FetcherProcess]:
         return start_fetcher(
             config,
             directory,
-            name=FETCHER_NAME,
+            name=FETCHER,
             digest=stores.config_digest,
-            log_path=NodeDirectory(directory).live / FETCHER_NAME / "log",
+            log_path=NodeDirectory(directory).live / FETCHER / "log",
             lock=lock,
         )
 

@@ -11,8 +11,8 @@ import secrets
 import sys
 from pathlib import Path
 
-WEB_PORT, SEARCH_PORT = 8080, 8090
-"""Ports of Airflow's pages and of the search page, on 127.0.0.1; the lines of the file that are meant to be changed."""
+WEB_PORT, SEARCH_PORT, REALTIME_PORT = 8080, 8090, 8095
+"""Ports of Airflow's pages, the search page and the real-time service, on 127.0.0.1. Users may change these lines."""
 
 
 def values() -> dict[str, str]:
@@ -20,6 +20,7 @@ def values() -> dict[str, str]:
     return {
         "KRAKE_WEB_PORT": str(WEB_PORT),
         "KRAKE_SEARCH_PORT": str(SEARCH_PORT),
+        "KRAKE_REALTIME_PORT": str(REALTIME_PORT),
         "KRAKE_WEB_PASSWORD": secrets.token_hex(12),
         "KRAKE_KEY_STORAGE_PASSWORD": secrets.token_hex(24),
         "AIRFLOW_DB_PASSWORD": secrets.token_hex(24),

@@ -17,8 +17,8 @@ from crawl_lib.config import Config, configs_in, load_config
 from crawl_lib.errors import ConfigError
 from krake_airflow.settings import config_path
 
-CRAWL, RECRAWL, PROCESS, SCORES, OUTPUTS = "crawl", "recrawl", "process", "scores", "outputs"
-"""How the ids of a crawl's DAGs end, behind its name, see `kinds_of`: it has one of the first two."""
+CRAWL, RECRAWL, COLLECT, PROCESS, SCORES, OUTPUTS = "crawl", "recrawl", "collect", "process", "scores", "outputs"
+"""Ends of the ids of a crawl's DAGs, behind its name (`kinds_of`). Each crawl has one of the first three."""
 LINKS_FOLDER = "configs"
 """In the Airflow home of this machine: links to the configs of all crawls that it shows."""
 _DEFAULT_NAME = "krake"
@@ -33,19 +33,25 @@ class BadConfig:
 
 
 def crawl_kind(config: Config) -> str:
-    """Which DAG crawls: with a CrawlDb another one than with queues alone (`frontier.order`)."""
+    """Return the kind of the DAG that brings segments.
+
+    A CrawlDb needs another DAG than queues do (`frontier.order`). A real-time service fetches by itself, so its DAG
+    only collects.
+    """
+    if config.realtime is not None:
+        return COLLECT
     return RECRAWL if config.order.makes_lists else CRAWL
 
 
 def crawl_dag_id(config: Config) -> str:
-    """Return the id of the DAG that crawls."""
+    """Return the id of the DAG that brings segments."""
     return f"{config.crawl.name}_{crawl_kind(config)}"
 
 
 def kinds_of(config: Config) -> set[str]:
-    """Which DAGs a crawl has."""
-    more = {SCORES: config.scores.tasks, OUTPUTS: config.outputs.tasks}
-    return {crawl_kind(config), PROCESS, *(kind for kind, tasks in more.items() if tasks)}
+    """Return the kinds of the DAGs that a crawl has."""
+    more = {SCORES: config.scores.tasks, OUTPUTS: config.outputs.tasks, PROCESS: config.realtime is None}
+    return {crawl_kind(config), *(kind for kind, is_wanted in more.items() if is_wanted)}
 
 
 def scores_come_first(config: Config) -> bool:

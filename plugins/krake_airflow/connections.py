@@ -25,15 +25,19 @@ the environment or the machine's role.
 
 `krake_search`, asked for only where `push.url` names an OpenSearch: login and password of the user who pushes, unless
 `KRAKE_SEARCH_USER` is set. The address comes from `push.url`, so all other fields are left alone.
+
+`krake_service` (type `http`), for `FetchNowOperator`: host, port and schema of a real-time service, and a token of the
+service as the password. No config of a crawl is read, since the service may run anywhere.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
@@ -46,6 +50,10 @@ from crawl_lib.stores import SearchCredentials, Secrets
 KEYS_CONNECTION = "krake_keys"
 DFS_CONNECTION = "krake_dfs"
 SEARCH_CONNECTION = "krake_search"
+SERVICE_CONNECTION = "krake_service"
+SERVICE_TYPE = "http"
+SERVICE_PORTS = {"http": 8095, "https": 443}
+"""Ports of a real-time service, by schema, for a connection without a port."""
 S3_TYPE = "aws"
 DFS_TYPE = "webhdfs"
 """The connection's type; the provider `apache-airflow-providers-apache-hdfs`, whose form it is, need not be there."""
@@ -126,6 +134,45 @@ def dfs_access(crawl: str) -> DfsAccess:
     return access
 
 
+class ServiceAccess(NamedTuple):
+    """The address of a real-time service, and a token of the service."""
+
+    url: str
+    token: str
+
+
+def service_access(name: str = SERVICE_CONNECTION) -> ServiceAccess:
+    """Return address and token of a real-time service from a connection. Raises ConfigError naming the field."""
+    try:
+        connection = BaseHook.get_connection(name)
+    except (AirflowNotFoundException, AirflowRuntimeError):
+        raise ConfigError(
+            f"there is no Airflow connection {name}: make one of type {SERVICE_TYPE!r} with host, port and schema of"
+            " `krake serve realtime`, and a token (`krake realtime tokens --add NAME`) as its password"
+        ) from None
+    if connection.conn_type != SERVICE_TYPE:
+        raise _wrong("type", f"is {connection.conn_type!r}, and must be {SERVICE_TYPE!r}", name)
+    # The form of Airflow's HTTP connections takes a schema in the host too.
+    schema, is_split, host = (connection.host or "").strip().rpartition("://")
+    schema = (schema if is_split else connection.schema or "http").lower()
+    if schema not in SERVICE_PORTS:
+        raise _wrong("schema", f"is {schema!r}, and must be http or https", name)
+    if not _SERVICE_HOST.fullmatch(host.rstrip("/")):
+        raise _wrong("host", "must be the name or address of the service, such as 127.0.0.1; IPv6 in brackets", name)
+    if not _TOKEN.fullmatch(connection.password or ""):
+        text = "must be a token of the service: `krake realtime tokens --add NAME --rights submit read` prints one"
+        raise _wrong("password", text, name)
+    host = host.rstrip("/")
+    has_port = host.rpartition(":")[2].isdigit() and not host.endswith("]")
+    address = host if has_port else f"{host}:{connection.port or SERVICE_PORTS[schema]}"
+    return ServiceAccess(f"{schema}://{address}", str(connection.password))
+
+
+_TOKEN = re.compile(r"[A-Za-z0-9_.~+/=-]+")
+"""A token of the Bearer scheme (RFC 6750, 2.1). No other text goes into a header, or into the message of an error."""
+_SERVICE_HOST = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+
+
 def _connection(name: str, crawl: str, without: str) -> Connection | None:
     own = f"{name}_{crawl}"
     for one in (own, name):
@@ -172,5 +219,5 @@ def _truth(name: str, value: object) -> bool:
     return text in _TRUE
 
 
-def _wrong(field: str, what: str) -> ConfigError:
-    return ConfigError(f"Airflow's connection {DFS_CONNECTION}: {field}: {what}")
+def _wrong(field: str, what: str, name: str = DFS_CONNECTION) -> ConfigError:
+    return ConfigError(f"Airflow's connection {name}: {field}: {what}")

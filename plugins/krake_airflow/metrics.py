@@ -62,6 +62,10 @@ METRICS: Mapping[str, tuple[Metric, ...]] = {
         Metric("rejections", "links that were not followed, by rule", by_key=True),
     ),
     "commit": (Metric("urls", "URLs that ended in the iteration, each once"),),
+    "collect": (
+        Metric("pages", "pages that the real-time service has fetched, in the new segment"),
+        Metric("parts", "closed parts of the service's fetcher in the segment"),
+    ),
     "settle": (
         Metric("queue", "URLs that wait in the node's queue", is_gauge=True),
         Metric("undecided", "URLs that wait for a key server", is_gauge=True),

@@ -1,6 +1,6 @@
 """The tasks' operators. Each makes one call of `crawl_lib.stages` and returns a small mapping of paths and counts.
 
-`_translated` says what an error means to Airflow: where running again can help, the task is retried; where the
+`translated` says what an error means to Airflow: where running again can help, the task is retried; where the
 operator has to correct or to see something first, it fails at once. A stage that was stopped is retried, never a
 success.
 Work is keyed by run id, iteration and node; `logical_date` is None for most runs and is not used.
@@ -60,7 +60,7 @@ def asset_of(crawl: str, what: str) -> Asset:
     return Asset(name=f"{crawl}_{what}", uri=f"krake://{crawl}/{what}")
 
 
-def _tell_waiting(task: BaseOperator, context: Context, **extra: Any) -> None:
+def tell_waiting(task: BaseOperator, context: Context, **extra: Any) -> None:
     """Say in the event of the task's asset what is new, for DAGs that wait for it."""
     with suppress(KeyError):
         context["outlet_events"][task.outlets[0]].extra = {**extra, "run_id": run_id(context)}
@@ -92,7 +92,7 @@ class NewRunNeeded(AirflowFailException):
         self.remedy = remedy
 
 
-def _translated(error: KrakeError, of_params: tuple[type[KrakeError], ...] = (ParamsError,)) -> AirflowException:
+def translated(error: KrakeError, of_params: tuple[type[KrakeError], ...] = (ParamsError,)) -> AirflowException:
     """The Airflow exception of an error: one that fails at once if only a person can help, else one that retries.
 
     `of_params`: errors that the run's parameters are the cause of.
@@ -180,11 +180,11 @@ class KrakeOperator(BaseOperator):
                 report.take_result(result)
         except KrakeError as error:
             tell_failure(self.stage_name, time.monotonic() - began_s, error, tags)
-            translated = _translated(error, self.of_params)
-            final = isinstance(translated, AirflowFailException) or context["ti"].try_number > (self.retries or 0)
-            watcher().failed(self, str(translated), final=final)
+            failure = translated(error, self.of_params)
+            final = isinstance(failure, AirflowFailException) or context["ti"].try_number > (self.retries or 0)
+            watcher().failed(self, str(failure), final=final)
             self.log.debug("where it was raised", exc_info=error)
-            raise translated from None  # its log shows one traceback, and ends with the message
+            raise failure from None  # its log shows one traceback, and ends with the message
         tell_result(self.stage_name, time.monotonic() - began_s, result, tags)
         watcher().finished(self, result)
         say_result(result, self.refusals)
@@ -305,7 +305,7 @@ class InjectOperator(_SkipsLaterIterations):
         return result
 
 
-class _OnItsNode(KrakeOperator):
+class NodeOperator(KrakeOperator):
     """A task of one node, whose queue lies on that machine's disk."""
 
     run_needs_it = False
@@ -324,7 +324,7 @@ class _OnItsNode(KrakeOperator):
             )
 
 
-class CrawlOperator(_OnItsNode):
+class CrawlOperator(NodeOperator):
     """`crawl`: one node's batch of an iteration. The first one of an iteration names its folder.
 
     `of_requisites`: the iteration follows those that the run asks for, if requisites wait.
@@ -411,11 +411,11 @@ class CommitOperator(_OfIteration):
         """Commit the iteration."""
         _require_not_ended(stores, self.iteration, context)
         result = stages.commit_iteration(stores, run_id=run_id(context), iteration=self.iteration)
-        _tell_waiting(self, context, folder=result["folder"], urls=result.get("urls", 0))
+        tell_waiting(self, context, folder=result["folder"], urls=result.get("urls", 0))
         return result
 
 
-class SettleOperator(_OnItsNode):
+class SettleOperator(NodeOperator):
     """`settle`: take in what the last iteration found for a node."""
 
     stage_name = "settle"
@@ -492,7 +492,7 @@ class FinalizeOperator(KrakeOperator):
         name = exported(context)
         result = stages.finalize_export(stores, export=name)
         path = f"{stores.config.export.directory}/{name}"
-        _tell_waiting(self, context, export=name, path=path)
+        tell_waiting(self, context, export=name, path=path)
         return result
 
 

@@ -28,7 +28,7 @@ from rich.console import Console
 
 from crawl_lib.config import CONFIG_PATH_VARIABLE, DEFAULT_CONFIG, Config, load_config, short_path
 from crawl_lib.durable import delete_durable, write_durable
-from crawl_lib.errors import InputError, KrakeError, LockedError, os_errors
+from crawl_lib.errors import ConfigError, InputError, KrakeError, LockedError, os_errors
 from crawl_lib.sealed import sealed_json, unsealed_or_old
 from crawl_lib.seeds import find_files, parse_seeds
 from crawl_lib.signals import StopSignal, stop_on_signals
@@ -82,6 +82,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         path = _config_path(given)
         config = load_config(path)
+        if config.realtime is not None:
+            raise ConfigError(f"{path}: realtime: a service fetches for this config: run `krake serve realtime`")
         is_demo = not given.seeds and path == DEMO_CONFIG.resolve()
         params = _params(given, config, DEMO_ITERATIONS if is_demo else DEFAULT_ITERATIONS)
         home = airflow_home(os.environ)

@@ -44,6 +44,10 @@ TASK_DOCS: dict[str, TaskDoc] = {
         "Takes what the iteration fetched and found into a new version of the CrawlDb.",
         f"{_CLEAR}. The version before counts until then.",
     ),
+    "collect": TaskDoc(
+        "Makes a segment of what the real-time service has fetched; skipped if nothing is new.",
+        f"{_CLEAR}. The next run goes on where this one stopped, and the service may run meanwhile.",
+    ),
     "settle": TaskDoc(
         "Takes what the last iteration found for the node into its queue.",
         f"{_CLEAR}. The next run takes in the same URLs otherwise, and loses none.",

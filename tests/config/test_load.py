@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from crawl_lib.config import Config, from_mapping, load_config, to_mapping
+from crawl_lib.config import Config, from_mapping, load_config, realtime_of, to_mapping
 from crawl_lib.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,6 +31,23 @@ def test_the_documented_file_names_every_option_with_its_default() -> None:
         return {f"{key}.{inner}" for key, value in mapping.items() if isinstance(value, dict) for inner in value}
 
     assert names(written) == names(to_mapping(defaults))
+
+
+def test_the_documented_section_of_a_service_has_every_option_with_its_default() -> None:
+    """The section is a comment, since a config with the section is one of a service."""
+    text = (ROOT / "config/krake-config.yml").read_text()
+    block = text[text.index("# realtime:") : text.index("\npush:")]
+    written = yaml.safe_load(re.sub("^# ", "", block, flags=re.MULTILINE))["realtime"]
+    defaults = from_mapping({**LEAST, "realtime": {}}, ROOT / "config").realtime
+    assert from_mapping({**LEAST, "realtime": written}, ROOT / "config").realtime == defaults
+    assert written.keys() == vars(defaults).keys()
+
+
+@pytest.mark.parametrize("section", [{}, {"realtime": None}])
+def test_a_config_without_the_section_has_no_service(section: dict[str, Any]) -> None:
+    assert read(**section).realtime is None
+    with pytest.raises(ConfigError, match="realtime: the config has no such section"):
+        realtime_of(read(**section))
 
 
 def test_the_demo_config_is_valid() -> None:

@@ -29,6 +29,7 @@ from krake_airflow.outputs import (
     PushOperator,
     TextOperator,
 )
+from krake_airflow.realtime import CollectOperator
 from krake_airflow.scores import DuplicatesOperator, InvertLinksOperator, ScoreOperator
 from krake_airflow.settings import PROJECT
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -38,6 +39,7 @@ from crawl_lib.config import OUTPUT_TASKS
 from crawl_lib.fetch import HostStore, make_hosts_folder
 from crawl_lib.fetch.hoststore import BackOff
 from crawl_lib.push import push_index
+from crawl_lib.realtime.metrics import METRICS as SERVICE_METRICS
 from crawl_lib.stores import node_dir, open_stores
 from demo import Serving
 from tests.dags.crawls import WEB, small_config
@@ -118,6 +120,7 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "update_crawldb": operators.UpdateOperator(task_id="update", iteration=1, later={}),
         "crawl": operators.CrawlOperator(task_id="crawl", iteration=1, node="node-0"),
         "commit": operators.CommitOperator(task_id="commit", iteration=1, later={}),
+        "collect": CollectOperator(task_id="collect", node="node-0"),
         "settle": operators.SettleOperator(task_id="settle", node="node-1"),
         "maintain_keys": operators.MaintainKeysOperator(task_id="maintain_keys", server="server_1"),
         "export": operators.ExportOperator(task_id="export", of_run=True),
@@ -152,7 +155,8 @@ def test_a_socket_receives_each_metric_of_a_task(stage: str, tasks: dict[str, An
     assert re.fullmatch(r"\d+\.\d+\|ms", duration)
     assert expected(stage).items() <= found.items()
     tags = received.tags[f"{PREFIX}.{DURATION.format(stage=stage)}"]
-    where = {"crawl": {"node": "node-0"}, "settle": {"node": "node-1"}, "maintain_keys": {"server": "server_1"}}
+    nodes = {"crawl": "node-0", "collect": "node-0", "settle": "node-1"}
+    where = {**{name: {"node": node} for name, node in nodes.items()}, "maintain_keys": {"server": "server_1"}}
     assert tags == {"crawl": "krake", **where.get(stage, {})}
 
 
@@ -184,6 +188,7 @@ def test_the_results_of_the_stages_have_these_fields(tmp_path: Path, received: R
             results["crawl"] = stages.crawl_node(open_stores(config), iteration=1, node=node, **one)
         results["commit"] = stages.commit_iteration(open_stores(config), iteration=1, **one)
         results["settle"] = stages.settle_node(open_stores(config), node="node-0", **one)
+    results["collect"] = stages.collect_realtime(open_stores(config))
     results["update_crawldb"] = stages.update_crawldb(open_stores(config))
     results["maintain_keys"] = stages.maintain_keys(open_stores(config))
     results["export"] = stages.export_pages(open_stores(config), **one)
@@ -286,9 +291,12 @@ def test_the_dashboard_for_grafana_shows_each_metric_and_no_other() -> None:
     board = json.loads((PROJECT / "docs" / "grafana.json").read_text())
     panels = [panel for panel in board["panels"] if panel["type"] != "row"]
     queries = [target["expr"] for panel in panels for target in panel["targets"]]
-    found = {name for query in queries for name in names_in(query)}
+    of_service = [query for query in queries if PREFIX not in query]
+    found = {name for query in queries if query not in of_service for name in names_in(query)}
     assert found == set(sent())
-    assert all('crawl=~"$crawl"' in query for query in queries)
+    assert all('crawl=~"$crawl"' in query for query in queries if query not in of_service)
+    asked = {name for query in of_service for name in re.findall(r"krake_realtime_\w+", query)}
+    assert {name.removesuffix("_bucket") for name in asked} == {f"krake_realtime_{one.name}" for one in SERVICE_METRICS}
     assert {variable["name"] for variable in board["templating"]["list"]} == {"source", "crawl"}
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
 

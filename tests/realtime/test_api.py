@@ -16,6 +16,7 @@ from crawl_lib.errors import BusyError, ConfigError
 from crawl_lib.realtime.api import MOST_BODY_BYTES, ROUTES, make_app, openapi
 from crawl_lib.realtime.events import Event, Subscription
 from crawl_lib.realtime.limits import Rates
+from crawl_lib.realtime.metrics import METRICS, PREFIX
 from crawl_lib.realtime.protocol import Body, Done
 from crawl_lib.realtime.scheduler import MOST_BARE
 from crawl_lib.realtime.tokens import RIGHTS, TokenFile
@@ -327,8 +328,24 @@ def test_metrics_are_prometheus_text(tmp_path: Path) -> None:
         assert 'krake_realtime_outcomes_total{outcome="ok"} 1' in text
         assert 'krake_realtime_due{server="1"} 0' in text
         assert 'krake_realtime_latency_seconds_bucket{le="+Inf"} 1' in text
+        served.service.counts["store_failed"] = 123_456_789
+        assert "krake_realtime_store_failed_total 123456789\n" in (await served.client.get("/metrics")).text
+        described = re.findall(
+            r"^# HELP krake_realtime_(\w+) (.+)\n# TYPE krake_realtime_\1 (\w+)$", text, re.MULTILINE
+        )
+        assert described == [(one.name, one.text, one.kind) for one in METRICS]
+        values = [line for line in text.splitlines() if not line.startswith("#")]
+        assert all(re.fullmatch(r'\w+(\{\w+="[^"]+"\})? [0-9.e+-]+', line) for line in values)
 
     run(tmp_path, test)
+
+
+def test_the_docs_have_each_metric() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "realtime.md").read_text()
+    for one in METRICS:
+        label = f"{{{one.label}}}" if one.label not in ("", "le") else ""
+        assert f"| `{PREFIX}{one.name}{label}` | {one.kind} | {one.text} |\n" in text
+    assert text.count(f"| `{PREFIX}") == len(METRICS)
 
 
 def test_the_description_has_all_routes_and_no_other(tmp_path: Path) -> None:
