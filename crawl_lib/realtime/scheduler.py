@@ -70,6 +70,7 @@ class Scheduler:
         self._reserved: dict[str, Counter[bytes]] = {}
         self._accepting = self._bare = 0
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._fetching: set[asyncio.Task[None]] = set()
         self._listeners: set[asyncio.Event] = set()
         self._readers: dict[bytes, list[asyncio.Future[None]]] = {}
         self._wanted, self._room = asyncio.Event(), asyncio.Event()
@@ -78,14 +79,18 @@ class Scheduler:
 
     def start(self) -> None:
         """Begin: the fetcher, the recovery of due rows, and the sweep."""
-        for work in (self.link.run(), self._keep_recovering(), self._keep_sweeping()):
+        self._fetching.add(self.spawn(self.link.run()))
+        for work in (self._keep_recovering(), self._keep_sweeping()):
             self.spawn(work)
 
     async def stop(self) -> None:
-        """Let requests under way end, leave all others due, and close everything; takes less than 10 s."""
+        """Let requests under way end, leave all others due, and close everything; takes less than 10 s.
+
+        The fetcher has its time too: the fetcher's open part is closed, ready for `collect`.
+        """
         self.is_stopping = True
         await self.link.stop()
-        fetching = [visit.task for visit in self.visits.values() if visit.task]
+        fetching = self._fetching | {visit.task for visit in self.visits.values() if visit.task}
         if fetching:
             await asyncio.wait(fetching, timeout=LAST_TASKS_S + 4)
         for task in self._tasks:
