@@ -38,6 +38,7 @@ PARTS = (
     "linkrank",
     "search",
     "serve",
+    "realtime",
 )
 COMPARED = ("pairs", "first")
 """Parts that need a commit to compare with, so each runs only when it is named."""

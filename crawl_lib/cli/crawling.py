@@ -107,7 +107,7 @@ def crawl(arguments: argparse.Namespace) -> int:
 
 def _requisite_rounds(arguments: argparse.Namespace, config: Config) -> range:
     """Return the rounds of requisites; none for one node with a CrawlDb, whose lists need an update of all nodes."""
-    is_possible = arguments.node is None or not config.frontier.is_crawldb
+    is_possible = arguments.node is None or not config.order.makes_lists
     return requisite_rounds(config) if is_possible else range(0)
 
 

@@ -10,7 +10,8 @@ asks the servers of the table (`pages`, `pages_sqlite`, `pages_mysql`) without w
 `tokens` and `limits` say who may ask how often, `metrics` counts, and `client` asks from elsewhere with the types of
 `answers`.
 
-`collect` makes a segment of the parts that are closed; `places` says where parts lie.
+`probes` asks for the pictures of pages, and `picture` reads their sizes. `collect` makes a segment of the parts that
+are closed; `places` says where parts lie.
 """
 
 from typing import TYPE_CHECKING

@@ -24,14 +24,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import uvloop
 
 from crawl_lib.config import Config, from_mapping, to_mapping
 from crawl_lib.errors import KrakeError, ProtocolError, os_error, os_errors
 from crawl_lib.fetch import MIN_TTL_S, HostStore, Limits, LiveRun, Turns, user_agent_header
 from crawl_lib.frontier import NodeDirectory
-from crawl_lib.parse import parse_head
+from crawl_lib.realtime.picture import PROBE_BYTES, picture_facts
 from crawl_lib.realtime.places import live_spool
 from crawl_lib.realtime.protocol import (
     BODY_PIECE_BYTES,
@@ -50,7 +49,7 @@ from crawl_lib.realtime.protocol import (
     Refused,
     ToFetcher,
 )
-from crawl_lib.realtime.reading import AnswerReader
+from crawl_lib.realtime.reading import AnswerReader, Told
 from crawl_lib.records import Earlier, Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment import PartWriter, Position, WarcInfo, list_parts, part_prefix, payload_of
 from crawl_lib.states import Outcome
@@ -64,7 +63,6 @@ PART_S = 300.0
 """Seconds after which a part is closed, ready for `collect`."""
 STOP_S = 4.0
 """Seconds for requests in flight at a stop."""
-PROBE_BYTES = 64 << 10
 _READ_BYTES = 256 << 10
 _PROGRAM = "crawl_lib.realtime.fetcher"
 
@@ -164,27 +162,35 @@ class Fetcher:
         if wanted.is_bare:
             self._tell_bytes(wanted.id, fetched)
         else:
-            place = self._keep(taken, fetched, wanted)
-        told = self._reader.read(fetched)
+            place = self._keep(taken, fetched)
+        told = self._told(fetched, wanted)
         waited_s = self.loop.time() - found.since - fetched.spent_ms / 1000
-        done = Done(
-            id=wanted.id,
-            hop=hop_of(taken, fetched),
-            error=fetched.error,
-            retry_at=fetched.retry_at,
-            attempts=fetched.attempts,
-            spent_ms=fetched.spent_ms,
-            waited_ms=max(0, round(1000 * waited_s)),
-            digest=payload_of(fetched).sha1.hex() if fetched.head else None,
-            truncated=fetched.truncated,
-            place=place,
-            **vars(told),
+        self.say(
+            Done(
+                id=wanted.id,
+                hop=hop_of(taken, fetched),
+                error=fetched.error,
+                retry_at=fetched.retry_at,
+                attempts=fetched.attempts,
+                spent_ms=fetched.spent_ms,
+                waited_ms=max(0, round(1000 * waited_s)),
+                digest=payload_of(fetched).sha1.hex() if fetched.head else None,
+                truncated=fetched.truncated,
+                place=place,
+                **vars(told),
+            )
         )
-        self.say(replaced_facts(done, picture_facts(fetched)) if wanted.is_probe else done)
 
-    def _keep(self, taken: TakenUrl, fetched: Fetched, wanted: Fetch) -> Place:
-        """Write the records of a fetch. The records of a picture are no page: `collect` makes no row of a picture."""
-        position = self.writer.append(None if wanted.is_probe else recorded(taken), fetched)
+    def _told(self, fetched: Fetched, wanted: Fetch) -> Told:
+        """Read an answer: a page, or the beginning of a picture."""
+        if wanted.is_probe and fetched.outcome is Outcome.OK:
+            facts = picture_facts(fetched, self.config)
+            return Told(mime=facts.get("type"), length=facts.get("length"), facts=facts)
+        return self._reader.read(fetched)
+
+    def _keep(self, taken: TakenUrl, fetched: Fetched) -> Place:
+        """Write the records of a fetch."""
+        position = self.writer.append(recorded(taken), fetched)
         self._note_file(position)
         return Place(warc=position.warc_file, offset=position.offset, length=position.length)
 
@@ -251,28 +257,34 @@ class Fetcher:
 
 
 def queued_of(wanted: Fetch) -> QueuedUrl:
-    """Return the queued form of a URL, as records have it."""
-    earlier = wanted.earlier
-    if not earlier and (wanted.etag or wanted.last_modified):
+    """Return the queued form of a URL, as records have it. A picture is a requisite, a step from the page."""
+    earlier = ""
+    if wanted.etag or wanted.last_modified:
         nowhere = Earlier("", "", 0, 0.0, etag=wanted.etag, last_modified=wanted.last_modified)
         earlier = json.dumps(asdict(nowhere))
-    via = bytes.fromhex(wanted.via) if wanted.via else None
-    return QueuedUrl(wanted.url, via, 0, wanted.redirects, list_name=LIVE_LIST, earlier=earlier)
+    steps = int(wanted.is_probe)
+    return QueuedUrl(
+        wanted.url,
+        bytes.fromhex(wanted.via) if wanted.via else None,
+        steps,
+        wanted.redirects,
+        list_name=LIVE_LIST,
+        earlier=earlier,
+        requisite=steps,
+    )
 
 
 def recorded(taken: TakenUrl) -> TakenUrl:
-    """Return a URL without an earlier capture outside of segments: no record can refer to such a capture."""
-    earlier = Earlier.of(taken.queued.earlier)
-    if earlier is None or earlier.file:
-        return taken
+    """Return a URL without the conditions of a visit again: records refer to captures in segments only."""
     return replace(taken, queued=replace(taken.queued, earlier=""))
 
 
 def limits_of(wanted: Fetch) -> Limits:
-    """Return the limits of a URL, as a `Job` has them."""
-    most_bytes = PROBE_BYTES if wanted.is_probe else wanted.max_body_bytes
+    """Return the limits of a URL, as a `Job` has them. The types of the config are those of pages: not of pictures."""
+    if wanted.is_probe:
+        return Limits(PROBE_BYTES, frozenset(), wanted.time_limit_s, wanted.left_s)
     types = None if wanted.mime_types is None else frozenset(kind.lower() for kind in wanted.mime_types)
-    return Limits(most_bytes, types, wanted.time_limit_s, wanted.left_s)
+    return Limits(wanted.max_body_bytes, types, wanted.time_limit_s, wanted.left_s)
 
 
 def hop_of(taken: TakenUrl, fetched: Fetched) -> Hop:
@@ -285,17 +297,6 @@ def hop_of(taken: TakenUrl, fetched: Fetched) -> Hop:
         time_ms=round(1000 * fetched.time),
         duration_ms=fetched.duration_ms,
     )
-
-
-def picture_facts(fetched: Fetched) -> dict[str, Any]:
-    """Return the facts of a picture. `length`: bytes of the whole picture, if the server says so."""
-    length = parse_head(fetched.head).get("content-length") if fetched.head else None
-    return {"length": int(length)} if length and length.isascii() and length.isdigit() and len(length) < 16 else {}
-
-
-def replaced_facts(done: Done, facts: dict[str, Any]) -> Done:
-    """Return a `Done` with the facts of a picture: the type, and the given facts."""
-    return msgspec.structs.replace(done, facts={"type": done.mime, **facts})
 
 
 def close_left_open(task: FetcherTask, config: Config) -> None:

@@ -61,12 +61,12 @@ class Fetch(Message, tag="fetch", frozen=True, kw_only=True):
     """A URL to fetch once. A redirect is reported, and its target is another `Fetch` of the scheduler.
 
     `id`: the scheduler's number, used for one URL only. `part`: of the host, for `Grant`. `later`: serve it after all
-    other URLs of its host. `redirects`: hops before this one; a target of a redirect comes before new URLs of its host.
-    `via`: the key of the hop before. `left_s`: seconds that requests for the URL may still take, waiting not included.
-    `time_limit_s`, `max_body_bytes`, `mime_types`: limits of the policy, in place of those of `fetch`, if lower.
-    `etag`, `last_modified`: of the answer that the row has, for a conditional request. `earlier`: where that answer
-    lies (`records.Earlier`), once it was collected. `is_probe`: the URL is a picture of a page, of which type and size
-    are read. `is_bare`: leave no record, and report the answer itself in `body` lines.
+    other URLs of its host, as pictures are. `redirects`: hops before this one; a target of a redirect comes before new
+    URLs of its host. `via`: the key of the hop before. `left_s`: seconds that requests for the URL may still take,
+    waiting not included. `time_limit_s`, `max_body_bytes`, `mime_types`: limits of the policy, in place of those of
+    `fetch`, if lower. `etag`, `last_modified`: of the answer that the row has, for a conditional request. `is_probe`:
+    the URL is a picture of a page. Its type and size are read, and its records are those of a requisite. `is_bare`:
+    leave no record, and report the answer itself in `body` lines.
     """
 
     id: Id
@@ -82,7 +82,6 @@ class Fetch(Message, tag="fetch", frozen=True, kw_only=True):
     mime_types: tuple[str, ...] | None = None
     etag: str | None = None
     last_modified: str | None = None
-    earlier: str = ""
     is_probe: bool = False
     is_bare: bool = False
 

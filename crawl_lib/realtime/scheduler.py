@@ -16,15 +16,16 @@ from typing import Any, ParamSpec, TypeVar
 from msgspec.structs import replace
 
 from crawl_lib.config import Config, PolicyConfig, realtime_of
-from crawl_lib.errors import BusyError, KeyStoreError, KrakeError, StoppedError, UrlError
+from crawl_lib.errors import BusyError, KeyStoreError, KrakeError, StoppedError
 from crawl_lib.fetch import limits_of
 from crawl_lib.realtime import stages
 from crawl_lib.realtime.answers import MAX_BARE_BYTES, BareAnswer, Decision
 from crawl_lib.realtime.documents import Document, Request, decoded, encoded, joined, request_bytes, request_of
-from crawl_lib.realtime.link import FetcherDiedError, FetcherLink
+from crawl_lib.realtime.link import FetcherLink
 from crawl_lib.realtime.pages import Finished, Followed, Mark, Row, Wish, part_of
+from crawl_lib.realtime.probes import Probes
 from crawl_lib.realtime.protocol import Done, Refused
-from crawl_lib.realtime.stages import ACCEPTING, MOST_TRIES, WORKING, Stage, Visit
+from crawl_lib.realtime.stages import ACCEPTING, MOST_TRIES, WORKING, Handing, Stage, Visit
 from crawl_lib.realtime.store import PageStore
 from crawl_lib.urls import UrlFilter, canonicalize, host_of, key_of
 
@@ -60,6 +61,7 @@ class Scheduler:
         self.max_redirects = config.fetch.max_redirects
         self.epoch = round(time.time() * 1000) if epoch is None else epoch
         self.visits: dict[bytes, Visit] = {}
+        self.probes = Probes(self)
         self.counts: Counter[str] = Counter()
         self.latencies: Counter[float] = Counter()
         self.latency_s = 0.0
@@ -70,6 +72,7 @@ class Scheduler:
         self._reserved: dict[str, Counter[bytes]] = {}
         self._accepting = self._bare = 0
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._fetching: set[asyncio.Task[None]] = set()
         self._listeners: set[asyncio.Event] = set()
         self._readers: dict[bytes, list[asyncio.Future[None]]] = {}
         self._wanted, self._room = asyncio.Event(), asyncio.Event()
@@ -78,14 +81,18 @@ class Scheduler:
 
     def start(self) -> None:
         """Begin: the fetcher, the recovery of due rows, and the sweep."""
-        for work in (self.link.run(), self._keep_recovering(), self._keep_sweeping()):
+        self._fetching.add(self.spawn(self.link.run()))
+        for work in (self._keep_recovering(), self._keep_sweeping()):
             self.spawn(work)
 
     async def stop(self) -> None:
-        """Let requests under way end, leave all others due, and close everything; takes less than 10 s."""
+        """Let requests under way end, leave all others due, and close everything; takes less than 10 s.
+
+        The fetcher has its time too: the fetcher's open part is closed, ready for `collect`.
+        """
         self.is_stopping = True
         await self.link.stop()
-        fetching = [visit.task for visit in self.visits.values() if visit.task]
+        fetching = self._fetching | {visit.task for visit in self.visits.values() if visit.task}
         if fetching:
             await asyncio.wait(fetching, timeout=LAST_TASKS_S + 4)
         for task in self._tasks:
@@ -246,26 +253,6 @@ class Scheduler:
             await self.persistent(self.store.tried, [visit.key])
         return visit.tries < MOST_TRIES
 
-    async def probe(self, visit: Visit, url: str) -> dict[str, Any]:
-        """Have the fetcher look at a picture; return the findings."""
-        try:
-            url = canonicalize(url, max_length_chars=self.max_length_chars)
-        except UrlError as error:
-            return {"url": url, "outcome": "refused", "error": error.reason}
-        host = host_of(url)
-        is_ours, rule = self.filter.verdict(url, host, 0)
-        if not is_ours:
-            return {"url": url, "outcome": "refused", "error": rule}
-        try:
-            said = await self.link.fetch(
-                url=url, key=key_of(url).hex(), part=part_of(host), via=visit.key.hex(), is_probe=True
-            )
-        except FetcherDiedError:
-            return {"url": url, "outcome": "fetcher_died"}
-        if isinstance(said, Refused):
-            return {"url": url, "outcome": said.rule}
-        return {"url": url, "outcome": said.hop.outcome, **said.facts}
-
     async def fetch_bare(self, url: str, policy: str) -> BareAnswer:
         """Fetch a URL without a trace. Raises UrlError, BusyError, FetcherDiedError, KeyError for the policy."""
         chosen = self.policies[policy]
@@ -358,26 +345,36 @@ class Scheduler:
         finished = Finished(key, encoded(document), stages.again_ms(document, policy), self.epoch)
         await self.persistent(self.store.finish, finished)
 
-    def hand_on(self, key: bytes, document: Document, policy: PolicyConfig, steps: int = 1) -> None:
+    def hand_on(self, key: bytes, document: Document, handing: Handing, steps: int = 1) -> None:
         """Wake the readers of a new document, and write the document into all rows waiting for its URL.
 
         `steps`: redirects from those rows to the document. A silent server has its turn later.
         """
         self.changed(key)
         for place in self.store.places:
-            self.spawn(self._hand_on(place, key, document, policy, steps))
+            handing.tasks.append(self.spawn(self._hand_on(place, key, document, handing, steps)))
 
-    async def _hand_on(self, place: int, key: bytes, document: Document, policy: PolicyConfig, steps: int) -> None:
+    async def _hand_on(self, place: int, key: bytes, document: Document, handing: Handing, steps: int) -> None:
         rows = await self.persistent(self.store.waiters, place, key)
-        await asyncio.gather(*(self._finish_waiting(row, document, policy, steps) for row in rows))
+        await asyncio.gather(*(self._finish_waiting(row, document, handing, steps) for row in rows))
 
-    async def _finish_waiting(self, row: Row, rest: Document, policy: PolicyConfig, steps: int) -> None:
+    async def _finish_waiting(self, row: Row, rest: Document, handing: Handing, steps: int) -> None:
         request = self.request_in(row)
         if request is None:
             return
         document = self._whole(request, rest, steps)
-        await self.write(row.key, document, policy)
-        self.hand_on(row.key, document, policy, steps + 1)
+        if document.outcome == rest.outcome:
+            handing.ahead[row.key] = document.url, document.hops[:steps]
+        await self.write(row.key, document, handing.policy)
+        self.hand_on(row.key, document, handing, steps + 1)
+
+    async def hand_on_again(self, document: Document, handing: Handing) -> None:
+        """Write a richer document into the rows that `hand_on` has found."""
+        for task in handing.tasks:  # the tasks add tasks
+            await asyncio.wait([task])
+        for key, (url, hops) in handing.ahead.items():
+            await self.write(key, replace(document, url=url, hops=[*hops, *document.hops]), handing.policy)
+            self.changed(key)
 
     def _whole(self, request: Request, rest: Document, steps: int) -> Document:
         hops = [request.hop] if request.hop else []
@@ -517,7 +514,7 @@ class Scheduler:
         if document is not None and current is not None and current.waits_for == row.waits_for:
             policy = self.policies.get(request.policy, self.policies["default"])
             await self.write(row.key, document, policy)
-            self.hand_on(row.key, document, policy)
+            self.hand_on(row.key, document, Handing(policy))
 
     async def _keep_sweeping(self) -> None:
         marks = dict.fromkeys(self.store.places, Mark())

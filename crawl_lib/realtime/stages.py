@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -26,7 +27,7 @@ from crawl_lib.realtime.documents import (
 )
 from crawl_lib.realtime.link import FetcherDiedError
 from crawl_lib.realtime.pages import Row, Wish, part_of
-from crawl_lib.realtime.protocol import Done, Refused, Target
+from crawl_lib.realtime.protocol import Done, Hop, Refused, Target
 from crawl_lib.states import Outcome
 from crawl_lib.urls import canonicalize, host_of, key_of
 
@@ -56,13 +57,26 @@ _NOT_BEGUN = frozenset({"not_granted", "stopping"})
 
 
 @dataclass(eq=False)
+class Handing:
+    """Handing a document on to rows whose redirects lead to its URL.
+
+    `policy`: of the document. `ahead`: URL, and hops ahead of the document, by the key of a row. `tasks`: at work.
+    """
+
+    policy: PolicyConfig
+    ahead: dict[bytes, tuple[str, list[Hop]]] = field(default_factory=dict)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+
+@dataclass(eq=False)
 class Visit:
     """The context of a URL, for all stages.
 
     `given`: as submitted. `max_age_s`: of the submission. `request`: URL in canonical form, policy and hops before.
     `decision`: the answer of the accepting stages. `row`: from the table. `done`, `document`: the result of
     the fetch. `tries`: fetchers killed by the URL. `ahead`: earlier URLs of the host. `is_told`: a
-    submission has had the answer `new`. `began_s`: start of the work, by the monotonic clock.
+    submission has had the answer `new`. `began_s`: start of the work, by the monotonic clock. `handing`: the
+    rows whose redirects lead here.
     """
 
     given: str
@@ -85,6 +99,11 @@ class Visit:
     def url(self) -> str:
         """The canonical URL."""
         return self.request.url
+
+    @cached_property
+    def handing(self) -> Handing:
+        """The rows that have had the document, or wait for it."""
+        return Handing(self.policy)
 
     def set_request(self, request: Request) -> None:
         """Set the request, with key and host of its URL."""
@@ -251,7 +270,7 @@ async def write(visit: Visit, service: Scheduler) -> bool:
 async def notify(visit: Visit, service: Scheduler) -> bool:
     """Wake readers and subscribers, and hand the document on to rows waiting for the URL."""
     assert visit.document is not None
-    service.hand_on(visit.key, visit.document, visit.policy)
+    service.hand_on(visit.key, visit.document, visit.handing)
     return True
 
 
@@ -261,8 +280,15 @@ async def related(visit: Visit, service: Scheduler) -> bool:
     url = "" if document is None else _image_url(document)
     if document is None or visit.policy.image != "probe" or not url or document.image is not None:
         return False
-    seen = await service.probe(visit, url)
+    seen = await service.probes.look(url, visit.key, visit.policy)
     visit.document = replace(document, image=seen)
+    return True
+
+
+async def hand_on_again(visit: Visit, service: Scheduler) -> bool:
+    """Write the document with its picture into rows that have had the document without."""
+    assert visit.document is not None
+    await service.hand_on_again(visit.document, visit.handing)
     return True
 
 
@@ -273,7 +299,7 @@ def _image_url(document: Document) -> str:
 
 
 ACCEPTING: list[Stage] = [canonical, rules, decide]
-WORKING: list[Stage] = [fetch, follow, write, notify, related, write, notify]
+WORKING: list[Stage] = [fetch, follow, write, notify, related, write, notify, hand_on_again]
 
 
 def again_ms(document: Document, policy: PolicyConfig) -> int:

@@ -64,13 +64,14 @@ def live(
     config: Any = CONFIG,
     carrier: FakeCarrier | None = None,
     resolver: Callable[[str], list[str]] = to_loopback,
+    clock: Callable[[], float] = time.monotonic,
     **more: Any,
 ) -> Live:
     """Run a script over a live run, with a fake carrier in virtual time, or without one on the network."""
     directory.mkdir(exist_ok=True)
     found = Live()
     loop = VirtualLoop(START) if carrier else uvloop.new_event_loop()
-    clocks = {"clock": loop.time, "wall": loop.time, "carrier": lambda *_: carrier} if carrier else {}
+    clocks = {"clock": loop.time, "wall": loop.time, "carrier": lambda *_: carrier} if carrier else {"clock": clock}
     seams = Seams(resolver=partial(AtOnce, resolver), **clocks)
 
     async def main() -> None:

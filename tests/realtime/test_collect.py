@@ -6,8 +6,10 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping, to_mapping
 from crawl_lib.crawldb import CRAWLDB, update
 from crawl_lib.crawldir import Kind, kind_of
@@ -137,6 +139,21 @@ def test_the_crawldb_learns_of_no_link_and_no_target(config: Config) -> None:
     found = Versions(stores, CRAWLDB).batches(made, ["url"])
     known = {row["url"] for batch in found for row in batch.to_pylist()}
     assert known == {f"{HOST}/1", f"{HOST}/moved"}
+
+
+def test_a_probed_picture_is_a_requisite(config: Config) -> None:
+    spool, url = live_spool(node_dir(config), FETCHER), f"{HOST}/1.png"
+    with PartWriter(spool, "krake-1-live-0-0", WarcInfo("", "", "", ""), config.segment, has_rows=False) as writer:
+        wanted = Fetch(id=0, url=url, key=key_of(url).hex(), via=key_of(f"{HOST}/1").hex(), is_probe=True)
+        writer.append(TakenUrl(0, key_of(url), queued_of(wanted)), answered(url, b"\x89PNG\r\n\x1a\n"))
+    fetch(config, f"{HOST}/1", prefix="krake-2000-live-0-0")
+    stores = stores_of(config)
+    report = collect_parts(stores, FETCHER)
+    reader = SegmentReader(stores.storage, stores.crawl.segment(report.folder, FETCHER).path)
+    rows = [row for batch in reader.pages(["url", "hop", "via_key"]) for row in batch.to_pylist()]
+    assert {row["url"]: row["hop"] for row in rows} == {url: "E", f"{HOST}/1": "S"}
+    exported = Path(stores.config.dfs_primary) / stages.export_pages(stores)["path"] / "pages.parquet"
+    assert pq.read_table(exported).column("url").to_pylist() == [f"{HOST}/1"]
 
 
 def collect_until(directory: Path, step: str) -> None:

@@ -35,6 +35,7 @@ from crawl_lib.segment import list_parts
 from crawl_lib.segment.recover import read_groups
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import make_config
+from tests.realtime.test_picture import PNG
 from tests.web.hostile import HostileWeb, Talk
 
 LIMIT_S = 20.0
@@ -207,12 +208,23 @@ def test_a_bare_fetch_tells_the_bytes_and_leaves_no_record(tmp_path: Path, web: 
 
 
 def test_a_picture_is_probed_by_its_beginning(tmp_path: Path, web: HostileWeb) -> None:
-    picture = b"\x89PNG\r\n\x1a\n" + bytes(200_000)
+    picture = PNG + bytes(200_000)
     web.on("/picture", lambda talk: page(talk, picture, b"Content-Type: image/png\r\n"))
-    with fetcher(tmp_path) as line:
+    web.on("/small", lambda talk: page(talk, PNG, b"Content-Type: text/plain\r\n"))
+    web.on("/no-picture", lambda talk: page(talk, HEAD))
+    fetch = {"mime_types": ["text/html"], "allow_networks": ["127.0.0.0/8"], "host_delay_s": 0.02}
+    with fetcher(tmp_path, fetch=fetch) as line:
         done = line.fetch(web.url("/picture"), is_probe=True)
-        assert done.facts == {"type": "image/png", "length": len(picture)}
+        assert done.facts == {"type": "image/png", "width": 3, "height": 2, "length": len(picture)}
         assert done.truncated == "length"
+        done = line.fetch(web.url("/small"), is_probe=True)
+        assert done.facts == {"type": "image/png", "width": 3, "height": 2, "length": len(PNG)}
+        assert line.fetch(web.url("/no-picture"), is_probe=True).facts == {"type": "text/html", "length": len(HEAD)}
+        line.process.stop()
+        line.rest()
+        (part,) = list_parts(live_spool(line.node, "live-0"))
+    groups = [group for group in read_groups(part.warc) if not isinstance(group, int)]
+    assert {group.taken.queued.hop for group in groups if group.taken is not None} == {"E"}
 
 
 def test_a_killed_fetcher_is_seen_at_its_socket_and_its_part_is_closed_by_the_next(

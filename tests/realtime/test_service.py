@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 
 from crawl_lib.errors import BusyError, ConfigError, InputError, KrakeError, LockedError
 from crawl_lib.realtime import Client, TokenFile, serve_realtime
+from crawl_lib.realtime.link import FetcherProcess
 from crawl_lib.realtime.tokens import RIGHTS
 from crawl_lib.stores import Stores, open_stores
 from tests.realtime.fake import ThreadFetcher, Web, make_config
@@ -21,8 +22,9 @@ A, B = "http://a.example/", "http://b.example/"
 
 
 @contextmanager
-def running(stores: Stores, web: Web) -> Iterator[str]:
-    """A service in a thread; gives its URL."""
+def running(stores: Stores, fetcher: Web | Callable[[int], FetcherProcess]) -> Iterator[str]:
+    """A service in a thread; gives its URL. `fetcher`: the web of a fetcher without a network, or a fetcher's start."""
+    start = (lambda lock: ThreadFetcher(fetcher)) if isinstance(fetcher, Web) else fetcher
     urls: list[str] = []
     is_ready, problems = threading.Event(), []
 
@@ -32,7 +34,7 @@ def running(stores: Stores, web: Web) -> Iterator[str]:
 
     def serve() -> None:
         try:
-            serve_realtime(stores, lambda lock: ThreadFetcher(web), ready)
+            serve_realtime(stores, start, ready)
         except BaseException as error:
             problems.append(error)
         is_ready.set()

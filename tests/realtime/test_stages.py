@@ -203,6 +203,55 @@ def test_a_failure_is_tried_again_when_it_says_so(tmp_path: Path) -> None:
     run(tmp_path, test, web)
 
 
+def test_pages_of_a_site_share_the_probe_of_a_picture_behind_redirects(tmp_path: Path) -> None:
+    web = Web()
+    image, target = "http://pictures.example/1.png", "http://other.example/1.png"
+    short, pages = "http://short.example/1", [f"{A}{number}" for number in range(5)]
+    for url in pages:
+        web.answers[url] = lambda wanted: page(wanted, facts={"image": {"url": image}})
+    web.answers[short] = lambda wanted: redirect(wanted, pages[0])
+    web.answers[image] = lambda wanted: redirect(wanted, target)
+    web.answers[target] = lambda wanted: page(wanted, facts={"width": 3})
+    released = web.hold(target)
+
+    async def test(served: Served) -> None:
+        await served.submit(short, *pages, policy="cards")
+        for url in (short, *pages):
+            assert "image" not in (await served.page(url))["document"]
+        released.set()
+        for url in (short, *pages):
+            while "image" not in (document := (await served.page(url))["document"]):
+                await asyncio.sleep(0)
+            assert document["image"] == {"url": image, "outcome": "ok", "width": 3}
+            assert [hop["url"] for hop in document["hops"]] == ([short, pages[0]] if url == short else [url])
+        probes = [wanted for wanted in web.asked if wanted.is_probe]
+        assert [wanted.url for wanted in probes] == [image, target]
+        assert all(wanted.later for wanted in probes), "pages come first"
+        assert probes[1].via == key_of(image).hex()
+
+    run(tmp_path, test, web, realtime={"policies": [{"name": "cards", "image": "probe"}]})
+
+
+def test_forbidden_pictures_and_endless_redirects_of_pictures_are_told(tmp_path: Path) -> None:
+    web = Web()
+    images = ["http://forbidden.example/1", "http://pictures.example/loop", "http://pictures.example/away", "ftp://x/"]
+    outcomes = ["refused", "too_many_redirects", "refused", "refused"]
+    for number, image in enumerate(images):
+        web.answers[f"{A}{number}"] = lambda wanted, image=image: page(wanted, facts={"image": {"url": image}})
+    web.answers[images[1]] = lambda wanted: redirect(wanted, images[1])
+    web.answers[images[2]] = lambda wanted: redirect(wanted, images[0])
+
+    async def test(served: Served) -> None:
+        await served.submit(*(f"{A}{number}" for number in range(4)), policy="cards")
+        for number, outcome in enumerate(outcomes):
+            while "image" not in (document := (await served.page(f"{A}{number}"))["document"]):
+                await asyncio.sleep(0)
+            assert document["image"]["outcome"] == outcome
+        assert not any(wanted.url == images[0] for wanted in web.asked)
+
+    run(tmp_path, test, web, realtime={"policies": [{"name": "cards", "image": "probe"}]})
+
+
 def test_a_policy_limits_the_fetch_and_probes_the_picture(tmp_path: Path) -> None:
     web = Web()
     image = "http://pictures.example/1.png"
