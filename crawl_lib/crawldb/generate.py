@@ -55,7 +55,7 @@ from crawl_lib.stores import Stores
 from crawl_lib.urls import Chain, Owners, Scope, UrlFilter, key_of
 from crawl_lib.versions import Version, Versions, Work, columns
 
-ROWS, LIST_ROWS = 1 << 16, 1 << 14
+LIST_ROWS = 1 << 14
 OLDER_FOLDERS = 10
 """How many folders are looked at for a node's newest segment: one that was down for longer has an empty queue here."""
 _WORTHS = columns("key bytes, sort_value score")
@@ -265,10 +265,6 @@ def _read(engine: Engine) -> tuple[dict[str, Row], Iterator[pa.RecordBatch]]:
     return verdicts, chain([head.slice(len(verdicts))], batches)
 
 
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
-    return chain.from_iterable(batch.to_pylist() for batch in batches)
-
-
 def _waiting(stores: Stores, lists: Sequence[MadeList]) -> dict[str, int]:
     """How many URLs wait for each node: in its queue, as its newest segment says, and in lists that came after that,
     those of `krake retry` among them."""
@@ -370,7 +366,7 @@ def _refused(stores: Stores, engine: Engine) -> list[bytes]:
     if not urls.rules and chain.is_empty:
         return []
     judge = UrlFilter(replace(urls, scope="any", normalizers=ChainsConfig(), filters=ChainsConfig()), ())
-    rows = _rows(engine.stream("crawldb/due", ROWS))
+    rows = engine.rows("crawldb/due")
     return [
         row["key"] for row in rows if not judge.verdict(row["url"], row["host"], 0)[0] or chain.objection(row["url"])
     ]
@@ -378,7 +374,7 @@ def _refused(stores: Stores, engine: Engine) -> list[bytes]:
 
 def _owners(engine: Engine, nodes: Sequence[str]) -> pa.Table:
     """The owner of each host, where there are several nodes."""
-    hosts = [row["host"] for row in _rows(engine.stream("crawldb/hosts", ROWS))] if nodes else []
+    hosts = [row["host"] for row in engine.rows("crawldb/hosts")] if nodes else []
     owner = Owners(nodes).owner if nodes else str
     return pa.table({"host": pa.array(hosts, pa.string()), "node": pa.array(map(owner, hosts), pa.string())})
 

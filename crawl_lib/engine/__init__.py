@@ -23,10 +23,10 @@ from crawl_lib.errors import StoppedError
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
-    from crawl_lib.engine.engine import Engine, Room, in_batches, sql_text
+    from crawl_lib.engine.engine import Engine, Room, first_of_each, in_batches, sql_text
 else:
     # Arrow takes a tenth of a second, and who asks whether an engine could work (`require_engine`) needs none.
-    __getattr__ = loads_later(__name__, {"engine": ("Engine", "Room", "in_batches", "sql_text")})
+    __getattr__ = loads_later(__name__, {"engine": ("Engine", "Room", "first_of_each", "in_batches", "sql_text")})
 
 
 @contextmanager
