@@ -263,7 +263,8 @@ class _Update:
         """What links say, of each URL they lead to. `count`: in how many groups the segments are read."""
         engine = self.engine
         counted: dict[tuple[bytes, int], int] = {}
-        rows = self.inputs.hop_rows(engine.rows("crawldb/hops"), counted)
+        hops_given = engine.rows("crawldb/hops") if engine.value("crawldb/any_hop") else ()
+        rows = self.inputs.hop_rows(hops_given, counted)
         self.work.keep_rows("hops_found", HOPS_SCHEMA, rows)
         hops = [{"key": key, "segment": segment, "redirects": count} for (key, segment), count in counted.items()]
         engine.values("counted", table_of(hops, COUNTED_SCHEMA))
