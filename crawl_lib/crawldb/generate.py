@@ -233,12 +233,13 @@ class _Making:
 
     def _lines(self, name: str, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
         """Make the list's lines, and fill `listed`."""
-        oldest = pa.scalar(utc(self.now - self.stores.config.schedule.always_s), pa.timestamp("us", "UTC"))
+        since = utc(self.now - self.stores.config.schedule.always_s)
         taken_out = cache(lambda segment: _taken_out(self.stores, segment))
         plugins = Scoring.of(self.stores.config).wanting("before_parsing")
         for rows in self.stores.until_stopped(batches):
             self.listed.append(rows.select(KEYS_SCHEMA.names))
             times: Any = rows["capture_time"]
+            oldest = pa.scalar(since, times.type)  # of the type that the engine gives
             is_recent = pc.greater(times.fill_null(oldest), oldest)
             captures = rows.filter(is_recent).to_pylist()
             texts = [_earlier(row, taken_out(row["capture_segment"])) for row in captures]
