@@ -29,7 +29,7 @@ from crawl_lib.rounds import generated
 from crawl_lib.scoring import Scoring
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
-from crawl_lib.versions import GROUP_ROWS, TIME, Version, Versions, Work
+from crawl_lib.versions import TIME, Version, Versions, Work
 
 Facts = dict[str, Any]
 More = Mapping[str, Callable[[pa.RecordBatch], "pa.Array[Any]"]]
@@ -46,8 +46,8 @@ def crawldb_stats(stores: Stores, *, now: datetime) -> Facts:
         engine = work.engine
         Versions(stores, CRAWLDB).give(version, engine, "crawldb")
         engine.values("settings", pa.table({"now": pa.array([now], TIME)}))
-        [sums] = next(engine.stream("crawldb/stats", GROUP_ROWS, "stats")).to_pylist()
-        largest = [row for batch in engine.stream("crawldb/largest_hosts", GROUP_ROWS) for row in batch.to_pylist()]
+        [sums] = engine.rows("crawldb/stats", "stats")
+        largest = [*engine.rows("crawldb/largest_hosts")]
     return {
         **counts_of(version),
         "hosts": sums["hosts"],

@@ -84,8 +84,7 @@ class Captures:
         """
         note_texts(self.work.stores)
         extract_text(self.work.stores, [segment for segment, _ in self.segments])
-        batches = self.work.engine.stream(query or self.query, GROUP_ROWS, "captures.pages")
-        rows = (row for batch in batches for row in batch.to_pylist())
+        rows = self.work.engine.rows(query or self.query, "captures.pages")
         for number, found in groupby(rows, lambda row: int(row["segment"])):
             yield from self._texts(self.segments[number][0], {row["key"]: row for row in found}, wanted)
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from crawl_lib.engine.numbers import numbered_names
 from crawl_lib.export import ARCS_IN, ARCS_OUT, EXPORT_SCHEMA, PAGES, ExportFolder, remedy_of, row_count
 from crawl_lib.graph import arc_column, both_degrees, page_arcs
 from crawl_lib.linkdb import LinkEnds, update_outlinks
@@ -132,6 +133,15 @@ def reversed_name(name: str) -> str:
     return ".".join(reversed(name.split(".")))
 
 
+def _reversed_host(host: str) -> str | None:
+    name = host_name(host)
+    return name and reversed_name(name)
+
+
+def _reversed_domain(host: str) -> str:
+    return reversed_name(domain_of(reversed_name(host)))
+
+
 def graph_of(pages: Pages, of: str, scratch: Path) -> Graph:
     """Make the graph of pages, or of the pages' hosts or domains. `of`: one of `KINDS`; `scratch`: a folder for arcs.
 
@@ -140,42 +150,14 @@ def graph_of(pages: Pages, of: str, scratch: Path) -> Graph:
     """
     if of == "pages":
         return Graph(KINDS[of], _mapped_names(scratch / "names", pages.column("url")), None, *pages.sides(scratch))
-    names, group_of = _hosts(pages)
+    names, group_of = numbered_names(pages.column("host"), _reversed_host)
     n_hosts = None
     if of == "domains":
-        hosts = names
-        names, domain_of_host = _domains(hosts)
+        names, domain_of_host = numbered_names([pa.array(names, pa.string())], _reversed_domain)
         n_hosts = np.bincount(domain_of_host, minlength=len(names))
         group_of = np.append(domain_of_host, np.int32(-1))[group_of]  # -1 is the last one
     pairs = Pairs.write(pages.stores, scratch / f"{of}.arcs", len(names), between(pages.arcs(), group_of))
     return Graph(KINDS[of], pa.array(names, pa.large_string()), n_hosts, pairs.side(), pairs.side(by_target=True))
-
-
-def _hosts(pages: Pages) -> tuple[list[str], Ints]:
-    """Find the hosts: reversed names, sorted, and the number of each page's host, -1 where it is left out."""
-    numbers: dict[str, int] = {}  # of raw hosts, as they come up
-    nodes: dict[str, int] = {}  # of reversed names, as they come up
-    parts = [np.empty(0, np.int32)]
-    for column in pages.column("host"):
-        named = column.dictionary_encode()
-        for host in map(str, named.dictionary.to_pylist()):
-            if host not in numbers:
-                name = host_name(host)
-                numbers[host] = -1 if name is None else nodes.setdefault(reversed_name(name), len(nodes))
-        found = np.array([numbers[str(host)] for host in named.dictionary.to_pylist()], np.int32)
-        parts.append(found[named.indices.to_numpy()])
-    names = sorted(nodes)
-    places = np.full(len(names) + 1, -1, np.int32)
-    places[[nodes[name] for name in names]] = np.arange(len(names), dtype=np.int32)
-    return names, places[np.concatenate(parts)]
-
-
-def _domains(hosts: list[str]) -> tuple[list[str], Ints]:
-    """Find the domains of hosts, all by reversed names: sorted, and the number of each host's domain."""
-    domains = [reversed_name(domain_of(reversed_name(host))) for host in hosts]
-    names = sorted(set(domains))
-    numbers = {name: number for number, name in enumerate(names)}
-    return names, np.array([numbers[domain] for domain in domains], np.int32)
 
 
 def _mapped_names(file: Path, columns_of: "Iterable[pa.Array[Any]]") -> "pa.Array[Any]":

@@ -5,7 +5,6 @@ listed URLs come first, then seeds, then URLs of more worth. Visited URLs are vi
 """
 
 from collections.abc import Iterator
-from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +13,8 @@ from crawl_lib.config import UrlsConfig
 from crawl_lib.engine import Engine
 from crawl_lib.frontier import host_of_line
 from crawl_lib.urls import Budgets, Rejection, Traps, budget_domain_of, budget_key
-from crawl_lib.versions import Work, columns, table_of, tables_of
+from crawl_lib.versions import Work, columns, table_of
 
-ROWS = 1 << 16
 _GROUPED = columns("key bytes, host text, rule text, name text, most int64")
 _LIMITS = columns("domain text, max_pages int64, max_hosts int64")
 JOINT = columns("host text, domain text")
@@ -42,9 +40,9 @@ def budget_settings(config: UrlsConfig) -> dict[str, tuple[int | None, pa.DataTy
 def refuse(work: Work) -> None:
     """Make the view `candidates` of `weighed.sql`, with the reasons of traps and budgets."""
     engine = work.engine
-    hosts = (row["host"] for row in _rows(engine, "crawldb/own_domains"))
+    hosts = (row["host"] for row in engine.rows("crawldb/own_domains"))
     found = ({"host": host, "domain": domain} for host in hosts if (domain := budget_domain_of(host)) != host)
-    work.keep("joint", JOINT, tables_of(found, JOINT))
+    work.keep_rows("joint", JOINT, found)
     engine.view("weighed", "crawldb/weighed")
     if _group(work):
         engine.keep("trapped", "crawldb/trapped", "generate")
@@ -61,7 +59,7 @@ def refuse(work: Work) -> None:
 
 def spent(engine: Engine) -> dict[str, int]:
     """Return how many URLs budgets refused, by `budget_key`, for the 20 hosts and domains with most of them."""
-    rows = _rows(engine, "crawldb/spent")
+    rows = engine.rows("crawldb/spent")
     return {budget_key(_RULES.get(row["reason"], row["reason"]), row["name"]): row["urls"] for row in rows}
 
 
@@ -70,14 +68,14 @@ def _group(work: Work) -> bool:
     engine, traps = work.engine, Traps(work.stores.config.traps)
 
     def rows(query: str) -> Iterator[dict[str, Any]]:
-        for row in _rows(engine, query):
+        for row in engine.rows(query):
             for rule, most, names in traps.groups(row["url"].encode(), host_of_line):
                 same = {"key": row["key"], "host": row["host"], "rule": str(rule), "most": most}
                 yield from ({**same, "name": name.decode()} for name in names)
 
-    if work.keep("grouped_new", _GROUPED, tables_of(rows("crawldb/new_urls"), _GROUPED)) is None:
+    if work.keep_rows("grouped_new", _GROUPED, rows("crawldb/new_urls")) is None:
         return False
-    work.keep("grouped_begun", _GROUPED, tables_of(rows("crawldb/begun_urls"), _GROUPED))
+    work.keep_rows("grouped_begun", _GROUPED, rows("crawldb/begun_urls"))
     engine.define("grouped", "select * from grouped_new union all select * from grouped_begun")
     return True
 
@@ -86,13 +84,9 @@ def _limit(work: Work, budgets: Budgets) -> bool:
     """Make the table `limits` of domains that may go beyond theirs. Returns whether there are any."""
 
     def rows() -> Iterator[dict[str, Any]]:
-        for row in _rows(work.engine, "crawldb/crowded"):
+        for row in work.engine.rows("crawldb/crowded"):
             pages, hosts = budgets.of_domain(row["domain"])
             if (pages and row["urls"] > pages) or (hosts and row["hosts"] > hosts):
                 yield {"domain": row["domain"], "max_pages": pages, "max_hosts": hosts}
 
-    return work.keep("limits", _LIMITS, tables_of(rows(), _LIMITS)) is not None
-
-
-def _rows(engine: Engine, query: str) -> Iterator[dict[str, Any]]:
-    return chain.from_iterable(batch.to_pylist() for batch in engine.stream(query, ROWS))
+    return work.keep_rows("limits", _LIMITS, rows()) is not None

@@ -29,22 +29,24 @@ from crawl_lib.config import ChainsConfig, GenerateConfig
 from crawl_lib.crawldb.budgets import JOINT, budget_settings, refuse, spent
 from crawl_lib.crawldb.lists import (
     KEYS_FILE,
+    KEYS_SCHEMA,
     MadeList,
     aside_lists,
     delete_over,
     has_key,
     held_urls,
     keys_bytes,
+    list_lines,
     may_be_over,
     read_lists,
     utc,
 )
-from crawl_lib.crawldb.table import CRAWLDB, Status, newest_version
+from crawl_lib.crawldb.table import CRAWLDB, newest_version
 from crawl_lib.crawldir import DAMAGED_PREFIX, LISTS_FOLDER, Iteration
 from crawl_lib.engine import Engine
 from crawl_lib.errors import DamagedFileError, InputError
-from crawl_lib.frontier import HANDED_ON, encode_line, share_of_domain
-from crawl_lib.records import RETRY_LISTS, Earlier, QueuedUrl
+from crawl_lib.frontier import share_of_domain
+from crawl_lib.records import RETRY_LISTS, Earlier
 from crawl_lib.rounds import is_of_requisites, list_number, nothing_due, start_iteration
 from crawl_lib.scoring import Scoring, note
 from crawl_lib.seeds import Division, hand_over
@@ -53,7 +55,7 @@ from crawl_lib.stores import Stores
 from crawl_lib.urls import Chain, Owners, Scope, UrlFilter, key_of
 from crawl_lib.versions import Version, Versions, Work, columns
 
-ROWS = 1 << 16
+LIST_ROWS = 1 << 14
 OLDER_FOLDERS = 10
 """How many folders are looked at for a node's newest segment: one that was down for longer has an empty queue here."""
 _WORTHS = columns("key bytes, sort_value score")
@@ -172,8 +174,7 @@ class _Making:
     iteration: int
     now: int
     batch_size: int | None
-    keys: list[bytes] = field(default_factory=list)
-    fetched: list[datetime | None] = field(default_factory=list)
+    listed: list[pa.RecordBatch] = field(default_factory=list)
 
     def make(self, version: Version) -> MadeList | None:
         """The list, or the one that another attempt has left under its name; None if there is one of another name."""
@@ -208,7 +209,7 @@ class _Making:
                 "ends_rounds": ends,
                 "next_due": min((ceil(due.timestamp()) for due in dues), default=None),
             }
-            lines, more = self._lines(name, rows), {KEYS_FILE: lambda: keys_bytes(self.keys, self.fetched)}
+            lines, more = self._lines(name, rows), {KEYS_FILE: lambda: keys_bytes(self.listed)}
             division = Division.of(stores.config)
             if {*map(list_number, stores.crawl.lists())} - {(-1, 0), *(one.number for one in self.lists)}:
                 return None  # of a version that came meanwhile
@@ -230,44 +231,39 @@ class _Making:
         numbers = [int(name.split("-")[1]) for name in names if name.startswith(begin)]
         return f"{begin}{max(numbers, default=0) + 1}"
 
-    def _lines(self, name: str, rows: Iterable[Row]) -> Iterator[bytes]:
-        """The list's lines; `keys` and `fetched` are filled."""
-        oldest = utc(self.now - self.stores.config.schedule.always_s)
+    def _lines(self, name: str, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+        """Make the list's lines, and fill `listed`."""
+        since = utc(self.now - self.stores.config.schedule.always_s)
         taken_out = cache(lambda segment: _taken_out(self.stores, segment))
         plugins = Scoring.of(self.stores.config).wanting("before_parsing")
-        for row in self.stores.until_stopped(rows):
-            self.keys.append(row["key"])
-            self.fetched.append(row["fetched_time"])
-            captured = row["capture_time"] is not None and row["capture_time"] > oldest
-            gone = taken_out(row["capture_segment"]) if captured else None
-            metadata = note(plugins, "before_parsing", row["metadata"], row) if plugins else row["metadata"]
-            queued = QueuedUrl(
-                row["url"],
-                depth=row["depth"],
-                redirects=row["redirects"],
-                requisite=row["depth"] if row["status"] == Status.REQUISITE else 0,
-                metadata=metadata or "",
-                retries=row["retries"],
-                list_name=name,
-                earlier="" if gone is None or row["key"] in gone else _earlier(row),
-            )
-            yield encode_line(queued, HANDED_ON)
+        for rows in self.stores.until_stopped(batches):
+            self.listed.append(rows.select(KEYS_SCHEMA.names))
+            times: Any = rows["capture_time"]
+            oldest = pa.scalar(since, times.type)  # of the type that the engine gives
+            is_recent = pc.greater(times.fill_null(oldest), oldest)
+            captures = rows.filter(is_recent).to_pylist()
+            texts = [_earlier(row, taken_out(row["capture_segment"])) for row in captures]
+            none: Any = pa.nulls(len(rows), pa.string())
+            earlier: Any = pc.replace_with_mask(none, is_recent, pa.array(texts, pa.string()))
+            if plugins:
+                noted = [note(plugins, "before_parsing", row["metadata"], row) for row in rows.to_pylist()]
+                place = rows.schema.get_field_index("metadata")
+                rows = rows.set_column(place, "metadata", pa.array(noted, pa.string()))  # noqa: PLW2901
+            yield from list_lines(name, rows.append_column("earlier", earlier))
 
 
 _LATER = (Reason.NOT_DUE, Reason.LEASED)
 """Reasons that pass by themselves."""
 
 
-def _read(engine: Engine) -> tuple[dict[str, Row], Iterator[Row]]:
-    """What `crawldb/list` says: of each reason how many URLs it keeps out, and the list itself."""
-    batches = engine.stream("crawldb/list", ROWS, "generate")
-    head = [row for batch in islice(batches, 1) for row in batch.to_pylist()]
-    verdicts = {row["reason"]: row for row in head if not row["is_url"]}
-    return verdicts, chain(head[len(verdicts) :], _rows(batches))
-
-
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
-    return chain.from_iterable(batch.to_pylist() for batch in batches)
+def _read(engine: Engine) -> tuple[dict[str, Row], Iterator[pa.RecordBatch]]:
+    """Read `crawldb/list`: how many URLs each reason keeps out, and the list itself."""
+    batches = engine.stream("crawldb/list", LIST_ROWS, "generate")
+    head = next(batches, None)
+    if head is None:
+        return {}, batches
+    verdicts = {row["reason"]: row for row in head.slice(0, len(Reason)).to_pylist() if not row["is_url"]}
+    return verdicts, chain([head.slice(len(verdicts))], batches)
 
 
 def _waiting(stores: Stores, lists: Sequence[MadeList]) -> dict[str, int]:
@@ -371,7 +367,7 @@ def _refused(stores: Stores, engine: Engine) -> list[bytes]:
     if not urls.rules and chain.is_empty:
         return []
     judge = UrlFilter(replace(urls, scope="any", normalizers=ChainsConfig(), filters=ChainsConfig()), ())
-    rows = _rows(engine.stream("crawldb/due", ROWS))
+    rows = engine.rows("crawldb/due")
     return [
         row["key"] for row in rows if not judge.verdict(row["url"], row["host"], 0)[0] or chain.objection(row["url"])
     ]
@@ -379,7 +375,7 @@ def _refused(stores: Stores, engine: Engine) -> list[bytes]:
 
 def _owners(engine: Engine, nodes: Sequence[str]) -> pa.Table:
     """The owner of each host, where there are several nodes."""
-    hosts = [row["host"] for row in _rows(engine.stream("crawldb/hosts", ROWS))] if nodes else []
+    hosts = [row["host"] for row in engine.rows("crawldb/hosts")] if nodes else []
     owner = Owners(nodes).owner if nodes else str
     return pa.table({"host": pa.array(hosts, pa.string()), "node": pa.array(map(owner, hosts), pa.string())})
 
@@ -394,7 +390,10 @@ def _taken_out(stores: Stores, segment: str) -> Collection[bytes] | None:
     return reader.dropped | reader.taken_out
 
 
-def _earlier(row: Row) -> str:
+def _earlier(row: Row, gone: Collection[bytes] | None) -> str | None:
+    """Return the field `earlier` of a line; None where the capture is lost. `gone`: see `_taken_out`."""
+    if gone is None or row["key"] in gone:
+        return None
     return Earlier(
         row["capture_segment"],
         row["capture_file"],

@@ -9,7 +9,7 @@ import pyarrow as pa
 from crawl_lib.crawldb.table import CRAWLDB, TIME
 from crawl_lib.segment import PAGES_NAME, PAGES_SCHEMA, SegmentReader
 from crawl_lib.stores import Stores
-from crawl_lib.versions import GROUP_ROWS, Version, Versions, Work
+from crawl_lib.versions import Version, Versions, Work
 
 
 @dataclass(frozen=True)
@@ -43,5 +43,5 @@ def host_statistics(stores: Stores, version: Version, *, now: datetime) -> Gener
         there = [reader.verified(PAGES_NAME, stores) for reader in readers]
         work.engine.tables("pages", there, PAGES_SCHEMA)
         work.engine.values("settings", pa.table({"now": pa.array([now], TIME)}))
-        for batch in work.engine.stream("crawldb/host_statistics", GROUP_ROWS, "hosts"):
-            yield from (HostStatistics(**row) for row in batch.to_pylist())
+        for row in work.engine.rows("crawldb/host_statistics", "hosts"):
+            yield HostStatistics(**row)

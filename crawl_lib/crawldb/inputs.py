@@ -12,8 +12,6 @@ from decimal import Decimal, InvalidOperation
 from hashlib import sha1
 from typing import Any
 
-import pyarrow as pa
-
 from crawl_lib.crawldir import Kind
 from crawl_lib.errors import PathNotFoundError
 from crawl_lib.frontier import OUTLINKS_NAME, decode_line, part_mapping, read_outlinks
@@ -128,16 +126,16 @@ class UpdateInputs(SegmentInputs):
                     yield {"key": key, "folder": name, "metadata": queued.metadata or None, **known, **asked}
 
     def hop_rows(
-        self, batches: Iterable[pa.RecordBatch], counted: dict[tuple[bytes, int], int]
+        self, hops: Iterable[dict[str, Any]], counted: dict[tuple[bytes, int], int]
     ) -> Iterator[dict[str, Any]]:
-        """Rows of what redirects lead to, if it belongs to the crawl. `batches`: answer of `crawldb/hops`.
+        """Yield rows of what redirects lead to, if it belongs to the crawl. `hops`: answer of `crawldb/hops`.
 
         `counted` gets, by page and segment, how many hops had led to those that lead on by a meta refresh, or as an
         index of sitemaps.
         """
         most = self.stores.config.fetch.max_redirects
         led: dict[bytes, tuple[datetime, int]] = {}  # by target: when something led there first, and the fewest hops
-        for row in (row for batch in self.stores.until_stopped(batches) for row in batch.to_pylist()):
+        for row in self.stores.until_stopped(hops):
             url, redirects = row["redirect_url"], 1 + _hops_to(row, led.get(row["key"]))
             key = sha1(url.encode()).digest()
             if not row["is_link"] and (
@@ -156,14 +154,14 @@ class UpdateInputs(SegmentInputs):
             place = {"key": key, "url": url, "moment": row["moment"], "depth": row["depth"], "redirects": redirects}
             yield {**place, "max_depth": limit, "score": score, "counts": int(row["is_other"]), **origin}
 
-    def requisite_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    def requisite_rows(self, moved: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yield rows of the requisites that redirects of requisites lead to; a redirect is a step.
 
-        `batches`: answer of `crawldb/moved_requisites`.
+        `moved`: answer of `crawldb/moved_requisites`.
         """
         url_filter = UrlFilter(self.stores.config.urls, (), self.stores.config.traps)
         is_same_site = self.stores.config.parse.requisites == "same_site"
-        for row in (row for batch in self.stores.until_stopped(batches) for row in batch.to_pylist()):
+        for row in self.stores.until_stopped(moved):
             url, steps = row["redirect_url"], row["steps"] + 1
             domain = budget_domain_of(host_of(row["url"])) if is_same_site else None
             key = sha1(url.encode()).digest()
@@ -193,9 +191,9 @@ def _hops_to(row: dict[str, Any], led: tuple[datetime, int] | None) -> int:
     return min(known, led[1])
 
 
-def named_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    """Rows of what robots.txt names, found when their iteration began. `batches`: answer of `crawldb/named`."""
-    for row in (row for batch in batches for row in batch.to_pylist()):
+def named_rows(named: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield rows of what robots.txt names, found when their iteration began. `named`: answer of `crawldb/named`."""
+    for row in named:
         moment = _time_of(row["name"].partition("/")[0])
         yield {"key": row["key"], "url": row["url"], "moment": moment}
 

@@ -9,7 +9,7 @@ was set aside, since something of it is damaged, holds what all its nodes have b
 
 import hashlib
 import io
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,10 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from crawl_lib.crawldb.table import CRAWLDB
+from crawl_lib.crawldb.table import CRAWLDB, Status
 from crawl_lib.crawldir import DAMAGED_PREFIX, LISTS_FOLDER
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.frontier import HANDED_ON
 from crawl_lib.rounds import generated, is_taken_in, list_number
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Versions
@@ -31,6 +32,7 @@ KEYS_FILE = "listed.parquet"
 _TIME = pa.timestamp("us", "UTC")
 _COLUMNS: dict[str, Any] = {"key": pa.binary(20), "fetched_time": _TIME}
 KEYS_SCHEMA = pa.schema(_COLUMNS)
+_REQUISITE = pa.scalar(Status.REQUISITE, pa.string())
 
 
 @dataclass(frozen=True)
@@ -92,10 +94,25 @@ def utc(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def keys_bytes(keys: Sequence[bytes], fetched: Sequence[datetime | None]) -> bytes:
-    """The file of a list's keys."""
+def list_lines(name: str, rows: pa.RecordBatch) -> list[bytes]:
+    """Make the outlink lines of a list's URLs, column by column: the lines of `frontier.encode_line`, without newlines.
+
+    `rows`: of the CrawlDb, and the column `earlier`: captures (`Earlier`) or null.
+    """
+    column: Callable[[str], Any] = rows.column
+    depth, redirects, retries = (column(of).cast(pa.string()) for of in ("depth", "redirects", "retries"))
+    has_steps = pc.and_(pc.equal(column("status"), _REQUISITE), pc.greater(column("depth"), pa.scalar(0)))
+    hops: Any = pc.if_else(has_steps, pc.binary_join_element_wise(redirects, depth, "E"), redirects)
+    fields = (column("url"), "", depth, hops, HANDED_ON, column("metadata").fill_null(""), retries, "0", name)
+    lines: Any = pc.binary_join_element_wise(*fields, column("earlier"), "\t", null_handling="skip")
+    return list(lines.cast(pa.binary()).to_pylist())
+
+
+def keys_bytes(listed: Sequence[pa.RecordBatch]) -> bytes:
+    """Make the file of a list's keys. `listed`: batches with the columns of `KEYS_SCHEMA`."""
     out = io.BytesIO()
-    pq.write_table(pa.table([pa.array(keys, pa.binary(20)), pa.array(fetched, _TIME)], schema=KEYS_SCHEMA), out)
+    tables = (pa.Table.from_batches([rows]).cast(KEYS_SCHEMA) for rows in listed)
+    pq.write_table(pa.concat_tables([KEYS_SCHEMA.empty_table(), *tables]).combine_chunks(), out)
     return out.getvalue()
 
 

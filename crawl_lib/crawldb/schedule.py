@@ -63,9 +63,9 @@ class Kinds:
         """Whether anything but the schedule's own intervals may hold. `texts`: all metadata."""
         return bool(self._rules) or any(SeedFacts.of(text).interval_fixed_s for text in texts)
 
-    def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-        """Rows of `kinds`. `batches`: answer of `crawldb/kinds`."""
-        for row in (row for batch in batches for row in batch.to_pylist()):
+    def rows(self, answer: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Yield rows of `kinds`. `answer`: of `crawldb/kinds`."""
+        for row in answer:
             matching = tuple(place for place, (_, matches) in enumerate(self._rules) if matches(row))
             kind = matching, SeedFacts.of(row["metadata"]).interval_fixed_s
             if kind != ((), None):

@@ -52,7 +52,6 @@ from crawl_lib.versions import (
     give_segments,
     numbered,
     table_of,
-    tables_of,
     write_version,
 )
 
@@ -222,12 +221,12 @@ class _Update:
     def _events(self) -> None:
         """What happened, written down once: it is read often."""
         engine = self.engine
-        named = named_rows(engine.stream("crawldb/named", GROUP_ROWS))
-        self.work.keep("named", NAMED_SCHEMA, tables_of(named, NAMED_SCHEMA))
+        named = named_rows(engine.rows("crawldb/named"))
+        self.work.keep_rows("named", NAMED_SCHEMA, named)
         batches = engine.stream("crawldb/begun", GROUP_ROWS) if self.inputs.seeds else ()
         tables = (pa.Table.from_batches([batch]).cast(_BEGUN) for batch in batches)
         begun = [(row["name"], row["began"]) for table in tables for row in table.to_pylist()]
-        self.work.keep("seeds_given", SEEDS_SCHEMA, tables_of(self.inputs.seed_rows(begun), SEEDS_SCHEMA))
+        self.work.keep_rows("seeds_given", SEEDS_SCHEMA, self.inputs.seed_rows(begun))
         self.scores.inject()
         self._narrow("true", "seeds")
         if self.inputs.seeds:
@@ -252,8 +251,8 @@ class _Update:
         engine, config = self.engine, self.stores.config
         texts = engine.column("crawldb/metadata")
         kinds = Kinds(config.schedule.rules)
-        rows = kinds.rows(engine.stream("crawldb/kinds", GROUP_ROWS)) if kinds.is_needed(texts) else iter(())
-        self.work.keep("kinds", KINDS_SCHEMA, tables_of(rows, KINDS_SCHEMA))
+        rows = kinds.rows(engine.rows("crawldb/kinds")) if kinds.is_needed(texts) else iter(())
+        self.work.keep_rows("kinds", KINDS_SCHEMA, rows)
         engine.values("limits", kinds.limits())
         engine.values("facts", facts_table(texts))
         engine.values("matrix", matrix_table())
@@ -264,8 +263,9 @@ class _Update:
         """What links say, of each URL they lead to. `count`: in how many groups the segments are read."""
         engine = self.engine
         counted: dict[tuple[bytes, int], int] = {}
-        rows = self.inputs.hop_rows(engine.stream("crawldb/hops", GROUP_ROWS), counted)
-        self.work.keep("hops_found", HOPS_SCHEMA, tables_of(rows, HOPS_SCHEMA))
+        hops_given = engine.rows("crawldb/hops") if engine.value("crawldb/any_hop") else ()
+        rows = self.inputs.hop_rows(hops_given, counted)
+        self.work.keep_rows("hops_found", HOPS_SCHEMA, rows)
         hops = [{"key": key, "segment": segment, "redirects": count} for (key, segment), count in counted.items()]
         engine.values("counted", table_of(hops, COUNTED_SCHEMA))
         engine.values("standing", _STANDING.empty_table())
@@ -301,8 +301,8 @@ class _Update:
             engine.values("all_needs", table_of([], NEEDS_SCHEMA))
             return
         engine.view("needing", "crawldb/needing")
-        rows = self.inputs.requisite_rows(engine.stream("crawldb/moved_requisites", GROUP_ROWS))
-        self.work.keep("needs_of_redirects", NEEDS_SCHEMA, tables_of(rows, NEEDS_SCHEMA))
+        rows = self.inputs.requisite_rows(engine.rows("crawldb/moved_requisites"))
+        self.work.keep_rows("needs_of_redirects", NEEDS_SCHEMA, rows)
         engine.define("all_needs", "select * from needs_of_links union all select * from needs_of_redirects")
 
     def _give(self) -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from crawl_lib.captures import Captures, Row
 from crawl_lib.stores import Stores
-from crawl_lib.versions import GROUP_ROWS, Work, columns, tables_of
+from crawl_lib.versions import Work, columns
 
 LEAST_PAGES = 5
 """Of a host that is reported, and on which a block is."""
@@ -34,10 +34,9 @@ def _asked(stores: Stores, name: str, wanted: str, schema: str, rows_of: Callabl
     limits = {"least": LEAST_PAGES, "most_hosts": MOST_HOSTS}
     with Work.to_read(stores) as work:
         rows = (row for pages in Captures.of(work).read(wanted) for page in pages for row in rows_of(page))
-        work.keep("said", columns(schema), tables_of(rows, columns(schema)))
+        work.keep_rows("said", columns(schema), rows)
         work.engine.values("limits", pa.Table.from_pylist([limits]))
-        batches = work.engine.stream(f"duplicates/{name}", GROUP_ROWS, f"duplicates.{name}")
-        return [row for batch in batches for row in batch.to_pylist()]
+        return [*work.engine.rows(f"duplicates/{name}", f"duplicates.{name}")]
 
 
 def _lines(page: Row) -> list[Row]:

@@ -5,7 +5,7 @@ reads the answer of a query as batches in the order of its `order by` (`stream`)
 engines run the same text, so an export has the same bytes with either.
 
 * `duck`: DuckDB in this process. Files of a remote store are read where they are (`remote`); sorting spills to scratch.
-* `numbers`: numbers for keys on this machine, by which links are joined with pages without a query.
+* `numbers`: numbers for keys and names on this machine, by which links are joined with pages without a query.
 * `spark`: Spark. It reads `spark.dfs_url`, or copies in scratch, sorts by ranges in many tasks, and leaves sorted parts
   in a hidden folder of the export, or in scratch; the stream reads them one after the other.
 
@@ -23,10 +23,10 @@ from crawl_lib.errors import StoppedError
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
-    from crawl_lib.engine.engine import Engine, Room, in_batches, sql_text
+    from crawl_lib.engine.engine import Engine, Room, first_of_each, in_batches, sql_text
 else:
     # Arrow takes a tenth of a second, and who asks whether an engine could work (`require_engine`) needs none.
-    __getattr__ = loads_later(__name__, {"engine": ("Engine", "Room", "in_batches", "sql_text")})
+    __getattr__ = loads_later(__name__, {"engine": ("Engine", "Room", "first_of_each", "in_batches", "sql_text")})
 
 
 @contextmanager

@@ -7,7 +7,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import os_errors
@@ -16,7 +18,7 @@ from crawl_lib.storage import Storage
 from crawl_lib.version import sql_directory
 
 SQL_DIRECTORY = sql_directory()
-LOOK_S = 0.5
+ROWS, LOOK_S = 1 << 16, 0.5
 """How often a query that runs is asked for its progress, and the stage whether it is to stop."""
 Result = TypeVar("Result")
 
@@ -92,6 +94,11 @@ class Engine(ABC):
         Progress of `stage` is reported in percent until the first batch comes: as long as sorting takes.
         """
 
+    def rows(self, query: str, stage: str = "") -> Iterator[dict[str, Any]]:
+        """Yield the rows of a query's answer in order."""
+        for batch in self.stream(query, ROWS, stage):
+            yield from batch.to_pylist()
+
     @abstractmethod
     def keep(self, name: str, query: str, stage: str = "", *, more: bool = False) -> None:
         """Ask a query once: its answer, in no order, is a table then. `more`: behind the rows that the table has."""
@@ -136,6 +143,26 @@ def in_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Reco
             count -= rows
     if count:
         yield pa.Table.from_batches(waiting).combine_chunks().to_batches()[0]
+
+
+def first_of_each(batches: Iterable[pa.RecordBatch], names: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+    """Yield the first `most` rows of each run of rows with equal values in some columns, which may span batches.
+
+    Sorted rows are distinct so at next to no cost; a `distinct` in a query takes a third of its time.
+    """
+    last, before = None, 0  # rows of the run that the batch goes on with
+    for batch in filter(len, batches):
+        begins, values = np.zeros(len(batch), bool), [batch.column(name) for name in names]
+        begins[0] = [value[0] for value in values] != last
+        for value in values:
+            # `to_numpy` and `pa.array` would load pandas, which takes 0.2 s.
+            begins[1:] |= np.from_dlpack(pc.not_equal(value[1:], value[:-1]).cast(pa.uint8())).view(np.bool_)
+        numbers, last = np.arange(len(batch)), [value[-1] for value in values]
+        starts = np.maximum.accumulate(np.where(begins, numbers, -before))
+        before = len(batch) - int(starts[-1])
+        is_kept = numbers - starts < most
+        marks: Any = pa.Array.from_buffers(pa.uint8(), len(batch), [None, pa.py_buffer(is_kept.data)])
+        yield batch.filter(marks.cast(pa.bool_()))
 
 
 def patiently(

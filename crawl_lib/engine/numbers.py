@@ -1,6 +1,6 @@
-"""Numbers for keys without a join: the place of each key in a sorted table."""
+"""Numbers for keys and names without a join: the place of each in a sorted table."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,30 @@ class KeyNumbers:
             behind = behind[self._firsts[found[behind]] < firsts[behind]]
         found[behind] = np.searchsorted(self._firsts, firsts[behind])
         return np.minimum(found, np.int32(len(self) - 1))
+
+
+def numbered_names(
+    columns: "Iterable[pa.Array[Any]]", name_of: Callable[[str], str | None] = str
+) -> tuple[list[str], Ints]:
+    """Number names in their order: return all names, and the number of each row's name, -1 without a name.
+
+    `name_of`: makes the name of a text, such as the domain of a host, or None.
+    """
+    numbers: dict[str, int] = {}  # of texts, as they come up
+    nodes: dict[str, int] = {}  # of names, as they come up
+    parts = [np.empty(0, np.int32)]
+    for column in columns:
+        found = column.dictionary_encode()
+        texts = [str(text) for text in found.dictionary.to_pylist()]
+        for text in texts:
+            if text not in numbers:
+                name = name_of(text)
+                numbers[text] = -1 if name is None else nodes.setdefault(name, len(nodes))
+        parts.append(np.array([numbers[text] for text in texts], np.int32)[found.indices.to_numpy()])
+    names = sorted(nodes)
+    places = np.full(len(names) + 1, -1, np.int32)  # the last one is that of no name
+    places[[nodes[name] for name in names]] = np.arange(len(names), dtype=np.int32)
+    return names, places[np.concatenate(parts)]
 
 
 def keys_of(column: "pa.Array[Any]") -> Keys:

@@ -23,8 +23,10 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from crawl_lib.durable import fsync_file, rename_durable
+from crawl_lib.engine.numbers import numbered_names
 from crawl_lib.errors import DamagedFileError, InputError, os_errors
 from crawl_lib.export import (
     ARC_SCHEMAS,
@@ -123,11 +125,11 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             hidden.unlink(missing_ok=True)
 
 
-def _column(folder: ExportFolder, name: str) -> Iterator[list[Any]]:
-    """A column of `pages.parquet`, by NodeID."""
+def _column(folder: ExportFolder, name: str) -> "Iterator[pa.Array[Any]]":
+    """Read a column of `pages.parquet`, by NodeID."""
     with open_parquet(folder.storage, folder.file(PAGES), EXPORT_SCHEMA, remedy_of(PAGES)) as table:
         for batch in folder.stores.until_stopped(table.batches(BATCH_ROWS, [name])):
-            yield batch.column(0).to_pylist()
+            yield batch.column(0)
 
 
 def _written(file: BinaryIO, labels: Iterable[str], lengths: list[Ints]) -> None:
@@ -145,7 +147,7 @@ def _mapped(file: BinaryIO) -> mmap.mmap | bytes:
 def _pages(folder: ExportFolder, file: BinaryIO) -> _Graph:
     lengths = [np.empty(0, np.int64)]
     for urls in _column(folder, "url"):
-        _written(file, urls, lengths)
+        _written(file, map(str, urls.to_pylist()), lengths)
     count = row_count(folder.storage, folder.file(ARCS_OUT))
     return _Graph(_mapped(file), np.cumsum(np.concatenate(lengths)), None, lambda: page_arcs(folder), count)
 
@@ -177,13 +179,7 @@ def grouped(folder: ExportFolder, name_of: Callable[[str], str]) -> tuple[list[s
 
     `name_of`: a group's name from a page's host. Arcs within a group are left out. Raises what `export_graph` does.
     """
-    numbers: dict[str, int] = {}  # in the order in which groups come up
-    batches = (map(name_of, hosts) for hosts in _column(folder, "host"))
-    parts = [np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64) for names in batches]
-    names = sorted(numbers)
-    places = np.empty(len(names), np.int64)
-    places[[numbers[name] for name in names]] = np.arange(len(names))
-    group_of = places[np.concatenate([np.empty(0, np.int64), *parts])]
+    names, group_of = numbered_names(_column(folder, "host"), name_of)
     arcs = _between_groups(page_arcs(folder), group_of, len(names))
     return names, group_of, arcs
 
@@ -193,7 +189,7 @@ def _between_groups(pages: Iterable[Arcs], group_of: Ints, groups: int) -> Arcs:
     keys, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     waiting = 0
     for arcs in pages:
-        sources, targets = group_of[arcs.sources], group_of[arcs.targets]
+        sources, targets = (group_of[ends].astype(np.int64) for ends in arcs[:2])
         apart = sources != targets
         found, times = np.unique(sources[apart] * groups + targets[apart], return_counts=True)
         keys.append(found)

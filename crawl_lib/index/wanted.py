@@ -29,7 +29,7 @@ from crawl_lib.index.fields import IndexedPage
 from crawl_lib.index.pages import PAGES_SCHEMA
 from crawl_lib.linkdb import OUTLINKS
 from crawl_lib.urls import Chain, Scope, key_of
-from crawl_lib.versions import GROUP_ROWS, Version, Versions, Work, columns, numbered, tables_of
+from crawl_lib.versions import GROUP_ROWS, Version, Versions, Work, columns, numbered
 
 _JUDGED = columns(
     "key bytes, reason text, host text, segment int32, own bytes, content bytes, canonical bytes, language text, "
@@ -104,8 +104,8 @@ class Wanted:
         engine.view("rivals", "index/same_texts")
         engine.keep("same", "index/best", "index.duplicates")
         work.ask("owners", _OWNERS, "index/owners", "index.duplicates")
-        anchors = engine.stream("index/anchors", GROUP_ROWS, "index.anchors")
-        work.keep("anchored", _ANCHORED, tables_of(_anchored(anchors), _ANCHORED))
+        anchors = engine.rows("index/anchors", "index.anchors")
+        work.keep_rows("anchored", _ANCHORED, _anchored(anchors))
         engine.view("said", "index/said")
         engine.keep("languages", "text/languages", "index.languages")
         work.ask("wanted", _WANTED, "index/wanted", "index.pages")
@@ -115,16 +115,15 @@ class Wanted:
         judge = _Judge(self.work)
         found = self.captures.read(*_OF_TEXTS, query="captures/described")
         rows = (judge.row(page) for pages in found for page in pages)
-        self.work.keep("judged", _JUDGED, tables_of(rows, _JUDGED))
+        self.work.keep_rows("judged", _JUDGED, rows)
         self.work.engine.view("candidates", "index/candidates")
 
     def _keep_redirects(self) -> None:
         has_crawldb = self.work.stores.config.order.has_crawldb
         query = "index/redirects_known" if has_crawldb else "index/redirects"
-        batches = self.work.engine.stream(query, GROUP_ROWS, "index.redirects")
-        rows = (row for batch in batches for row in batch.to_pylist())
+        rows = self.work.engine.rows(query, "index.redirects")
         hops = ({"key": row["key"], "target": key_of(row["redirect_url"])} for row in rows)
-        self.work.keep("redirects", _REDIRECTS, tables_of(hops, _REDIRECTS))
+        self.work.keep_rows("redirects", _REDIRECTS, hops)
 
     def _fold(self) -> None:
         """Make the table `folded`: where canonical links end."""
@@ -257,12 +256,11 @@ def _tables(rows: Iterator[Row]) -> Iterator[pa.Table]:
     yield pa.Table.from_pylist(held, _TEXTS)
 
 
-def _anchored(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+def _anchored(anchors: Iterable[Row]) -> Iterator[Row]:
     """Yield a row for each page with anchors."""
-    rows = (row for batch in batches for row in batch.to_pylist())
-    for owner, found in groupby(rows, itemgetter("owner")):
-        anchors = [row["anchor"] for row in found]
-        yield {"key": owner, "digest": sha1(json.dumps(anchors).encode()).digest(), "anchors": anchors}
+    for owner, found in groupby(anchors, itemgetter("owner")):
+        texts = [row["anchor"] for row in found]
+        yield {"key": owner, "digest": sha1(json.dumps(texts).encode()).digest(), "anchors": texts}
 
 
 def _indexed(row: dict[str, Any]) -> IndexedPage:

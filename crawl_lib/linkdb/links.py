@@ -5,18 +5,17 @@ if it has none. Those of a page that is gone, or leads elsewhere, are kept and m
 Dropped pages go; a segment that is gone leaves what is known of it. It does not matter how segments were grouped.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl_lib.derived import SEGMENTS
-from crawl_lib.engine import in_batches
+from crawl_lib.engine import first_of_each, in_batches
 from crawl_lib.errors import InputError
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Chain, Scope, host_of, key_of
@@ -128,20 +127,6 @@ def is_link(batch: pa.RecordBatch) -> "pa.Array[Any]":
     """Mark the rows of links: not of pages themselves, nor of pages that are gone or lead elsewhere."""
     found: pa.Array[Any] = pc.and_not(pc.is_valid(batch.column("target")), batch.column("is_gone"))
     return found
-
-
-def first_of_each(batches: Iterable[pa.RecordBatch], names: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
-    """The first `most` of each run of rows that have the same in these columns; it may go on in the next batch."""
-    last, before = None, 0  # rows of the run that the batch goes on with
-    for batch in filter(len, batches):
-        begins, values = np.zeros(len(batch), bool), [batch.column(name) for name in names]
-        begins[0] = [value[0] for value in values] != last
-        for value in values:
-            begins[1:] |= pc.not_equal(value[1:], value[:-1]).to_numpy(zero_copy_only=False)
-        numbers, last = np.arange(len(batch)), [value[-1] for value in values]
-        starts = np.maximum.accumulate(np.where(begins, numbers, -before))
-        before = len(batch) - int(starts[-1])
-        yield batch.filter(pa.array(numbers - starts < most))
 
 
 def hosts(batch: pa.RecordBatch, column: str) -> "pa.Array[Any]":

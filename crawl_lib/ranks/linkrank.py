@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from crawl_lib.config import LinkRankConfig
 from crawl_lib.crawldb import CRAWLDB, newest_version
 from crawl_lib.engine import in_batches
-from crawl_lib.engine.numbers import KeyNumbers, keys_of
+from crawl_lib.engine.numbers import KeyNumbers, keys_of, numbered_names
 from crawl_lib.errors import InputError
 from crawl_lib.linkdb import LinkEnds, update_outlinks
 from crawl_lib.ranks.arcs import Firsts, Pairs, between, packed
@@ -152,17 +152,9 @@ def _is_in(numbers: Ints, some: Ints) -> Ints:
 
 def _sites(ends: LinkEnds) -> tuple[Ints, Ints]:
     """Number the hosts and the domains of ends."""
-    numbers, domains = dict[str, tuple[int, int]](), dict[str, int]()
-    found = [np.empty((0, 2), np.int32)]
-    for batch in ends.batches("host"):
-        names = batch.column(0).dictionary_encode()
-        hosts = [str(host) for host in names.dictionary.to_pylist()]
-        for host in hosts:
-            if host not in numbers:
-                numbers[host] = (len(numbers), domains.setdefault(domain_of(host), len(domains)))
-        found.append(np.array([numbers[host] for host in hosts], np.int32)[names.indices.to_numpy()])
-    host, domain = np.concatenate(found).T
-    return np.ascontiguousarray(host), np.ascontiguousarray(domain)
+    hosts, host = numbered_names(batch.column(0) for batch in ends.batches("host"))
+    _, domain_of_host = numbered_names([pa.array(hosts, pa.string())], domain_of)
+    return host, domain_of_host[host]
 
 
 def _ranks(stores: Stores, inlinks: Inlinks, out_degrees: Ints, options: LinkRankConfig) -> Floats:

@@ -11,7 +11,7 @@ from crawl_lib.stores import Stores
 from crawl_lib.terms.table import TERMS
 from crawl_lib.text import count_words, is_long_word, nfc
 from crawl_lib.urls import key_of
-from crawl_lib.versions import Version, Versions, Work, columns, tables_of
+from crawl_lib.versions import Version, Versions, Work, columns
 
 MAX_WORDS = 32
 """Of a question. Those behind count for nothing."""
@@ -46,7 +46,7 @@ def search_terms(stores: Stores, texts: Iterable[str], *, count: int = 10) -> li
     rows = postings_of(stores, " ".join(texts))
     found = ({**posting, "key": key_of(posting["url"])} for row in rows for posting in row["postings"])
     with Work.to_read(stores) as work:
-        work.keep("found", _FOUND, tables_of(found, _FOUND))
+        work.keep_rows("found", _FOUND, found)
         give_ranks(work)
         work.engine.values("limits", pa.table({"most": pa.array([count], pa.int64())}))
         batches = work.engine.stream("terms/search", max(1, count), "terms.search")

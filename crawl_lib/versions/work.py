@@ -116,6 +116,11 @@ class Work:
             self.engine.values(name, schema.empty_table())
         return path
 
+    def keep_rows(self, name: str, schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> str | None:
+        """Make a table of rows as `keep` does, of a bounded number of rows at a time."""
+        blocks = iter(lambda: list(islice(rows, GROUP_ROWS)), [])
+        return self.keep(name, schema, (table_of(some, schema) for some in blocks))
+
     def write(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str | None:
         """Write rows to a file of the store `self.tables`, and return the path; None without rows."""
         waiting = iter(tables)
@@ -127,12 +132,6 @@ class Work:
             for rows in chain(first, waiting):
                 writer.write_table(rows.cast(schema))
         return path
-
-
-def tables_of(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Rows as tables of a bounded size."""
-    while some := list(islice(rows, GROUP_ROWS)):
-        yield pa.Table.from_pylist(some, schema)
 
 
 def columns(text: str) -> pa.Schema:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha1
@@ -15,6 +16,7 @@ import pytest
 from crawl_lib.config import Config, ScoringConfig
 from crawl_lib.crawldb import generate, rebuild, update
 from crawl_lib.crawldir import DROPPED_FILE
+from crawl_lib.engine.duck import Duck
 from crawl_lib.errors import ConfigError
 from crawl_lib.segment import LINKS_SCHEMA, write_dropped
 from crawl_lib.storage import open_storage
@@ -50,6 +52,27 @@ def test_seeds_alone_make_a_first_version(crawl: Crawl) -> None:
     assert rows[B]["metadata"] == '{"topic": "news"}'
     assert (rows[A]["host"], rows[A]["domain"]) == ("a.example", "a.example")
     assert all(row["fetch_time"] < NOW for row in rows.values())
+
+
+def test_hops_are_asked_for_where_something_leads_on_alone(crawl: Crawl, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, rows = list[str](), Duck.rows
+
+    def noted(engine: Duck, query: str, stage: str = "") -> Iterator[dict[str, Any]]:
+        asked.append(query)
+        return rows(engine, query, stage)
+
+    monkeypatch.setattr(Duck, "rows", noted)
+    visits = [
+        (Visit(A, links=[B]), False),
+        (Visit(A, "redirect", redirect_url=B), True),
+        (Visit(A, links=[B], link={"element": "meta"}), True),
+        (Visit(A, links=[B], link={"element": "sitemap"}), True),
+    ]
+    for number, (visit, is_hop) in enumerate(visits):
+        crawl.segment(T + number * DAY, [visit])
+        update(crawl.stores, now=NOW)
+        assert ("crawldb/hops" in asked) == is_hop
+        asked.clear()
 
 
 def test_a_run_without_seeds_and_segments_makes_no_version(crawl: Crawl) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from crawl_lib.engine import numbers
-from crawl_lib.engine.numbers import KeyNumbers, keys_of
+from crawl_lib.engine.numbers import KeyNumbers, keys_of, numbered_names
 
 LEAST, MOST = bytes(20), b"\xff" * 20
 
@@ -85,3 +85,19 @@ def test_keys_that_share_their_bytes_cost_no_more_than_a_search(tmp_path: Path) 
     keys = rows.view("S20").ravel()
     table = KeyNumbers(tmp_path / "keys", [keys])
     assert (table.of(keys) == np.arange(len(keys))).all()
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_names_are_numbered_in_their_order_however_they_come_in_columns(size: int) -> None:
+    choose = random.Random(size)
+    hosts = choose.choices(["b.example", "a.example", "ä.example", "x", "www.b.example"], k=100)
+    columns = [pa.array(hosts[start : start + size]) for start in range(0, len(hosts), size)]
+
+    def name_of(host: str) -> str | None:
+        return host.removeprefix("www.") if "." in host else None
+
+    names, numbers = numbered_names([pa.array([], pa.string()), *columns], name_of)
+    assert names == sorted({name for host in hosts if (name := name_of(host))})
+    assert [names[number] if number >= 0 else None for number in numbers] == [name_of(host) for host in hosts]
+    assert numbered_names([pa.array(["b", "a", "b"])])[1].tolist() == [1, 0, 1]
+    assert [len(found) for found in numbered_names([])] == [0, 0]

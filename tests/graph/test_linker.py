@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib.config import Config
+from crawl_lib.engine import first_of_each
 from crawl_lib.errors import InputError, OutputConflictError, PathNotFoundError
 from crawl_lib.export import export_pages
 from crawl_lib.graph import WebGraph, finalize_export, finalizer, link_export, open_web_graph
-from crawl_lib.graph.linker import each_once
 from crawl_lib.storage import Storage
 from tests.export.crawls import Capture, CrawlMaker, key
 from tests.stores import stores_on
@@ -141,5 +141,5 @@ def test_arcs_are_told_apart_also_where_a_batch_ends(size: int) -> None:
     rows = [(0, 0), (0, 0), (0, 1), (0, 1), (0, 1), (1, 1), (1, 1), (2, 0), (2, 1)]
     whole = pa.RecordBatch.from_pydict({"source": [row[0] for row in rows], "target": [row[1] for row in rows]})
     batches = [whole.slice(start, size) for start in range(0, len(rows), size)]
-    found = pa.Table.from_batches(each_once([whole.slice(0, 0), *batches]))
+    found = pa.Table.from_batches(first_of_each([whole.slice(0, 0), *batches], ["source", "target"], 1))
     assert list(zip(*found.to_pydict().values(), strict=True)) == sorted(set(rows))

@@ -12,8 +12,9 @@ import pytest
 
 from crawl_lib.ask import inlinks_of, links_left_out
 from crawl_lib.config import ChainsConfig, Config, StepConfig
+from crawl_lib.engine import first_of_each
 from crawl_lib.linkdb import LINKDB, update_linkdb, update_outlinks
-from crawl_lib.linkdb.links import first_of_each, hosts
+from crawl_lib.linkdb.links import hosts
 from crawl_lib.storage import open_storage
 from crawl_lib.urls import host_of
 from tests.crawldb.crawls import Crawl, Visit
