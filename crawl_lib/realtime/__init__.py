@@ -10,7 +10,8 @@ asks the servers of the table (`pages`, `pages_sqlite`, `pages_mysql`) without w
 `tokens` and `limits` say who may ask how often, `metrics` counts, and `client` asks from elsewhere with the types of
 `answers`.
 
-`collect` makes a segment of the parts that are closed; `places` says where parts lie.
+`collect` makes a segment of the parts that are closed; `places` says where parts lie. Commands find and delete `rows`
+while the service runs; `filling` makes a lost table again from segments.
 """
 
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from crawl_lib.realtime.client import Client
     from crawl_lib.realtime.collect import CollectReport, collect_parts
     from crawl_lib.realtime.fetcher import start_fetcher
+    from crawl_lib.realtime.filling import FillReport, fill_table
+    from crawl_lib.realtime.rows import RowsReport, drop_rows, forget_rows, row_facts
     from crawl_lib.realtime.service import fetcher_of, serve_realtime
 else:
     # Starlette, uvicorn and msgspec are an extra.
@@ -31,6 +34,8 @@ else:
             "client": ("Client",),
             "collect": ("CollectReport", "collect_parts"),
             "fetcher": ("start_fetcher",),
+            "filling": ("FillReport", "fill_table"),
+            "rows": ("RowsReport", "drop_rows", "forget_rows", "row_facts"),
             "service": ("fetcher_of", "serve_realtime"),
         },
     )

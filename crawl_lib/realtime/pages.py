@@ -27,6 +27,8 @@ EVENT_LIMIT_S = 1.0
 """The most seconds for a statement with documents; MariaDB ends the statement then."""
 LOOK_BACK_MS = 5000
 """A reader of events reads so far back again: by then, each statement with an earlier time has ended."""
+STATEMENT_DOCUMENTS = 50
+"""Documents of one statement. 50 documents of 64 KB are 6.4 MB of SQL; a server takes 16 MB at least."""
 _NEVER_MS = 1 << 45
 _WRITES = 5
 
@@ -140,6 +142,14 @@ class PageServer(ABC):
         """Create the table where there is none. Raises KeyTablesError for a table of another version."""
 
     @abstractmethod
+    def exists(self) -> bool:
+        """Say whether the table is there. Raises KeyServerDownError."""
+
+    @abstractmethod
+    def next_epoch(self) -> int:
+        """Return an epoch above all epochs of this server, for one writer alone, in a single transaction."""
+
+    @abstractmethod
     def close(self) -> None:
         """Close the connection. The next call opens another one."""
 
@@ -229,6 +239,20 @@ class PageServer(ABC):
         """Delete rows; return how many there were."""
         return self._changed(self._text("delete.sql", keys=_list(keys))) if keys else 0
 
+    def forget(self, keys: Sequence[bytes]) -> int:
+        """Delete those of these rows that wait for nothing; return how many."""
+        return self._changed(self._text("forget.sql", keys=_list(keys))) if keys else 0
+
+    def rows_after(self, key: bytes, limit: int) -> list[Row]:
+        """Return rows with documents by key, after a key."""
+        return list(self._found("rows.sql", after_key=_blob(key), limit=limit).values())
+
+    def put(self, rows: Sequence[tuple[int, Row]]) -> None:
+        """Write whole rows, each with its part, in place of rows with these keys. No service may work meanwhile."""
+        for start in range(0, len(rows), STATEMENT_DOCUMENTS):
+            some = ",".join(_values(part, row) for part, row in rows[start : start + STATEMENT_DOCUMENTS])
+            self._changed(self._text("put.sql", rows=some))
+
     def queue(self, parts: Sequence[int] = ALL_PARTS) -> Queue:
         """Count the due rows."""
         ((due, oldest_ms, now_ms),) = self._selected(self._text("counts.sql", parts=",".join(map(str, parts))))
@@ -262,6 +286,13 @@ class PageServer(ABC):
     def _text(self, name: str, **words: object) -> str:
         """Return the statement of a file of `sql/realtime/` with values in place of words."""
         return _filled(statement_of(name), {"now": self.NOW, **words})
+
+
+def lacks_table(name: str) -> KeyTablesError:
+    """Return the error for a server without the table."""
+    return KeyTablesError(
+        f"{name}: has no table krakepages: `krake serve realtime` makes it, `krake realtime fill` fills a lost one"
+    )
 
 
 def _filled(statement: str, words: Mapping[str, object]) -> str:
@@ -306,3 +337,11 @@ def _blob(data: bytes) -> str:
 
 def _list(keys: Sequence[bytes]) -> str:
     return ",".join(map(_blob, keys))
+
+
+def _values(part: int, row: Row) -> str:
+    """Return a row as a list of SQL values, in the order of `put.sql`."""
+    numbers = (part, row.due_ms, row.fetched_ms, row.again_ms, row.shared_ms, row.tries, row.shares)
+    blobs = (row.waits_for, row.request, row.data)
+    texts = [_blob(row.key), *("NULL" if number is None else str(number) for number in numbers)]
+    return f"({','.join([*texts, *('NULL' if blob is None else _blob(blob) for blob in blobs)])})"

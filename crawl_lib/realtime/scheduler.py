@@ -47,18 +47,17 @@ log = logging.getLogger(__name__)
 class Scheduler:
     """A running service without its API.
 
-    `epoch`: of this writer; the rows of an earlier one may be written. `visits`: due URLs in memory, by key.
+    `visits`: due URLs in memory, by key.
     `counts`: outcomes, decisions and problems, for metrics.
     """
 
-    def __init__(self, config: Config, store: PageStore, link: FetcherLink, *, epoch: int | None = None) -> None:
+    def __init__(self, config: Config, store: PageStore, link: FetcherLink) -> None:
         """Take the parts. Raises ConfigError for unusable rules of the config."""
         self.config, self.store, self.link = config.realtime, store, link
         self.policies = config.realtime.policies_by_name
         self.filter = UrlFilter(config.urls, [], config.traps)
         self.max_length_chars = config.urls.max_length_chars
         self.max_redirects = config.fetch.max_redirects
-        self.epoch = round(time.time() * 1000) if epoch is None else epoch
         self.visits: dict[bytes, Visit] = {}
         self.counts: Counter[str] = Counter()
         self.latencies: Counter[float] = Counter()
@@ -70,6 +69,7 @@ class Scheduler:
         self._reserved: dict[str, Counter[bytes]] = {}
         self._accepting = self._bare = 0
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._linked: asyncio.Task[None] | None = None
         self._listeners: set[asyncio.Event] = set()
         self._readers: dict[bytes, list[asyncio.Future[None]]] = {}
         self._wanted, self._room = asyncio.Event(), asyncio.Event()
@@ -78,16 +78,19 @@ class Scheduler:
 
     def start(self) -> None:
         """Begin: the fetcher, the recovery of due rows, and the sweep."""
-        for work in (self.link.run(), self._keep_recovering(), self._keep_sweeping()):
+        self._linked = self.spawn(self.link.run())
+        for work in (self._keep_recovering(), self._keep_sweeping()):
             self.spawn(work)
 
     async def stop(self) -> None:
         """Let requests under way end, leave all others due, and close everything; takes less than 10 s."""
         self.is_stopping = True
         await self.link.stop()
-        fetching = [visit.task for visit in self.visits.values() if visit.task]
-        if fetching:
-            await asyncio.wait(fetching, timeout=LAST_TASKS_S + 4)
+        ending = [visit.task for visit in self.visits.values() if visit.task]
+        if self._linked is not None:  # the fetcher closes its part
+            ending.append(self._linked)
+        if ending:
+            await asyncio.wait(ending, timeout=LAST_TASKS_S + 4)
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -307,7 +310,7 @@ class Scheduler:
         """Let a row wait for the target of its redirect; return the whole document if the target has one."""
         assert request.target is not None
         key, target = key_of(request.url), bytes.fromhex(request.target.key)
-        hop = Followed(key, target, request_bytes(request), self.epoch)
+        hop = Followed(key, target, request_bytes(request), await self.persistent(self.store.epoch, key))
         await self.persistent(self.store.follow, hop)
         return await self._ask_for_target(request)
 
@@ -355,7 +358,8 @@ class Scheduler:
 
     async def write(self, key: bytes, document: Document, policy: PolicyConfig) -> None:
         """Write a document into a row."""
-        finished = Finished(key, encoded(document), stages.again_ms(document, policy), self.epoch)
+        epoch = await self.persistent(self.store.epoch, key)
+        finished = Finished(key, encoded(document), stages.again_ms(document, policy), epoch)
         await self.persistent(self.store.finish, finished)
 
     def hand_on(self, key: bytes, document: Document, policy: PolicyConfig, steps: int = 1) -> None:

@@ -28,7 +28,7 @@ from crawl_lib.realtime.link import FetcherDiedError
 from crawl_lib.realtime.pages import Row, Wish, part_of
 from crawl_lib.realtime.protocol import Done, Refused, Target
 from crawl_lib.states import Outcome
-from crawl_lib.urls import canonicalize, host_of, key_of
+from crawl_lib.urls import UrlFilter, canonicalize, host_of, key_of
 
 if TYPE_CHECKING:
     from crawl_lib.realtime.scheduler import Scheduler
@@ -204,9 +204,9 @@ async def follow(visit: Visit, service: Scheduler) -> bool:
     """Let the row wait for the target of a redirect, and submit the target."""
     if not isinstance(visit.done, Done) or (target := visit.done.target) is None or visit.document is None:
         return True
-    if problem := _no_target(visit, target, service):
+    if problem := no_target(visit.request, target, service.filter, service.max_redirects):
         outcome, error = problem
-        visit.document = _ended(visit.document, outcome, error)
+        visit.document = ended(visit.document, outcome, error)
         return True
     spent_ms = visit.request.spent_ms + visit.done.spent_ms
     rest = await service.follow(replace(visit.request, hop=visit.done.hop, target=target, spent_ms=spent_ms))
@@ -216,17 +216,18 @@ async def follow(visit: Visit, service: Scheduler) -> bool:
     return True
 
 
-def _no_target(visit: Visit, target: Target, service: Scheduler) -> tuple[str, str] | None:
+def no_target(request: Request, target: Target, judge: UrlFilter, max_redirects: int) -> tuple[str, str] | None:
     """Return outcome and error of a redirect without a usable target."""
-    if target.key == visit.key.hex():
+    if target.url == request.url:
         return "redirect_loop", "the URL leads to itself"
-    if visit.request.redirects >= service.max_redirects:
-        return "too_many_redirects", f"the URL is hop {visit.request.redirects} of a chain (fetch.max_redirects)"
-    is_ours, name = service.filter.verdict(target.url, host_of(target.url), 0)
+    if request.redirects >= max_redirects:
+        return "too_many_redirects", f"the URL is hop {request.redirects} of a chain (fetch.max_redirects)"
+    is_ours, name = judge.verdict(target.url, host_of(target.url), 0)
     return None if is_ours else (Outcome.FILTERED, f"the target {target.url} is refused: {name}")
 
 
-def _ended(document: Document, outcome: str, error: str) -> Document:
+def ended(document: Document, outcome: str, error: str) -> Document:
+    """Return the document of a redirect that ends here."""
     return Document(
         url=document.url,
         outcome=outcome,

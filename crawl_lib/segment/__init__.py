@@ -62,7 +62,7 @@ from crawl_lib.segment.publish import (
     upload_built,
     upload_checked,
 )
-from crawl_lib.segment.recover import group_of, microseconds_of, taken_of, warc_fields
+from crawl_lib.segment.recover import group_of, groups_of, microseconds_of, taken_of, warc_fields
 from crawl_lib.segment.runs import RunWriter, merge_many
 from crawl_lib.segment.warc import NOT_OWN, Damage, FileId, WarcRecord, Whole, read_archive, read_one, scan
 

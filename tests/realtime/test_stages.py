@@ -289,7 +289,7 @@ class TestDeath:
                 b'{"url":"%s","key":"%s","how":"redirect"}' % (B.encode(), key_of(B).hex().encode()),
             )
             assert request.target is not None
-            await served.store.follow(Followed(key_of(A), key_of(B), waits, served.service.epoch))
+            await served.store.follow(Followed(key_of(A), key_of(B), waits, await served.store.epoch(key_of(A))))
 
         async def second(served: Served) -> None:
             assert (await served.page(A))["document"]["final_url"] == B
