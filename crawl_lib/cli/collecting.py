@@ -17,6 +17,9 @@ def collect(arguments: argparse.Namespace) -> int:
 def _show(report: CollectReport) -> None:
     if report.folder:
         say(f"segment {report.folder}/{report.name}: {report.pages:,} pages of {report.parts:,} parts")
+        say(f"{report.submissions:,} submissions")
+        if report.unreadable:
+            say(f"{report.unreadable:,} lines of them cannot be read, such as the last line of a killed service")
     else:
         say("nothing to do: no part is closed")
 

@@ -198,7 +198,7 @@ class _Answers:
         wanted = _read(_submissions, body)
         self._require_policy(wanted.policy)
         self._rates.take(token.name, token.urls_per_s or self._service.config.urls_per_s, len(wanted.urls))
-        decisions = await self._service.accept(wanted.urls, wanted.policy, wanted.max_age_s)
+        decisions = await self._service.accept(wanted.urls, wanted.policy, wanted.max_age_s, token=token.name)
         if all(decision.decision == "unavailable" for decision in decisions):
             raise BusyError("the key servers of all these URLs are away", retry_after_s=UNAVAILABLE_S)
         return _json.encode(Decisions(decisions=decisions))

@@ -22,7 +22,7 @@ async def metrics_text(service: Scheduler) -> str:
             if name.startswith(f"{prefix}_")
         }
         lines += _metric(f"krake_realtime_{prefix}s_total", "counter", text, counts)
-    for name in ("store_failed", "task_failed", "rows_swept", "rows_damaged"):
+    for name in ("store_failed", "task_failed", "rows_swept", "rows_damaged", "submissions_left_out"):
         lines += _metric(f"krake_realtime_{name}_total", "counter", name.replace("_", " "), {"": service.counts[name]})
     lines += _latencies(service)
     due, ages = {}, {}

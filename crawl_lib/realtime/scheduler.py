@@ -26,6 +26,7 @@ from crawl_lib.realtime.pages import Finished, Followed, Mark, Row, Wish, part_o
 from crawl_lib.realtime.protocol import Done, Refused
 from crawl_lib.realtime.stages import ACCEPTING, MOST_TRIES, WORKING, Stage, Visit
 from crawl_lib.realtime.store import PageStore
+from crawl_lib.realtime.submissions import FLUSH_S, SubmissionLog
 from crawl_lib.urls import UrlFilter, canonicalize, host_of, key_of
 
 RECOVER_S = 60.0
@@ -51,9 +52,12 @@ class Scheduler:
     `counts`: outcomes, decisions and problems, for metrics.
     """
 
-    def __init__(self, config: Config, store: PageStore, link: FetcherLink) -> None:
+    def __init__(
+        self, config: Config, store: PageStore, link: FetcherLink, submissions: SubmissionLog | None = None
+    ) -> None:
         """Take the parts. Raises ConfigError for unusable rules of the config."""
         self.config, self.store, self.link = config.realtime, store, link
+        self.submissions = submissions or SubmissionLog()
         self.policies = config.realtime.policies_by_name
         self.filter = UrlFilter(config.urls, [], config.traps)
         self.max_length_chars = config.urls.max_length_chars
@@ -79,7 +83,7 @@ class Scheduler:
     def start(self) -> None:
         """Begin: the fetcher, the recovery of due rows, and the sweep."""
         self._linked = self.spawn(self.link.run())
-        for work in (self._keep_recovering(), self._keep_sweeping()):
+        for work in (self._keep_recovering(), self._keep_sweeping(), self._keep_logging()):
             self.spawn(work)
 
     async def stop(self) -> None:
@@ -95,6 +99,7 @@ class Scheduler:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=LAST_TASKS_S)
+        await self._log_submissions(ends=True)
         await self.store.close()
 
     def spawn(self, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
@@ -117,16 +122,32 @@ class Scheduler:
         """How many URLs are in memory."""
         return len(self.visits) + self._accepting
 
-    async def accept(self, urls: Sequence[str], policy: str, max_age_s: float | None = None) -> list[Decision]:
-        """Submit URLs; return a decision for each. Raises BusyError if too many URLs wait, KeyError for the policy."""
-        chosen = self.policies[policy]
+    async def accept(
+        self, urls: Sequence[str], policy: str, max_age_s: float | None = None, *, token: str = ""
+    ) -> list[Decision]:
+        """Submit URLs; return a decision for each. Raises BusyError if too many URLs wait, KeyError for the policy.
+
+        `token`: the name of the submitter's token, for the log.
+        """
+        chosen, began_s = self.policies[policy], time.time()
         if self.waiting >= self.config.max_waiting:
             raise BusyError("too many URLs wait (realtime.max_waiting)", retry_after_s=2)
         self._accepting += len(urls)
+        visits = [Visit(url, chosen, max_age_s) for url in urls]
         try:
-            return await asyncio.gather(*(self._accept(Visit(url, chosen, max_age_s)) for url in urls))
+            decisions = await asyncio.gather(*map(self._accept, visits))
         finally:
             self._accepting -= len(urls)
+        self._note(visits, decisions, token, began_s)
+        return decisions
+
+    def _note(self, visits: Sequence[Visit], decisions: Sequence[Decision], token: str, began_s: float) -> None:
+        now_s = time.time()
+        began_ms, took_ms = round(1000 * began_s), max(0, round(1000 * (now_s - began_s)))
+        self.submissions.note(
+            (began_ms, decision.key, visit.host, token, decision.decision, took_ms)
+            for visit, decision in zip(visits, decisions, strict=True)
+        )
 
     async def _accept(self, visit: Visit) -> Decision:
         await self._through(visit, ACCEPTING)
@@ -522,6 +543,18 @@ class Scheduler:
             policy = self.policies.get(request.policy, self.policies["default"])
             await self.write(row.key, document, policy)
             self.hand_on(row.key, document, policy)
+
+    async def _keep_logging(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_S)
+            await self._log_submissions()
+
+    async def _log_submissions(self, *, ends: bool = False) -> None:
+        try:
+            await asyncio.to_thread(self.submissions.flush, ends=ends)
+        except OSError as error:
+            log.error("submissions wait in memory, since their log cannot be written: %s", error)
+        self.counts["submissions_left_out"] = self.submissions.left_out
 
     async def _keep_sweeping(self) -> None:
         marks = dict.fromkeys(self.store.places, Mark())

@@ -25,7 +25,7 @@ from crawl_lib.stores import Stores
 from crawl_lib.urls import host_of, key_of
 from tests.e2e.crawl import write_config
 from tests.realtime.conftest import mysql_pages, new_database
-from tests.realtime.test_collect import config_of, fetch
+from tests.realtime.test_collect import config_of, fetch, keys, submissions
 from tests.realtime.test_live import live_config, service
 from tests.repair.crawled import stores_of
 from tests.web.hostile import HostileWeb
@@ -227,6 +227,7 @@ class TestFill:
         stores = stores_of(live_config(tmp_path))
         report = fill_table(stores)
         assert (report.filled, report.redirected, report.waiting) == (4, 2, 0)
+        assert submissions(stores.config) == keys(*urls), "the fill collects first"
         after = [row_facts(stores, key_of(url)) for url in urls]
         assert [essential(row) for row in after] == [essential(row) for row in before]
         assert fill_table(stores).filled == 0, "run again, it finds all rows"
