@@ -156,7 +156,10 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "init",
         "beginning.init",
         "make a folder for a new crawl, with a config whose paths are its own",
-        (_option("directory", "the folder; its name is the crawl's", metavar="DIR"),),
+        (
+            _option("directory", "the folder; its name is the crawl's", metavar="DIR"),
+            _flag("--realtime", "for `krake serve realtime`, which fetches URLs as services submit them"),
+        ),
     ),
     (
         "inject",

@@ -11,7 +11,7 @@ asks the servers of the table (`pages`, `pages_sqlite`, `pages_mysql`) without w
 `answers`.
 
 `collect` makes a segment of the parts that are closed; `places` says where parts lie. Commands find and delete `rows`
-while the service runs; `filling` makes a lost table again from segments.
+while the service runs; `checking` finds damage, and `filling` makes a lost table again from segments.
 """
 
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from crawl_lib.lazy import loads_later
 from crawl_lib.realtime.tokens import TokenFile
 
 if TYPE_CHECKING:
+    from crawl_lib.realtime.checking import check_live, repair_live
     from crawl_lib.realtime.client import Client
     from crawl_lib.realtime.collect import CollectReport, collect_parts
     from crawl_lib.realtime.fetcher import start_fetcher
@@ -31,6 +32,7 @@ else:
     __getattr__ = loads_later(
         __name__,
         {
+            "checking": ("check_live", "repair_live"),
             "client": ("Client",),
             "collect": ("CollectReport", "collect_parts"),
             "fetcher": ("start_fetcher",),

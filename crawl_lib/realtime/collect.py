@@ -20,7 +20,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -104,6 +104,36 @@ def collect_parts(stores: Stores, name: str, *, clock: Callable[[], float] = tim
             raise LockedError(f"{room}: another collection is at work there; wait for it") from error
 
 
+def read_run(path: Path) -> tuple[str, list[str], list[str]] | None:
+    """Return id, parts and logs of an unfinished run, None without one. Raises DamagedFileError, StorageError."""
+    if not path.exists():
+        return None
+    with own_file(path, "not the note of a collection"):
+        run = unsealed(path.read_bytes())
+        return str(run["run_id"]), list(run["parts"]), list(run.get("submissions", ()))
+
+
+def _write_run(path: Path, parts: list[str], logs: list[str]) -> str:
+    """Write the note of a run; return the run's id, by the names of the parts."""
+    run_id = f"live-{sha256(chr(10).join(parts).encode()).hexdigest()[:32]}"
+    write_durable(path, sealed_json({"run_id": run_id, "parts": parts, "submissions": logs}))
+    return run_id
+
+
+def write_run_again(room: Path) -> None:
+    """Write a damaged note of a run again. All parts of a run are in the room before anything else is done with them.
+
+    Raises StorageError.
+    """
+    with os_errors(room, "cannot be repaired"):
+        spool = room / "spool"
+        parts = [part.stem.name for part in list_parts(spool)] if spool.is_dir() else []
+        if parts:
+            _write_run(room / RUN_FILE, parts, closed_logs(room / "submissions"))
+        else:
+            delete_durable(room / RUN_FILE)
+
+
 @dataclass
 class _Collection:
     """The steps of one collection. `room`: the folder of the parts and logs that are collected."""
@@ -135,17 +165,15 @@ class _Collection:
     def decide(self) -> tuple[str, list[str], list[str]]:
         """Return the unfinished run of an earlier attempt, else begin a run with all closed parts and logs."""
         path = self.room / RUN_FILE
-        if path.exists():
-            with own_file(path, "not the note of a collection"):
-                run = unsealed(path.read_bytes())
-                return str(run["run_id"]), list(run["parts"]), list(run.get("submissions", ()))
+        if run := read_run(path):
+            return run
         self.clear()  # of a run that has ended
         parts = [part.stem.name for part in list_parts(self.spool) if part.is_rowless]
         logs = closed_logs(self.logs)
-        run_id = f"live-{sha256(chr(10).join(parts).encode()).hexdigest()[:32]}"
-        if parts:
-            write_durable(path, sealed_json({"run_id": run_id, "parts": parts, "submissions": logs}))
-            reached("realtime.collect.decided")
+        if not parts:
+            return "", [], []
+        run_id = _write_run(path, parts, logs)
+        reached("realtime.collect.decided")
         return run_id, parts, logs
 
     def clear(self) -> None:
@@ -170,6 +198,7 @@ class _Collection:
     def make_rows(self) -> None:
         """Make the rows of all parts without rows."""
         config, spool = self.stores.config, self.room / "spool"
+        config = replace(config, parse=replace(config.parse, facts=True))  # the service's documents have facts, too
         nothing = NoLinks(config.urls, (), config.traps)
         info = WarcInfo(VERSION, self.stores.config_digest, "", "")  # their first records are there
         positions = count(len(finished_positions(spool)))

@@ -118,7 +118,7 @@ class _Fill:
         return self.report
 
     def _make(self, server: PageServer) -> None:
-        if isinstance(server, SqlitePages) and server.problem():
+        if isinstance(server, SqlitePages) and server.damage():
             server.close()
             set_aside(server.path)
             self.report.aside += 1

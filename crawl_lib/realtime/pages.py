@@ -13,7 +13,7 @@ from functools import cache
 from hashlib import sha1
 from typing import Any, NamedTuple
 
-from crawl_lib.errors import KeyTablesError
+from crawl_lib.errors import DamagedKeysError, KeyTablesError
 from crawl_lib.keys import sql_file
 from crawl_lib.urls import budget_domain_of
 from crawl_lib.version import sql_directory
@@ -168,6 +168,14 @@ class PageServer(ABC):
     @abstractmethod
     def _finish(self, documents: Sequence[Finished]) -> None:
         """Write documents of different keys, in ascending order, in a single statement or under a single lock."""
+
+    def problem(self) -> str:
+        """Return why the table cannot be used, "" if it can. Raises KeyServerDownError."""
+        try:
+            self._require_version()
+        except (KeyTablesError, DamagedKeysError) as error:
+            return str(error)
+        return ""
 
     def submit(self, wishes: Sequence[Wish]) -> dict[bytes, Row]:
         """Submit URLs, and return their rows without documents. Wishes for one key are one wish, with all shares."""

@@ -58,11 +58,15 @@ class SqlitePages(PageServer):
 
     def problem(self) -> str:
         """Return why the file cannot be used, "" if it can; all pages of the file are read."""
+        return self.damage() or super().problem()
+
+    def damage(self) -> str:
+        """Return what is damaged in the file, "" for nothing, or without a file."""
         try:
-            answers = [str(answer) for (answer,) in self._selected("PRAGMA quick_check(1)")] if self.exists() else []
+            answers = self._selected("PRAGMA quick_check(1)") if self.path.exists() else [("ok",)]
         except DamagedKeysError as error:
             return str(error)
-        return "" if answers in ([], ["ok"]) else f"{_damaged(self.name, answers[0])}"
+        return "" if answers[0][0] == "ok" else str(_damaged(self.name, str(answers[0][0])))
 
     def close(self) -> None:
         """Close the connection."""

@@ -42,7 +42,8 @@ from tests.segment.helpers import HEAD, answered, robots
 
 HOST = "http://a.example"
 BODY = (
-    b"<title>A page</title><a href='/linked'>x</a><a rel=nofollow href='/not'>y</a>"
+    b"<title>A page</title><meta name=author content='A. U. Thor'>"
+    b"<a href='/linked'>x</a><a rel=nofollow href='/not'>y</a>"
     b"<meta http-equiv=refresh content='0;url=/hop'>"
 )
 STEPS = [
@@ -129,8 +130,8 @@ def test_closed_parts_become_a_segment_of_the_fetcher(config: Config) -> None:
     assert (iteration.kind, iteration.nodes, iteration.iteration) == (Kind.LIVE, (FETCHER,), 0)
     assert stores.crawl.folder(report.folder).index()
     reader = SegmentReader(stores.storage, segment.path)
-    rows = [row for batch in reader.pages(["metadata", "title"]) for row in batch.to_pylist()]
-    assert {(row["metadata"], row["title"]) for row in rows} == {('{"list": "live"}', "A page")}
+    rows = [row for batch in reader.pages(["metadata", "title", "author"]) for row in batch.to_pylist()]
+    assert {tuple(row.values()) for row in rows} == {('{"list": "live"}', "A page", "A. U. Thor")}
     links = [row for batch in reader.links() for row in batch.to_pylist()]
     assert not any(row["followed"] for row in links)
     assert {row["rule"] for row in links} == {"realtime", "nofollow"}
