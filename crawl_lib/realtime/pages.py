@@ -8,7 +8,7 @@ old. A row whose URL was redirected waits for the target instead, and ends with 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha1
 from typing import Any, NamedTuple
@@ -29,6 +29,8 @@ LOOK_BACK_MS = 5000
 """A reader of events reads so far back again: by then, each statement with an earlier time has ended."""
 STATEMENT_DOCUMENTS = 50
 """Documents of one statement. 50 documents of 64 KB are 6.4 MB of SQL; a server takes 16 MB at least."""
+REPEATS_MS = 86_400_000
+"""How long a repeated submission is known by its name."""
 _NEVER_MS = 1 << 45
 _WRITES = 5
 
@@ -38,7 +40,8 @@ class Wish:
     """A submission of a URL. `part`: of the URL's host. `request`: URL and policy, as JSON.
 
     `shares`: how many times the URL was shared; 0 for the target of a redirect. `max_age_ms`: an older document is
-    fetched again; None: the row's `again_ms` alone decides.
+    fetched again; None: the row's `again_ms` alone decides. `repeat`: names the submission; the share of a repeated
+    submission counts once. Empty: the submission has no name.
     """
 
     key: bytes
@@ -46,6 +49,7 @@ class Wish:
     request: bytes
     shares: int = 1
     max_age_ms: int | None = None
+    repeat: bytes = b""
 
 
 class Row(NamedTuple):
@@ -126,7 +130,7 @@ class PageServer(ABC):
     """One server with the table, over a single connection; for a single thread at a time.
 
     * Each method is a transaction, and durable after the return.
-    * Each method may be repeated; a repeated submission counts its share again.
+    * Each method may be repeated; a repeated submission without a name counts its share again.
     * KeyServerDownError: the server does not answer. Every other KeyStoreError is for the operator.
     """
 
@@ -162,8 +166,11 @@ class PageServer(ABC):
         """Return the rows of a statement."""
 
     @abstractmethod
-    def _submit(self, wishes: Sequence[Wish]) -> None:
-        """Write submissions of different keys, in ascending order."""
+    def _submit(self, wishes: Sequence[Wish], counted: str) -> None:
+        """Write submissions of different keys, in ascending order.
+
+        `counted`: another statement for the same transaction; "" for none.
+        """
 
     @abstractmethod
     def _finish(self, documents: Sequence[Finished]) -> None:
@@ -180,9 +187,15 @@ class PageServer(ABC):
     def submit(self, wishes: Sequence[Wish]) -> dict[bytes, Row]:
         """Submit URLs, and return their rows without documents. Wishes for one key are one wish, with all shares."""
         together: dict[bytes, Wish] = {}
-        for wish in wishes:
+        names = sorted({wish.repeat for wish in wishes if wish.repeat})
+        known = (
+            {bytes(name) for (name,) in self._selected(self._text("repeats.sql", keys=_list(names)))} if names else ()
+        )
+        for given in wishes:
+            wish = replace(given, shares=0) if given.repeat in known else given
             together[wish.key] = _both(together[wish.key], wish) if wish.key in together else wish
-        self._submit(_in_order(together))
+        rows = ",".join(f"({_blob(name)},{self.NOW})" for name in names)
+        self._submit(_in_order(together), self._text("counted.sql", rows=rows) if names else "")
         return self.states([*together])
 
     def finish(self, documents: Sequence[Finished]) -> None:
@@ -237,6 +250,7 @@ class PageServer(ABC):
 
     def sweep(self, after: Mark, keep_ms: int, limit: int) -> Swept:
         """Look at so many rows from a mark on, and delete rows neither shared nor fetched for so long."""
+        self._changed(self._text("sweep_repeats.sql", keep_ms=REPEATS_MS))
         marks = self.events(after, limit)
         deleted = 0
         if marks:

@@ -74,13 +74,17 @@ class MySqlPages(MySqlServer, PageServer):
     def _selected(self, statement: str) -> Sequence[Any]:
         return self._rows(statement)
 
-    def _submit(self, wishes: Sequence[Wish]) -> None:
+    def _submit(self, wishes: Sequence[Wish], counted: str) -> None:
         rows = ",".join(
             f"(x'{wish.key.hex()}',{wish.part},{self.NOW},{self.NOW}-{max_age_ms(wish)},{self.NOW},{wish.shares},"
             f"x'{wish.request.hex()}')"
             for wish in wishes
         )
-        self._write(self._text("submit.sql", rows=rows))
+        statement = self._text("submit.sql", rows=rows)
+        if counted:
+            self._repeated(lambda connection: _together(connection, [statement, counted]))
+        else:
+            self._write(statement)
 
     def _finish(self, documents: Sequence[Finished]) -> None:
         for start in range(0, len(documents), STATEMENT_DOCUMENTS):
@@ -101,6 +105,14 @@ def _limited(connection: Connection[Any], statement: str) -> str:
     if "MariaDB" in connection.get_server_info():  # type: ignore[no-untyped-call]
         return f"SET STATEMENT max_statement_time={EVENT_LIMIT_S:g} FOR {statement}"
     return statement
+
+
+def _together(connection: Connection[Any], statements: Sequence[str]) -> None:
+    """Run statements in one transaction."""
+    connection.begin()
+    for statement in statements:
+        connection.query(statement)
+    connection.commit()
 
 
 def _next_epoch(connection: Connection[Any]) -> int:

@@ -87,7 +87,7 @@ class SqlitePages(PageServer):
         with self._open() as connection:
             return connection.execute(statement).fetchall()
 
-    def _submit(self, wishes: Sequence[Wish]) -> None:
+    def _submit(self, wishes: Sequence[Wish], counted: str) -> None:
         values = [
             {
                 "hash": wish.key,
@@ -98,7 +98,7 @@ class SqlitePages(PageServer):
             }
             for wish in wishes
         ]
-        self._write_all("submit.sqlite.sql", values)
+        self._write_all("submit.sqlite.sql", values, counted)
 
     def _finish(self, documents: Sequence[Finished]) -> None:
         values = [
@@ -106,10 +106,12 @@ class SqlitePages(PageServer):
         ]
         self._write_all("finish.sqlite.sql", values)
 
-    def _write_all(self, name: str, values: Sequence[dict[str, Any]]) -> None:
+    def _write_all(self, name: str, values: Sequence[dict[str, Any]], then: str = "") -> None:
+        """Run a statement with all these values, and another statement, in one transaction."""
         statement = statement_of(name).replace(":now", self.NOW)
         with self._writing() as connection:
             connection.executemany(statement, values)
+            connection.execute(then)
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

@@ -123,17 +123,18 @@ class Scheduler:
         return len(self.visits) + self._accepting
 
     async def accept(
-        self, urls: Sequence[str], policy: str, max_age_s: float | None = None, *, token: str = ""
+        self, urls: Sequence[str], policy: str, max_age_s: float | None = None, *, token: str = "", repeat: str = ""
     ) -> list[Decision]:
         """Submit URLs; return a decision for each. Raises BusyError if too many URLs wait, KeyError for the policy.
 
-        `token`: the name of the submitter's token, for the log.
+        `token`: the name of the submitter's token, for the log. `repeat`: a name of the submission; a repeated
+        submission with this name counts once.
         """
         chosen, began_s = self.policies[policy], time.time()
         if self.waiting >= self.config.max_waiting:
             raise BusyError("too many URLs wait (realtime.max_waiting)", retry_after_s=2)
         self._accepting += len(urls)
-        visits = [Visit(url, chosen, max_age_s) for url in urls]
+        visits = [Visit(url, chosen, max_age_s, repeat) for url in urls]
         try:
             decisions = await asyncio.gather(*map(self._accept, visits))
         finally:

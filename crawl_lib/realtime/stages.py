@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from hashlib import sha1
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -59,15 +60,16 @@ _NOT_BEGUN = frozenset({"not_granted", "stopping"})
 class Visit:
     """The context of a URL, for all stages.
 
-    `given`: as submitted. `max_age_s`: of the submission. `request`: URL in canonical form, policy and hops before.
-    `decision`: the answer of the accepting stages. `row`: from the table. `done`, `document`: the result of
-    the fetch. `tries`: fetchers killed by the URL. `ahead`: earlier URLs of the host. `is_told`: a
-    submission has had the answer `new`. `began_s`: start of the work, by the monotonic clock.
+    `given`: as submitted. `max_age_s`: of the submission. `repeat`: names a submission that counts once. `request`: URL
+    in canonical form, policy and hops before. `decision`: the answer of the accepting stages. `row`: from the table.
+    `done`, `document`: the result of the fetch. `tries`: fetchers killed by the URL. `ahead`: earlier URLs of the host.
+    `is_told`: a submission has had the answer `new`. `began_s`: start of the work, by the monotonic clock.
     """
 
     given: str
     policy: PolicyConfig
     max_age_s: float | None = None
+    repeat: str = ""
     request: Request = field(default_factory=lambda: Request(url=""))
     key: bytes = b""
     host: str = ""
@@ -149,7 +151,8 @@ async def _submitted(visit: Visit, service: Scheduler) -> Row | None:
 
 def _wish(visit: Visit) -> Wish:
     max_age_ms = None if visit.max_age_s is None else round(visit.max_age_s * 1000)
-    return Wish(visit.key, part_of(visit.host), request_bytes(visit.request), max_age_ms=max_age_ms)
+    repeat = sha1(visit.repeat.encode() + visit.key).digest() if visit.repeat else b""
+    return Wish(visit.key, part_of(visit.host), request_bytes(visit.request), max_age_ms=max_age_ms, repeat=repeat)
 
 
 def _is_fresh(row: Row, visit: Visit) -> bool:
