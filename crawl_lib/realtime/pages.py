@@ -291,7 +291,7 @@ class PageServer(ABC):
         if found != TABLE_VERSION:
             raise KeyTablesError(
                 f"{self.name}: krakepages has version {found}, and this Krake reads {TABLE_VERSION}: drop the tables"
-                " krakepages and krakepagesversion; the service makes new ones"
+                " krakepages and krakepagesversion, and run `krake realtime fill`, which fills new ones from segments"
             )
 
     def _found(self, name: str, **words: object) -> dict[bytes, Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 
 from crawl_lib.cli.program import run as krake
 from crawl_lib.config import Config
+from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.frontier import NodeDirectory, NodeLock
-from crawl_lib.realtime import collect_parts
+from crawl_lib.realtime import collect_parts, repair_live
 from crawl_lib.realtime.places import FETCHER
 from crawl_lib.realtime.store import connect_pages
 from tests.e2e.crawl import write_config
@@ -113,6 +115,23 @@ def test_a_damaged_file_is_found_and_repaired(
     assert submissions(config) == keys(*URLS)
     if path.name.endswith(".warc.gz"):
         assert (live(config) / "damaged" / path.name).exists()
+
+
+def repair_until(directory: Path, step: str) -> None:
+    """Repair in this process, which is killed at a step."""
+    os.environ[KILL_VARIABLE] = step
+    repair_live(stores_of(config_of(directory)), say=lambda line: None, dry_run=False)
+
+
+def test_a_killed_repair_loses_nothing_more(config: Config, tmp_path: Path) -> None:
+    killed(config, tmp_path, "realtime.collect.moved")
+    (path,) = live(config).glob("collect/spool/krake-1000*.warc.gz")
+    spoil(path)
+    assert run_forked(repair_until, tmp_path, "realtime.repair.opened") == -9
+    collect_parts(stores_of(config), FETCHER)
+    collect_parts(stores_of(config), FETCHER)
+    assert len(pages(config)) == len(URLS) - 1
+    assert (live(config) / "damaged" / path.name).exists()
 
 
 def test_a_repair_leaves_a_service_at_work_alone(config: Config, tmp_path: Path, fsck: Fsck) -> None:
