@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from crawl_lib.captures import KnownCaptures, StaleError
 from crawl_lib.crawldir import SegmentRef
-from crawl_lib.errors import InputError, PathNotFoundError
+from crawl_lib.errors import InputError, KeyStoreError, PathNotFoundError
 from crawl_lib.export import is_node_id, newest_export, page_key, plain_row, show_page
 from crawl_lib.parse import HTML_TYPES, Content, decode_content, detect_mime, html_to_utf8, parse_head, to_utf8
 from crawl_lib.realtime import row_facts
@@ -36,7 +36,7 @@ def find_page(stores: Stores, page: str, *, export: str | None = None) -> dict[s
 
     What the newest export does not have, such as a page that answered 404, is its newest capture in the segments:
     `row` without the columns of exports, and None for what only an export knows. `export`: look nowhere else.
-    What was fetched in real time after the newest segment is the document of its row in krakepages, as `row`.
+    For a page fetched in real time after the newest segment, `row` is the document in krakepages.
 
     Raises InputError where there is no such page; PathNotFoundError without the export that is needed.
     """
@@ -54,8 +54,16 @@ def find_page(stores: Stores, page: str, *, export: str | None = None) -> dict[s
 
 
 def _live_row(stores: Stores, key: bytes, row: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the document of a URL that was fetched in real time after its newest capture."""
-    live = row_facts(stores, key)
+    """Return the document of a URL that was fetched in real time after its newest capture.
+
+    Raises KeyStoreError if neither the table nor a segment can tell.
+    """
+    try:
+        live = row_facts(stores, key)
+    except KeyStoreError:
+        if row is None:
+            raise
+        return None  # the segment is enough
     if not (live and live.get("document")) or not is_later(live, row):
         return None
     return {**live["document"], "fetched": live["fetched"], "shares": live["shares"]}

@@ -208,9 +208,10 @@ def drop(arguments: argparse.Namespace) -> int:
         with tool_stores(arguments) as stores, repairs_locked(stores, dry_run=arguments.dry_run):
             if not arguments.dry_run:
                 finish_all_swaps(stores)  # else the look would miss segments that lie aside
+            # First the rows: where a key server is away, nothing is done.
+            rows = drop_rows(stores, [page_key(stores, page) for page in arguments.page], dry_run=dry_run)
             report = curate.drop_pages(stores, arguments.page, dry_run=dry_run)
-            keys = [page_key(stores, page) for page in arguments.page]
-            report.rows = drop_rows(stores, keys, dry_run=dry_run)
+            report.rows = rows
             return report
 
     report = looked_first(arguments, act, _would_lose)

@@ -38,7 +38,8 @@ def check_live(stores: Stores, *, full: bool) -> tuple[list[Finding], int]:
         for where, problem in (_run_problem(folder), _built_problem(folder, full=full)):
             if problem:
                 findings.add("live_run_damaged", where, problem)
-    _check_table(stores, findings, count)
+    if _fetchers(stores):  # the service works here
+        _check_table(stores, findings, count)
     return findings.list(), count
 
 
