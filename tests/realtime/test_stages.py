@@ -314,9 +314,9 @@ class Away(SqlitePages):
         if type(self).is_away:
             raise KeyServerDownError(f"{self.name}: does not answer")
 
-    def _submit(self, wishes) -> None:
+    def _submit(self, wishes, counted) -> None:
         self._down()
-        super()._submit(wishes)
+        super()._submit(wishes, counted)
 
     def _finish(self, documents) -> None:
         self._down()
