@@ -1,14 +1,16 @@
 """One page, by URL, key or NodeID: its row in an export, else its newest capture; and what it answered."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from crawl_lib.captures import KnownCaptures, StaleError
 from crawl_lib.crawldir import SegmentRef
-from crawl_lib.errors import InputError, PathNotFoundError
+from crawl_lib.errors import InputError, KeyStoreError, PathNotFoundError
 from crawl_lib.export import is_node_id, newest_export, page_key, plain_row, show_page
 from crawl_lib.parse import HTML_TYPES, Content, decode_content, detect_mime, html_to_utf8, parse_head, to_utf8
+from crawl_lib.realtime import row_facts
 from crawl_lib.segment import SegmentReader, split_head
 from crawl_lib.stores import Stores
 
@@ -34,6 +36,7 @@ def find_page(stores: Stores, page: str, *, export: str | None = None) -> dict[s
 
     What the newest export does not have, such as a page that answered 404, is its newest capture in the segments:
     `row` without the columns of exports, and None for what only an export knows. `export`: look nowhere else.
+    For a page fetched in real time after the newest segment, `row` is the document in krakepages.
 
     Raises InputError where there is no such page; PathNotFoundError without the export that is needed.
     """
@@ -44,10 +47,35 @@ def find_page(stores: Stores, page: str, *, export: str | None = None) -> dict[s
         if key is None or export is not None:
             raise
         row = newest_rows(stores, [key]).get(key)
-        if row is None:
+        found = _live_row(stores, key, row) or (None if row is None else plain_row(row))
+        if found is None:
             raise InputError(f"{page}: was not crawled; `krake why` says what is known of a URL") from error
-        found = {"key": key.hex(), "url": row["url"], "row": plain_row(row)}
-        return {**dict.fromkeys(_OF_EXPORTS), **found}
+        return {**dict.fromkeys(_OF_EXPORTS), "key": key.hex(), "url": found["url"], "row": found}
+
+
+def _live_row(stores: Stores, key: bytes, row: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the document of a URL that was fetched in real time after its newest capture.
+
+    Raises KeyStoreError if neither the table nor a segment can tell.
+    """
+    try:
+        live = row_facts(stores, key)
+    except KeyStoreError:
+        if row is None:
+            raise
+        return None  # the segment is enough
+    if not (live and live.get("document")) or not is_later(live, row):
+        return None
+    return {**live["document"], "fetched": live["fetched"], "shares": live["shares"]}
+
+
+def is_later(live: dict[str, Any], row: dict[str, Any] | None) -> bool:
+    """Say whether a row of krakepages (`row_facts`) knows of a later fetch than the newest capture in the segments."""
+    if row is None or not live.get("fetched"):
+        return row is None and live["state"] != "unknown"
+    hops = (live["document"] or {}).get("hops")
+    fetched_s = hops[0]["time_ms"] / 1000 if hops else datetime.fromisoformat(live["fetched"]).timestamp()
+    return bool(round(1000 * fetched_s) > round(1000 * row["time"].timestamp()))
 
 
 def newest_rows(stores: Stores, keys: Collection[bytes]) -> dict[bytes, dict[str, Any]]:
@@ -150,6 +178,8 @@ def read_answer(stores: Stores, view: dict[str, Any]) -> Answer:
     Raises InputError where its fetch brought no answer, PathNotFoundError where the full capture is gone.
     """
     row = _row_now(stores, view) if view.get("export") else view["row"]
+    if "hops" in row:
+        raise InputError(f"{view['url']}: is in no segment yet: run `krake realtime collect` first")
     if row.get("refers_to"):
         row = full_row(stores, bytes.fromhex(view["key"]), row["refers_to"]["segment"])
     reader = SegmentReader(stores.storage, row["segment_path"])

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl_lib import crawldb
-from crawl_lib.ask.page import newest_rows
+from crawl_lib.ask.page import is_later, newest_rows
 from crawl_lib.ask.table import look_up_listing
 from crawl_lib.captures import KnownCaptures
 from crawl_lib.errors import KrakeError, os_errors
@@ -38,6 +38,7 @@ from crawl_lib.frontier import (
 from crawl_lib.index import WHY, why_indexed
 from crawl_lib.keys import KEY_BYTES
 from crawl_lib.node import waiting_sources
+from crawl_lib.realtime import row_facts
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Budgets, Owners, Rejection, Traps, UrlFilter, authority_of, host_of, key_of
@@ -47,6 +48,7 @@ LINK_ITERATIONS = 20
 _NOT_FOUND = "was not found: no page that was crawled links to it, and it waits nowhere here"
 _NOT_FOUND_LATELY = "was not found: no page of the newest iterations links to it, and it waits nowhere here"
 Facts = dict[str, Any]
+_TOLD = ("outcome", "status", "error", "final_url", "retry_at")
 _CAPTURE = (
     *("time", "outcome", "status", "error", "retry_at", "refers_to"),
     *("segment_path", "warc_file", "warc_offset", "warc_length"),
@@ -63,7 +65,8 @@ def explain(stores: Stores, text: str, *, all_links: bool = False, links_until_s
     it. `robots`: what its host's robots.txt said last, and its line that decides; `back_off`: until when the host is
     left alone, and `asked` until when it asked for that (Retry-After). `at_once`: the command that fetches a URL that
     waits. `capture`: its newest row of `pages`, with the place of its record. `link`: one that leads to it, where
-    nothing else has it. `crawldb`: where there is one, what it says (`look_up_listing`). `index`: where there is one,
+    nothing else has it. `crawldb`: where there is one, what it says (`look_up_listing`). `realtime`: the row of the
+    real-time service, where there is one (`row_facts`). `index`: where there is one,
     whether it has the page, or why not. `notes`: what could not be asked. What is not known is None.
 
     With a table of captures a URL is looked up at once, and so are links: of the newest `LINK_ITERATIONS` iterations
@@ -79,10 +82,11 @@ def explain(stores: Stores, text: str, *, all_links: bool = False, links_until_s
     waits = _waits(stores, owner, url, notes)
     found: Facts = {"url": url, "key": key.hex(), "host": host, "owner": owner}
     found["state"] = _state(stores, key, notes)
+    live = _live(stores, key, row, notes)
     found["waits"] = waits
     found["capture"] = None if row is None else plain_row({name: row[name] for name in _CAPTURE})
     searched = None if all_links or KnownCaptures.of(stores) is None else LINK_ITERATIONS
-    is_known = row or waits or found["state"] != "unknown"
+    is_known = row or waits or found["state"] != "unknown" or (live and live["state"] != "unknown")
     found["link"], found["unsearched"] = (None, 0) if is_known else _link(stores, key, searched, links_until_s)
     if left := found["unsearched"]:
         command = f"`krake why --all-links {url}`"
@@ -97,10 +101,27 @@ def explain(stores: Stores, text: str, *, all_links: bool = False, links_until_s
         found["crawldb"] = None
         with _noted(notes):
             found["crawldb"] = {name: value for name, value in look_up_listing(stores, url).items() if name != "url"}
+    if live is not None:
+        found["realtime"] = live
     found["index"] = None
     with _noted(notes):
         found["index"] = _in_index(stores, key)
     return {"answer": _answer(found), **found, "notes": notes}
+
+
+def _live(stores: Stores, key: bytes, row: Facts | None, notes: list[str]) -> Facts | None:
+    """Return what the table of the real-time service says of a URL; None where there is no table.
+
+    `row`: the newest capture in a segment. `is_newer`: whether the table knows of a later fetch.
+    """
+    with _noted(notes):
+        found = row_facts(stores, key)
+        if found is None:
+            return None
+        is_newer, document = is_later(found, row), found.pop("document", None) or {}
+        told = {name: document[name] for name in _TOLD if document.get(name)}
+        return {**found, **told, "is_newer": is_newer}
+    return None
 
 
 def _in_index(stores: Stores, key: bytes) -> str | None:
@@ -331,25 +352,47 @@ def _at_once(found: Facts) -> str | None:
 def _answer(found: Facts) -> str:
     """The one sentence."""
     waits, capture, link = found["waits"], found["capture"], found["link"]
-    listing = found.get("crawldb") or {}
-    if listing.get("row") and not waits:
-        return says_listing(listing)
+    listing, live = found.get("crawldb") or {}, found.get("realtime")
     if waits:
-        text = f"is yet to be fetched: {_where(waits)}"
-        late = waits["due"] or found["back_off"]
-        return f"{text}, not before {max(filter(None, (waits['due'], found['back_off'])))}" if late else text
-    if capture and capture["retry_at"]:
-        return f"failed ({capture['outcome']}), and is tried again after {capture['retry_at']}"
+        return _says_waiting(waits, found["back_off"])
+    if live and (live["is_newer"] or live["state"] in {"due", "redirected"}):
+        return _says_live(live, found["scope"])
+    if listing.get("row"):
+        return says_listing(listing)
     if capture:
-        new = "; it was forgotten, and is fetched again once it is found or injected"
-        why = f": {capture['error']}" if capture["error"] else ""
-        return (
-            f"ended as {capture['outcome']}{why}{new if found['state'] == 'unknown' and 'crawldb' not in found else ''}"
-        )
+        return _says_capture(capture, is_forgotten=found["state"] == "unknown" and "crawldb" not in found)
     if found["state"] not in {"unknown", None}:
         return "is known, and neither a queue of this machine nor a segment has it: it waits elsewhere, or was dropped"
     not_found = _NOT_FOUND_LATELY if found["unsearched"] else _NOT_FOUND
+    if live:
+        not_found = _says_live(live, found["scope"])
     return _rejected(link, found["full"]) if link else not_found
+
+
+def _says_waiting(waits: Facts, back_off: str | None) -> str:
+    text, times = f"is yet to be fetched: {_where(waits)}", [*filter(None, (waits["due"], back_off))]
+    return f"{text}, not before {max(times)}" if times else text
+
+
+def _says_capture(capture: Facts, *, is_forgotten: bool) -> str:
+    if capture["retry_at"]:
+        return f"failed ({capture['outcome']}), and is tried again after {capture['retry_at']}"
+    new = "; it was forgotten, and is fetched again once it is found or injected" if is_forgotten else ""
+    why = f": {capture['error']}" if capture["error"] else ""
+    return f"ended as {capture['outcome']}{why}{new}"
+
+
+def _says_live(live: Facts, scope: Facts) -> str:
+    """Return the one sentence about a URL of the real-time service."""
+    if live["state"] == "due":
+        return f"is yet to be fetched in real time: it is due since {live['due']}"
+    if live["state"] == "redirected":
+        return f"was redirected, and waits for the document of {live['redirects_to']}"
+    if live["state"] == "unknown":
+        refused = f"a submission of it is refused ({scope['by']})"
+        return "was not submitted, and no segment has it" if scope["accepted"] else refused
+    why = f": {live['error']}" if live.get("error") else ""
+    return f"ended as {live.get('outcome')}{why}; a submission after {live['again']} fetches it again"
 
 
 def says_listing(found: Facts) -> str:

@@ -37,6 +37,42 @@ queue: {{local_dir: data/queue}}
 scratch: {{directory: data/scratch}}
 """
 
+_REALTIME_TEXT = """\
+# The crawl {name}, for the real-time service (docs/realtime.md). Options that are not here have their defaults;
+# config/krake-config.yml of Krake explains all options. Relative paths are relative to this file.
+
+servers: [live]                 # the node of the service: the machine of `krake serve realtime`
+dfs_primary: data/dfs           # where `krake realtime collect` puts segments
+
+crawl:
+  name: {name}  # its DAG is <name>_collect; it stays as it is once the crawl has begun
+
+frontier: {{order: crawldb}}      # the service needs this order
+urls:
+  scope: any                    # the service fetches each URL that no rule refuses
+
+fetch:
+  # A URL or mail address where the people you fetch from can reach you.
+  contact: {contact}
+  # Thousands of hosts lie behind one address of a CDN: with the usual delay they would share four requests a second.
+  # The delay of each host, host_delay_s, still holds.
+  ip_delay_s: 0
+  hosts: []                     # paces of shorteners and large sites, once their operators have agreed. For example:
+                                #   - {{kind: domain, value: shortener.example, delay_s: 0.05}}
+                                #   - {{kind: domain, value: videos.example, delay_s: 0, connections: 4}}
+
+realtime:
+  listen: 127.0.0.1:8095        # put a proxy with TLS before it, for other machines
+  tokens: data/tokens.json      # `krake realtime tokens --add NAME` adds one
+  policies:
+    - {{name: default, refetch_after_s: 86400}}       # seconds until a submission fetches a URL again
+    - {{name: preview, refetch_after_s: 86400, image: probe}}  # with type and size of the page's picture
+
+key_storage: {{servers: [data/keys/0.sqlite]}}  # krakepages lies next to it; for more load: servers of MariaDB
+queue: {{local_dir: data/queue}}
+scratch: {{directory: data/scratch}}
+"""
+
 
 def init(arguments: argparse.Namespace) -> int:
     """Make DIR with `data/`, `seeds/` and a config named as DIR is. Raises ConfigError where there is one."""
@@ -48,15 +84,21 @@ def init(arguments: argparse.Namespace) -> int:
         )
     if file.exists():
         raise ConfigError(f"{file}: is there already; choose another folder, or edit it")
-    text = _TEXT.format(name=json.dumps(name), contact=json.dumps(_contact(arguments)))
+    template = _REALTIME_TEXT if arguments.realtime else _TEXT
+    text = template.format(name=json.dumps(name), contact=json.dumps(_contact(arguments)))
     from_mapping(yaml.safe_load(text), directory, str(file))
     with os_errors(directory, "cannot be made", ConfigError):
-        for folder in (directory / "data", directory / "seeds"):
-            folder.mkdir(parents=True, exist_ok=True)
+        for folder in ("data",) if arguments.realtime else ("data", "seeds"):
+            (directory / folder).mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
     file = Path(short_path(file))
     say(f"{file} is the config of the crawl {name}. Next:")
+    if arguments.realtime:
+        command = f"krake --config {shlex.quote(str(file))}"
+        say(f"  {command} realtime tokens --add NAME")
+        say(f"  {command} serve realtime")
+        return 0
     say(f"  {_next_command(name, file)}")
     say(f"  # without Airflow: krake --config {shlex.quote(str(file))} inject https://...")
     return 0

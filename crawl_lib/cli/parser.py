@@ -141,7 +141,7 @@ _DELETING = {"crawldb filter", "graph finalize", "keys reshard", "retry", "sweep
 
 _GROUPS = {
     "serve": "answer people over the network",
-    "realtime": "the real-time service: who may ask it, and segments of what it fetched",
+    "realtime": "the real-time service: who may ask it, segments of what it fetched, and its table",
     "keys": "create, check and move the key tables",
     "segment": "look at segments, and take pages out of them",
     "crawldb": "the table of all URLs, and the lists of what is due (frontier.order: crawldb)",
@@ -162,7 +162,10 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "init",
         "beginning.init",
         "make a folder for a new crawl, with a config whose paths are its own",
-        (_option("directory", "the folder; its name is the crawl's", metavar="DIR"),),
+        (
+            _option("directory", "the folder; its name is the crawl's", metavar="DIR"),
+            _flag("--realtime", "for `krake serve realtime`, which fetches URLs as services submit them"),
+        ),
     ),
     (
         "inject",
@@ -409,6 +412,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "make a segment of the pages that were fetched in real time",
         (_option("--fetcher", "whose parts; default: live-0", default="live-0", metavar="NAME"), _JSON),
     ),
+    ("realtime fill", "collecting.fill", "make a lost table of the real-time service again, from segments", (_JSON,)),
     ("captures update", "indexing.update_places", "take in segments, so that look-ups of a URL are fast", (_JSON,)),
     (
         "index update",

@@ -1,13 +1,16 @@
 """`krake fsck`, `krake sweep`, `krake nodes restart`."""
 
 import argparse
+from collections.abc import Callable
 from functools import partial
 
 from crawl_lib import repair
 from crawl_lib.cli.common import one_node, print_result, say, tool_stores, waiting
 from crawl_lib.errors import ConfigError
 from crawl_lib.frontier import lost_advice
-from crawl_lib.repair import SweepReport
+from crawl_lib.realtime import check_live, repair_live
+from crawl_lib.repair import FsckReport, SweepReport
+from crawl_lib.stores import Stores
 
 
 def fsck(arguments: argparse.Namespace) -> int:
@@ -24,11 +27,30 @@ def fsck(arguments: argparse.Namespace) -> int:
         if arguments.repair:
             tell = (lambda line: None) if arguments.json else say
             report = repair.repair_crawl(stores, only=arguments.only, full=full, dry_run=dry_run, say=tell)
+            if arguments.only is None:
+                _repair_live(stores, report, tell, dry_run=dry_run)
         else:
             here = [one_node(node, stores.config) for node in arguments.node]
             report = repair.fsck(stores, full=full, here=here, dry_run=dry_run)
+        if arguments.only is None:
+            _check_live(stores, report)
     print_result(arguments, report.to_mapping(), lambda: say(report.to_text()))
     return 0 if report.clean else 1
+
+
+def _repair_live(stores: Stores, report: FsckReport, tell: Callable[[str], None], *, dry_run: bool) -> None:
+    def did(line: str) -> None:
+        report.done.append(line)
+        tell(f"would: {line}" if dry_run else line)
+
+    report.skipped += repair_live(stores, say=did, dry_run=dry_run)
+
+
+def _check_live(stores: Stores, report: FsckReport) -> None:
+    found, count = check_live(stores, full=report.full)
+    report.findings += found
+    if count:
+        report.checked["parts in real time"] = count
 
 
 def sweep(arguments: argparse.Namespace) -> int:

@@ -23,7 +23,9 @@ from crawl_lib.curate import (
     RetryReport,
 )
 from crawl_lib.errors import ConfigError, InputError, UrlError
+from crawl_lib.export import page_key
 from crawl_lib.frontier import NodeLock
+from crawl_lib.realtime import drop_rows, forget_rows
 from crawl_lib.repair import finish_all_swaps, repairs_locked
 from crawl_lib.rounds import at_once, waits_until
 from crawl_lib.stores import Stores
@@ -47,6 +49,12 @@ def forget(arguments: argparse.Namespace) -> int:
         lost = f"pages of {named} become new: they are fetched again once they are found or injected"
 
         def act(dry_run: bool) -> ForgetReport:
+            rows = forget_rows(stores, pages.urls, pages.hosts, pages.older_than_s, dry_run=dry_run)
+            if rows is not None:
+                known = rows.deleted + rows.waiting
+                return ForgetReport(
+                    dry_run, known + rows.unknown, rows.deleted, waiting=rows.waiting, rows=rows.deleted
+                )
             with stores.key_servers() as store:
                 store.require_ring(write=not dry_run)
                 return curate.forget(stores, store, pages, dry_run=dry_run)
@@ -87,6 +95,7 @@ def _show_forgotten(report: ForgetReport, waiting: Mapping[str, float], *, asked
         say(f"{would} {report.forgotten} of {report.asked} URLs; {unknown} were not known")
     elif not report.finished:
         say("nothing to do: name URLs, hosts, or --older-than DAYS")
+    _show_rows(report)
     if report.waiting:
         say(f"{report.waiting} of them wait to be fetched, and stay as they are")
     for name, until in islice(sorted(waiting.items()), _SHOWN):
@@ -98,6 +107,12 @@ def _show_forgotten(report: ForgetReport, waiting: Mapping[str, float], *, asked
             f"of node {node}, which is not on this machine," if node else "(local routing) of the nodes that have them"
         )
         say(f"the counts {where} still have {count} of these URLs: limits of hosts and domains (urls) may reject them")
+
+
+def _show_rows(report: ForgetReport | DropReport) -> None:
+    if report.rows:
+        rows = "1 row" if report.rows == 1 else f"{report.rows:,} rows"
+        say(f"{'would delete' if report.dry_run else 'deleted'} {rows} of krakepages, the real-time service's table")
 
 
 def retry(arguments: argparse.Namespace) -> int:
@@ -193,7 +208,11 @@ def drop(arguments: argparse.Namespace) -> int:
         with tool_stores(arguments) as stores, repairs_locked(stores, dry_run=arguments.dry_run):
             if not arguments.dry_run:
                 finish_all_swaps(stores)  # else the look would miss segments that lie aside
-            return curate.drop_pages(stores, arguments.page, dry_run=dry_run)
+            # First the rows: where a key server is away, nothing is done.
+            rows = drop_rows(stores, [page_key(stores, page) for page in arguments.page], dry_run=dry_run)
+            report = curate.drop_pages(stores, arguments.page, dry_run=dry_run)
+            report.rows = rows
+            return report
 
     report = looked_first(arguments, act, _would_lose)
     print_result(arguments, report, partial(_show_dropped, report))
@@ -203,6 +222,8 @@ def drop(arguments: argparse.Namespace) -> int:
 def _would_lose(report: DropReport) -> str:
     pages = {page for some in report.dropped.values() for page in some}
     number = "1 page is" if len(pages) == 1 else f"{len(pages):,} pages are"
+    if report.rows and not pages:
+        return f"{report.rows:,} rows of krakepages are deleted"
     return f"{number} taken out of all results for good" if pages else ""
 
 
@@ -211,8 +232,11 @@ def _show_dropped(report: DropReport) -> None:
     for title, pages in ((dropped, report.dropped), ("dropped before", report.already)):
         for segment, named in pages.items():
             say(f"{title}: {segment}: {', '.join(named)}")
+    _show_rows(report)
     for page in report.unknown:
         say(f"not found: {page} is in no segment")
+    if report.rows and report.unknown:
+        say("next: krake realtime collect, then the same command again: a fetch may wait for its segment")
     for place in report.places:
         say(f"still in: {place.path}: {place.until}")
     if report.dropped:

@@ -27,7 +27,8 @@ class DropReport:
     """What a drop did.
 
     `dropped`: pages taken out now, by segment; `already`: those that were out before, by segment. `unknown`: what was
-    named and is in no segment. `places`: files and folders that still have one of these pages, and until when.
+    named and is in no segment. `places`: files and folders that still have one of these pages, and until when. `rows`:
+    rows of the real-time service's table that were deleted.
     """
 
     dropped: dict[str, list[str]] = field(default_factory=dict)
@@ -35,6 +36,7 @@ class DropReport:
     unknown: list[str] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     dry_run: bool = False
+    rows: int = 0
 
 
 def drop_pages(stores: Stores, pages: Sequence[str], *, dry_run: bool = False) -> DropReport:

@@ -52,6 +52,7 @@ class ForgetReport:
     `not_lowered`: the same of nodes whose counts are not on this machine ("" where the node is unknown).
     `waiting`: URLs that were meant and known, and not forgotten, since they wait to be fetched, or to be tried again:
     without their keys they would be fetched twice. `finished`: decisions of killed commands, carried out first.
+    `rows`: rows of the real-time service's table that were deleted.
     """
 
     dry_run: bool
@@ -61,6 +62,7 @@ class ForgetReport:
     not_lowered: dict[str, int] = field(default_factory=dict)
     waiting: int = 0
     finished: int = 0
+    rows: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """The linker: from rows of `links` to distinct arcs between NodeIDs, sorted both ways."""
 
-
 import pyarrow as pa
 
 from crawl_lib.dataclass import dataclass

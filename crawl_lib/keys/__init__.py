@@ -38,7 +38,7 @@ from crawl_lib.keys.turns_only import TurnsOnly
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
-    from crawl_lib.keys.looks import check_tables, make_again, why_broken
+    from crawl_lib.keys.looks import check_tables, make_again, set_aside, why_broken
     from crawl_lib.keys.mysql import MySqlKeyServer, MySqlServer, parse_server
 else:
     # PyMySQL takes 60 ms, and no task looks for damage.
@@ -46,6 +46,6 @@ else:
         __name__,
         {
             "mysql": ("MySqlKeyServer", "MySqlServer", "parse_server"),
-            "looks": ("check_tables", "make_again", "why_broken"),
+            "looks": ("check_tables", "make_again", "set_aside", "why_broken"),
         },
     )

@@ -115,13 +115,14 @@ def make_again(server: KeyServer) -> None:
     """Make a server's tables, empty; the file of embedded ones that are broken is kept as `<file>.damaged-<time>`."""
     if isinstance(server, SqliteKeyServer):
         server.close()
-        _set_aside(server.path)
+        set_aside(server.path)
         reached("repair.tables.aside")
     server.create()
     reached("repair.tables.made")
 
 
-def _set_aside(path: Path) -> None:
+def set_aside(path: Path) -> None:
+    """Keep a broken SQLite file, with its log, as `<file>.damaged-<time>`."""
     aside = f".damaged-{time.time_ns()}"  # two of a second keep both
     for suffix in ("-wal", "-shm", ""):
         old = path.with_name(path.name + suffix)

@@ -8,10 +8,10 @@ On the scheduler's side, `service` listens, and `api` maps routes to answers. A 
 the `scheduler`. The scheduler asks the fetcher by its `link`, and keeps `documents` in the table `krakepages`: `store`
 asks the servers of the table (`pages`, `pages_sqlite`, `pages_mysql`) without waiting. Subscribers follow `events`.
 `tokens` and `limits` say who may ask how often, `metrics` counts, and `client` asks from elsewhere with the types of
-`answers`.
+`answers`. `probes` asks for pictures of pages, whose sizes `picture` reads.
 
-`probes` asks for the pictures of pages, and `picture` reads their sizes. `collect` makes a segment of the parts that
-are closed; `places` says where parts lie.
+`collect` makes a segment of the parts that are closed; `places` says where parts lie. Commands find and delete `rows`
+while the service runs; `checking` finds damage, and `filling` makes a lost table again from segments.
 """
 
 from typing import TYPE_CHECKING
@@ -21,18 +21,24 @@ from crawl_lib.realtime.places import FETCHER
 from crawl_lib.realtime.tokens import TokenFile
 
 if TYPE_CHECKING:
+    from crawl_lib.realtime.checking import check_live, repair_live
     from crawl_lib.realtime.client import Client
     from crawl_lib.realtime.collect import CollectReport, collect_parts
     from crawl_lib.realtime.fetcher import start_fetcher
+    from crawl_lib.realtime.filling import FillReport, fill_table
+    from crawl_lib.realtime.rows import RowsReport, drop_rows, forget_rows, row_facts
     from crawl_lib.realtime.service import fetcher_of, serve_realtime
 else:
     # Starlette, uvicorn and msgspec are an extra.
     __getattr__ = loads_later(
         __name__,
         {
+            "checking": ("check_live", "repair_live"),
             "client": ("Client",),
             "collect": ("CollectReport", "collect_parts"),
             "fetcher": ("start_fetcher",),
+            "filling": ("FillReport", "fill_table"),
+            "rows": ("RowsReport", "drop_rows", "forget_rows", "row_facts"),
             "service": ("fetcher_of", "serve_realtime"),
         },
     )

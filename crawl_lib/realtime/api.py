@@ -192,13 +192,16 @@ class _Answers:
             return _answer(await self._submitted(body, token), 202)
         if not 0 < len(key) <= MOST_IDEMPOTENCY_CHARS:
             raise HTTPException(400, f"An Idempotency-Key has 1 to {MOST_IDEMPOTENCY_CHARS} characters.")
-        return _answer(await self._repeats.once(token.name, key, body, partial(self._submitted, body, token)), 202)
+        make = partial(self._submitted, body, token, f"{token.name}\n{key}\n")
+        return _answer(await self._repeats.once(token.name, key, body, make), 202)
 
-    async def _submitted(self, body: bytes, token: Token) -> bytes:
+    async def _submitted(self, body: bytes, token: Token, repeat: str = "") -> bytes:
         wanted = _read(_submissions, body)
         self._require_policy(wanted.policy)
         self._rates.take(token.name, token.urls_per_s or self._service.config.urls_per_s, len(wanted.urls))
-        decisions = await self._service.accept(wanted.urls, wanted.policy, wanted.max_age_s)
+        decisions = await self._service.accept(
+            wanted.urls, wanted.policy, wanted.max_age_s, token=token.name, repeat=repeat
+        )
         if all(decision.decision == "unavailable" for decision in decisions):
             raise BusyError("the key servers of all these URLs are away", retry_after_s=UNAVAILABLE_S)
         return _json.encode(Decisions(decisions=decisions))

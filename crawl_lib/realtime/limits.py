@@ -45,7 +45,7 @@ class _Kept:
 class Repeats:
     """Answers by Idempotency-Key: a repeated request gets the first one's answer, and counts once.
 
-    The answers are in memory: a restarted service counts a repeated request again.
+    The answers are in memory: a restarted service decides again. The table still counts the shares once.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -32,9 +32,10 @@ METRICS = (
     ServiceMetric("task_failed_total", "counter", "tasks of the service that failed: the log has each"),
     ServiceMetric("rows_swept_total", "counter", "rows that were deleted for their age (realtime.keep_s)"),
     ServiceMetric("rows_damaged_total", "counter", "damaged rows that were met"),
+    ServiceMetric("submissions_left_out_total", "counter", "submissions that the log of submissions lacks"),
 )
 """All metrics, in the order of the text; `docs/realtime.md` has the same table, as a test checks."""
-_COUNTED = ("store_failed", "task_failed", "rows_swept", "rows_damaged")
+_COUNTED = ("store_failed", "task_failed", "rows_swept", "rows_damaged", "submissions_left_out")
 
 
 async def metrics_text(service: Scheduler) -> str:
@@ -48,7 +49,7 @@ async def metrics_text(service: Scheduler) -> str:
         "outcomes_total": _by_label(service, "outcome"),
         "latency_seconds": _latencies(service),
         "fetcher_restarts_total": {"": service.link.restarts},
-        "start_time_seconds": {"": service.epoch / 1000},
+        "start_time_seconds": {"": service.began_s},
         **{f"{name}_total": {"": service.counts[name]} for name in _COUNTED},
     }
     return "".join(f"{line}\n" for metric in METRICS for line in _lines(metric, values[metric.name]))

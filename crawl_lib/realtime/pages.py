@@ -8,12 +8,12 @@ old. A row whose URL was redirected waits for the target instead, and ends with 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha1
 from typing import Any, NamedTuple
 
-from crawl_lib.errors import KeyTablesError
+from crawl_lib.errors import DamagedKeysError, KeyTablesError
 from crawl_lib.keys import sql_file
 from crawl_lib.urls import budget_domain_of
 from crawl_lib.version import sql_directory
@@ -27,6 +27,10 @@ EVENT_LIMIT_S = 1.0
 """The most seconds for a statement with documents; MariaDB ends the statement then."""
 LOOK_BACK_MS = 5000
 """A reader of events reads so far back again: by then, each statement with an earlier time has ended."""
+STATEMENT_DOCUMENTS = 50
+"""Documents of one statement. 50 documents of 64 KB are 6.4 MB of SQL; a server takes 16 MB at least."""
+REPEATS_MS = 86_400_000
+"""How long a repeated submission is known by its name."""
 _NEVER_MS = 1 << 45
 _WRITES = 5
 
@@ -36,7 +40,8 @@ class Wish:
     """A submission of a URL. `part`: of the URL's host. `request`: URL and policy, as JSON.
 
     `shares`: how many times the URL was shared; 0 for the target of a redirect. `max_age_ms`: an older document is
-    fetched again; None: the row's `again_ms` alone decides.
+    fetched again; None: the row's `again_ms` alone decides. `repeat`: names the submission; the share of a repeated
+    submission counts once. Empty: the submission has no name.
     """
 
     key: bytes
@@ -44,6 +49,7 @@ class Wish:
     request: bytes
     shares: int = 1
     max_age_ms: int | None = None
+    repeat: bytes = b""
 
 
 class Row(NamedTuple):
@@ -124,7 +130,7 @@ class PageServer(ABC):
     """One server with the table, over a single connection; for a single thread at a time.
 
     * Each method is a transaction, and durable after the return.
-    * Each method may be repeated; a repeated submission counts its share again.
+    * Each method may be repeated; a repeated submission without a name counts its share again.
     * KeyServerDownError: the server does not answer. Every other KeyStoreError is for the operator.
     """
 
@@ -140,6 +146,14 @@ class PageServer(ABC):
         """Create the table where there is none. Raises KeyTablesError for a table of another version."""
 
     @abstractmethod
+    def exists(self) -> bool:
+        """Say whether the table is there. Raises KeyServerDownError."""
+
+    @abstractmethod
+    def next_epoch(self) -> int:
+        """Return an epoch above all epochs of this server, for one writer alone, in a single transaction."""
+
+    @abstractmethod
     def close(self) -> None:
         """Close the connection. The next call opens another one."""
 
@@ -152,19 +166,36 @@ class PageServer(ABC):
         """Return the rows of a statement."""
 
     @abstractmethod
-    def _submit(self, wishes: Sequence[Wish]) -> None:
-        """Write submissions of different keys, in ascending order."""
+    def _submit(self, wishes: Sequence[Wish], counted: str) -> None:
+        """Write submissions of different keys, in ascending order.
+
+        `counted`: another statement for the same transaction; "" for none.
+        """
 
     @abstractmethod
     def _finish(self, documents: Sequence[Finished]) -> None:
         """Write documents of different keys, in ascending order, in a single statement or under a single lock."""
 
+    def problem(self) -> str:
+        """Return why the table cannot be used, "" if it can. Raises KeyServerDownError."""
+        try:
+            self._require_version()
+        except (KeyTablesError, DamagedKeysError) as error:
+            return str(error)
+        return ""
+
     def submit(self, wishes: Sequence[Wish]) -> dict[bytes, Row]:
         """Submit URLs, and return their rows without documents. Wishes for one key are one wish, with all shares."""
         together: dict[bytes, Wish] = {}
-        for wish in wishes:
+        names = sorted({wish.repeat for wish in wishes if wish.repeat})
+        known = (
+            {bytes(name) for (name,) in self._selected(self._text("repeats.sql", keys=_list(names)))} if names else ()
+        )
+        for given in wishes:
+            wish = replace(given, shares=0) if given.repeat in known else given
             together[wish.key] = _both(together[wish.key], wish) if wish.key in together else wish
-        self._submit(_in_order(together))
+        rows = ",".join(f"({_blob(name)},{self.NOW})" for name in names)
+        self._submit(_in_order(together), self._text("counted.sql", rows=rows) if names else "")
         return self.states([*together])
 
     def finish(self, documents: Sequence[Finished]) -> None:
@@ -219,6 +250,7 @@ class PageServer(ABC):
 
     def sweep(self, after: Mark, keep_ms: int, limit: int) -> Swept:
         """Look at so many rows from a mark on, and delete rows neither shared nor fetched for so long."""
+        self._changed(self._text("sweep_repeats.sql", keep_ms=REPEATS_MS))
         marks = self.events(after, limit)
         deleted = 0
         if marks:
@@ -228,6 +260,20 @@ class PageServer(ABC):
     def delete(self, keys: Sequence[bytes]) -> int:
         """Delete rows; return how many there were."""
         return self._changed(self._text("delete.sql", keys=_list(keys))) if keys else 0
+
+    def forget(self, keys: Sequence[bytes]) -> int:
+        """Delete those of these rows that wait for nothing; return how many."""
+        return self._changed(self._text("forget.sql", keys=_list(keys))) if keys else 0
+
+    def rows_after(self, key: bytes, limit: int) -> list[Row]:
+        """Return rows with documents by key, after a key."""
+        return list(self._found("rows.sql", after_key=_blob(key), limit=limit).values())
+
+    def put(self, rows: Sequence[tuple[int, Row]]) -> None:
+        """Write whole rows, each with its part, in place of rows with these keys. No service may work meanwhile."""
+        for start in range(0, len(rows), STATEMENT_DOCUMENTS):
+            some = ",".join(_values(part, row) for part, row in rows[start : start + STATEMENT_DOCUMENTS])
+            self._changed(self._text("put.sql", rows=some))
 
     def queue(self, parts: Sequence[int] = ALL_PARTS) -> Queue:
         """Count the due rows."""
@@ -245,7 +291,7 @@ class PageServer(ABC):
         if found != TABLE_VERSION:
             raise KeyTablesError(
                 f"{self.name}: krakepages has version {found}, and this Krake reads {TABLE_VERSION}: drop the tables"
-                " krakepages and krakepagesversion; the service makes new ones"
+                " krakepages and krakepagesversion, and run `krake realtime fill`, which fills new ones from segments"
             )
 
     def _found(self, name: str, **words: object) -> dict[bytes, Row]:
@@ -262,6 +308,13 @@ class PageServer(ABC):
     def _text(self, name: str, **words: object) -> str:
         """Return the statement of a file of `sql/realtime/` with values in place of words."""
         return _filled(statement_of(name), {"now": self.NOW, **words})
+
+
+def lacks_table(name: str) -> KeyTablesError:
+    """Return the error for a server without the table."""
+    return KeyTablesError(
+        f"{name}: has no table krakepages: `krake serve realtime` makes it, `krake realtime fill` fills a lost one"
+    )
 
 
 def _filled(statement: str, words: Mapping[str, object]) -> str:
@@ -306,3 +359,11 @@ def _blob(data: bytes) -> str:
 
 def _list(keys: Sequence[bytes]) -> str:
     return ",".join(map(_blob, keys))
+
+
+def _values(part: int, row: Row) -> str:
+    """Return a row as a list of SQL values, in the order of `put.sql`."""
+    numbers = (part, row.due_ms, row.fetched_ms, row.again_ms, row.shared_ms, row.tries, row.shares)
+    blobs = (row.waits_for, row.request, row.data)
+    texts = [_blob(row.key), *("NULL" if number is None else str(number) for number in numbers)]
+    return f"({','.join([*texts, *('NULL' if blob is None else _blob(blob) for blob in blobs)])})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from pymysql.connections import Connection
 
@@ -13,16 +13,17 @@ from crawl_lib.errors import KeyTablesError
 from crawl_lib.keys import MySqlServer
 from crawl_lib.realtime.pages import (
     EVENT_LIMIT_S,
+    STATEMENT_DOCUMENTS,
     Finished,
     PageServer,
     Wish,
+    lacks_table,
     max_age_ms,
     statement_of,
     statements_of,
 )
 
-_STATEMENT_DOCUMENTS = 50
-"""Documents of one statement. 50 documents of 64 KB are 6.4 MB of SQL; a server takes 16 MB at least."""
+_T = TypeVar("_T")
 
 
 class MySqlPages(MySqlServer, PageServer):
@@ -37,12 +38,31 @@ class MySqlPages(MySqlServer, PageServer):
     def ensure(self) -> None:
         """Create the tables where there are none. Raises KeyTablesError, KeyStoreError."""
         with suppress(KeyTablesError):
-            if self._selected("SELECT 1 FROM krakepagesversion"):
+            if self._selected("SELECT 1 FROM krakepagesepoch"):
                 self._require_version()
                 return
         for statement in statements_of("create.sql"):
             self._write(statement)
         self._require_version()
+
+    def exists(self) -> bool:
+        """Say whether the table is there. Raises KeyServerDownError."""
+        try:
+            return bool(self._selected("SELECT version FROM krakepagesversion"))
+        except KeyTablesError:
+            return False
+
+    def next_epoch(self) -> int:
+        """Return an epoch above all epochs of this server; the statement's answer belongs to its connection."""
+        return self._repeated(_next_epoch)
+
+    def _repeated(self, work: Callable[[Connection[Any]], _T]) -> _T:
+        try:
+            return super()._repeated(work)
+        except KeyTablesError as error:
+            if type(error) is not KeyTablesError:  # the database itself is not there
+                raise
+            raise lacks_table(self.name) from error
 
     def close(self, *, at_once: bool = False) -> None:
         """Close the connection."""
@@ -54,17 +74,21 @@ class MySqlPages(MySqlServer, PageServer):
     def _selected(self, statement: str) -> Sequence[Any]:
         return self._rows(statement)
 
-    def _submit(self, wishes: Sequence[Wish]) -> None:
+    def _submit(self, wishes: Sequence[Wish], counted: str) -> None:
         rows = ",".join(
             f"(x'{wish.key.hex()}',{wish.part},{self.NOW},{self.NOW}-{max_age_ms(wish)},{self.NOW},{wish.shares},"
             f"x'{wish.request.hex()}')"
             for wish in wishes
         )
-        self._write(self._text("submit.sql", rows=rows))
+        statement = self._text("submit.sql", rows=rows)
+        if counted:
+            self._repeated(lambda connection: _together(connection, [statement, counted]))
+        else:
+            self._write(statement)
 
     def _finish(self, documents: Sequence[Finished]) -> None:
-        for start in range(0, len(documents), _STATEMENT_DOCUMENTS):
-            self._finish_some(documents[start : start + _STATEMENT_DOCUMENTS])
+        for start in range(0, len(documents), STATEMENT_DOCUMENTS):
+            self._finish_some(documents[start : start + STATEMENT_DOCUMENTS])
 
     def _finish_some(self, documents: Sequence[Finished]) -> None:
         rows = " UNION ALL ".join(
@@ -81,3 +105,16 @@ def _limited(connection: Connection[Any], statement: str) -> str:
     if "MariaDB" in connection.get_server_info():  # type: ignore[no-untyped-call]
         return f"SET STATEMENT max_statement_time={EVENT_LIMIT_S:g} FOR {statement}"
     return statement
+
+
+def _together(connection: Connection[Any], statements: Sequence[str]) -> None:
+    """Run statements in one transaction."""
+    connection.begin()
+    for statement in statements:
+        connection.query(statement)
+    connection.commit()
+
+
+def _next_epoch(connection: Connection[Any]) -> int:
+    connection.query("UPDATE krakepagesepoch SET epoch = LAST_INSERT_ID(epoch + 1)")
+    return int(connection.insert_id())  # type: ignore[no-untyped-call]

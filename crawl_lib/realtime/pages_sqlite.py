@@ -3,17 +3,18 @@
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.errors import KeyStoreError, os_errors
+from crawl_lib.errors import DamagedKeysError, KeyStoreError, KeyTablesError, os_errors
 from crawl_lib.keys import translated
 from crawl_lib.realtime.pages import (
     Finished,
     Followed,
     PageServer,
     Wish,
+    lacks_table,
     max_age_ms,
     statement_of,
     statements_of,
@@ -35,10 +36,37 @@ class SqlitePages(PageServer):
         """Create file and table where there are none. Raises KeyTablesError, KeyStoreError."""
         with os_errors(self.path, "cannot be created (key_storage.servers)", KeyStoreError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
+        if not self.path.exists():
+            with translated(self.name), closing(sqlite3.connect(self.path)) as new:
+                new.execute("PRAGMA journal_mode = WAL")
         with self._writing() as connection:
             for statement in statements_of("create.sqlite.sql"):
                 connection.execute(statement)
         self._require_version()
+
+    def exists(self) -> bool:
+        """Say whether the file and its table are there."""
+        return self.path.exists() and bool(
+            self._selected("SELECT 1 FROM sqlite_master WHERE name = 'krakepagesversion'")
+        )
+
+    def next_epoch(self) -> int:
+        """Return an epoch above all epochs of this file."""
+        with self._writing() as connection:
+            ((epoch,),) = connection.execute("UPDATE krakepagesepoch SET epoch = epoch + 1 RETURNING epoch").fetchall()
+        return int(epoch)
+
+    def problem(self) -> str:
+        """Return why the file cannot be used, "" if it can; all pages of the file are read."""
+        return self.damage() or super().problem()
+
+    def damage(self) -> str:
+        """Return what is damaged in the file, "" for nothing, or without a file."""
+        try:
+            answers = self._selected("PRAGMA quick_check(1)") if self.path.exists() else [("ok",)]
+        except DamagedKeysError as error:
+            return str(error)
+        return "" if answers[0][0] == "ok" else str(_damaged(self.name, str(answers[0][0])))
 
     def close(self) -> None:
         """Close the connection."""
@@ -59,7 +87,7 @@ class SqlitePages(PageServer):
         with self._open() as connection:
             return connection.execute(statement).fetchall()
 
-    def _submit(self, wishes: Sequence[Wish]) -> None:
+    def _submit(self, wishes: Sequence[Wish], counted: str) -> None:
         values = [
             {
                 "hash": wish.key,
@@ -70,7 +98,7 @@ class SqlitePages(PageServer):
             }
             for wish in wishes
         ]
-        self._write_all("submit.sqlite.sql", values)
+        self._write_all("submit.sqlite.sql", values, counted)
 
     def _finish(self, documents: Sequence[Finished]) -> None:
         values = [
@@ -78,10 +106,12 @@ class SqlitePages(PageServer):
         ]
         self._write_all("finish.sqlite.sql", values)
 
-    def _write_all(self, name: str, values: Sequence[dict[str, Any]]) -> None:
+    def _write_all(self, name: str, values: Sequence[dict[str, Any]], then: str = "") -> None:
+        """Run a statement with all these values, and another statement, in one transaction."""
         statement = statement_of(name).replace(":now", self.NOW)
         with self._writing() as connection:
             connection.executemany(statement, values)
+            connection.execute(then)
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -97,13 +127,34 @@ class SqlitePages(PageServer):
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        with translated(self.name):
-            if self._connection is None:
-                self._connection = self._connect()
-            yield self._connection
+        try:
+            with translated(self.name):
+                if self._connection is None:
+                    self._connection = self._connect()
+                yield self._connection
+        except DamagedKeysError as error:
+            raise _damaged(self.name, str(error.__cause__)) from error
+        except KeyTablesError as error:
+            raise lacks_table(self.name) from error
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=self._timeout_s, isolation_level=None, check_same_thread=False)
-        for pragma in ("journal_mode = WAL", "synchronous = FULL", "cache_size = -65536"):
-            connection.execute(f"PRAGMA {pragma}")
+        if not self.path.exists():
+            raise lacks_table(self.name)
+        uri = f"{self.path.absolute().as_uri()}?mode=rw"
+        connection = sqlite3.connect(
+            uri, uri=True, timeout=self._timeout_s, isolation_level=None, check_same_thread=False
+        )
+        try:
+            for pragma in ("journal_mode = WAL", "synchronous = FULL", "cache_size = -65536"):
+                connection.execute(f"PRAGMA {pragma}")
+        except BaseException:
+            connection.close()
+            raise
         return connection
+
+
+def _damaged(name: str, problem: str) -> DamagedKeysError:
+    return DamagedKeysError(
+        f"{name}: the table krakepages is damaged: {problem}: stop the service, and run `krake realtime fill`, which"
+        " keeps the file, and makes the table again"
+    )

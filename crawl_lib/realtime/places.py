@@ -11,3 +11,8 @@ FETCHER = "live-0"
 def live_spool(node_dir: Path, name: str) -> Path:
     """Return where a fetcher's parts lie until they are collected."""
     return NodeDirectory(node_dir).live / name / "spool"
+
+
+def live_submissions(node_dir: Path, name: str) -> Path:
+    """Return where submissions lie until they are collected with the parts of a fetcher."""
+    return NodeDirectory(node_dir).live / name / "submissions"

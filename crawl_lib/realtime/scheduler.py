@@ -27,6 +27,7 @@ from crawl_lib.realtime.probes import Probes
 from crawl_lib.realtime.protocol import Done, Refused
 from crawl_lib.realtime.stages import ACCEPTING, MOST_TRIES, WORKING, Handing, Stage, Visit
 from crawl_lib.realtime.store import PageStore
+from crawl_lib.realtime.submissions import FLUSH_S, SubmissionLog
 from crawl_lib.urls import UrlFilter, canonicalize, host_of, key_of
 
 RECOVER_S = 60.0
@@ -48,23 +49,26 @@ log = logging.getLogger(__name__)
 class Scheduler:
     """A running service without its API.
 
-    `epoch`: of this writer; the rows of an earlier one may be written. `visits`: due URLs in memory, by key.
+    `visits`: due URLs in memory, by key.
     `counts`: outcomes, decisions and problems, for metrics.
     """
 
-    def __init__(self, config: Config, store: PageStore, link: FetcherLink, *, epoch: int | None = None) -> None:
+    def __init__(
+        self, config: Config, store: PageStore, link: FetcherLink, submissions: SubmissionLog | None = None
+    ) -> None:
         """Take the parts. Raises ConfigError for unusable rules of the config."""
         self.config, self.store, self.link = realtime_of(config), store, link
+        self.submissions = submissions or SubmissionLog()
         self.policies = self.config.policies_by_name
         self.filter = UrlFilter(config.urls, [], config.traps)
         self.max_length_chars = config.urls.max_length_chars
         self.max_redirects = config.fetch.max_redirects
-        self.epoch = round(time.time() * 1000) if epoch is None else epoch
         self.visits: dict[bytes, Visit] = {}
         self.probes = Probes(self)
         self.counts: Counter[str] = Counter()
         self.latencies: Counter[float] = Counter()
         self.latency_s = 0.0
+        self.began_s = time.time()
         self.is_stopping = False
         self._fetch_config = config.fetch
         self._hosts: dict[str, dict[bytes, Visit]] = {}
@@ -82,7 +86,7 @@ class Scheduler:
     def start(self) -> None:
         """Begin: the fetcher, the recovery of due rows, and the sweep."""
         self._fetching.add(self.spawn(self.link.run()))
-        for work in (self._keep_recovering(), self._keep_sweeping()):
+        for work in (self._keep_recovering(), self._keep_sweeping(), self._keep_logging()):
             self.spawn(work)
 
     async def stop(self) -> None:
@@ -99,6 +103,7 @@ class Scheduler:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=LAST_TASKS_S)
+        await self._log_submissions(ends=True)
         await self.store.close()
 
     def spawn(self, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
@@ -121,16 +126,33 @@ class Scheduler:
         """How many URLs are in memory."""
         return len(self.visits) + self._accepting
 
-    async def accept(self, urls: Sequence[str], policy: str, max_age_s: float | None = None) -> list[Decision]:
-        """Submit URLs; return a decision for each. Raises BusyError if too many URLs wait, KeyError for the policy."""
-        chosen = self.policies[policy]
+    async def accept(
+        self, urls: Sequence[str], policy: str, max_age_s: float | None = None, *, token: str = "", repeat: str = ""
+    ) -> list[Decision]:
+        """Submit URLs; return a decision for each. Raises BusyError if too many URLs wait, KeyError for the policy.
+
+        `token`: the name of the submitter's token, for the log. `repeat`: a name of the submission; a repeated
+        submission with this name counts once.
+        """
+        chosen, began_s = self.policies[policy], time.time()
         if self.waiting >= self.config.max_waiting:
             raise BusyError("too many URLs wait (realtime.max_waiting)", retry_after_s=2)
         self._accepting += len(urls)
+        visits = [Visit(url, chosen, max_age_s, repeat) for url in urls]
         try:
-            return await asyncio.gather(*(self._accept(Visit(url, chosen, max_age_s)) for url in urls))
+            decisions = await asyncio.gather(*map(self._accept, visits))
         finally:
             self._accepting -= len(urls)
+        self._note(visits, decisions, token, began_s)
+        return decisions
+
+    def _note(self, visits: Sequence[Visit], decisions: Sequence[Decision], token: str, began_s: float) -> None:
+        now_s = time.time()
+        began_ms, took_ms = round(1000 * began_s), max(0, round(1000 * (now_s - began_s)))
+        self.submissions.note(
+            (began_ms, decision.key, visit.host, token, decision.decision, took_ms)
+            for visit, decision in zip(visits, decisions, strict=True)
+        )
 
     async def _accept(self, visit: Visit) -> Decision:
         await self._through(visit, ACCEPTING)
@@ -294,7 +316,7 @@ class Scheduler:
         """Let a row wait for the target of its redirect; return the whole document if the target has one."""
         assert request.target is not None
         key, target = key_of(request.url), bytes.fromhex(request.target.key)
-        hop = Followed(key, target, request_bytes(request), self.epoch)
+        hop = Followed(key, target, request_bytes(request), await self.persistent(self.store.epoch, key))
         await self.persistent(self.store.follow, hop)
         return await self._ask_for_target(request)
 
@@ -342,7 +364,8 @@ class Scheduler:
 
     async def write(self, key: bytes, document: Document, policy: PolicyConfig) -> None:
         """Write a document into a row."""
-        finished = Finished(key, encoded(document), stages.again_ms(document, policy), self.epoch)
+        epoch = await self.persistent(self.store.epoch, key)
+        finished = Finished(key, encoded(document), stages.again_ms(document, policy), epoch)
         await self.persistent(self.store.finish, finished)
 
     def hand_on(self, key: bytes, document: Document, handing: Handing, steps: int = 1) -> None:
@@ -515,6 +538,18 @@ class Scheduler:
             policy = self.policies.get(request.policy, self.policies["default"])
             await self.write(row.key, document, policy)
             self.hand_on(row.key, document, Handing(policy))
+
+    async def _keep_logging(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_S)
+            await self._log_submissions()
+
+    async def _log_submissions(self, *, ends: bool = False) -> None:
+        try:
+            await asyncio.to_thread(self.submissions.flush, ends=ends)
+        except OSError as error:
+            log.error("submissions wait in memory, since their log cannot be written: %s", error)
+        self.counts["submissions_left_out"] = self.submissions.left_out
 
     async def _keep_sweeping(self) -> None:
         marks = dict.fromkeys(self.store.places, Mark())

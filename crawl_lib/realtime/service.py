@@ -13,13 +13,14 @@ import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from crawl_lib.config import Config, realtime_of
-from crawl_lib.errors import ConfigError
+from crawl_lib.errors import ConfigError, os_errors
 from crawl_lib.frontier import NodeDirectory, NodeLock
 from crawl_lib.realtime.api import make_app
 from crawl_lib.realtime.link import FetcherLink, FetcherProcess
-from crawl_lib.realtime.places import FETCHER
+from crawl_lib.realtime.places import FETCHER, live_submissions
 from crawl_lib.realtime.scheduler import Scheduler
 from crawl_lib.realtime.store import open_pages
+from crawl_lib.realtime.submissions import SubmissionLog
 from crawl_lib.realtime.tokens import TokenFile
 from crawl_lib.serve import Address, Server, listen
 from crawl_lib.stores import Stores
@@ -89,7 +90,11 @@ def serve_realtime(
         listening = stack.enter_context(contextlib.closing(listen(address, OPTION)))
         store = open_pages(config.key_storage, stores.secrets.key_storage_password)
         link = FetcherLink(lambda: start_fetcher(lock.fileno()))
-        serving = _serve(stores, Scheduler(config, store, link), tokens, listening, on_ready)
+        folder = live_submissions(directory, FETCHER)
+        with os_errors(folder, "cannot be used"):
+            submissions = SubmissionLog(folder)
+        service = Scheduler(config, store, link, submissions)
+        serving = _serve(stores, service, tokens, listening, on_ready)
         # In the main thread, uvloop would take the signals that `signals.stop_on_signals` waits for.
         stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="krake-realtime")).submit(_run, serving).result()
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha1
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -29,7 +30,7 @@ from crawl_lib.realtime.link import FetcherDiedError
 from crawl_lib.realtime.pages import Row, Wish, part_of
 from crawl_lib.realtime.protocol import Done, Hop, Refused, Target
 from crawl_lib.states import Outcome
-from crawl_lib.urls import canonicalize, host_of, key_of
+from crawl_lib.urls import UrlFilter, canonicalize, host_of, key_of
 
 if TYPE_CHECKING:
     from crawl_lib.realtime.scheduler import Scheduler
@@ -72,16 +73,17 @@ class Handing:
 class Visit:
     """The context of a URL, for all stages.
 
-    `given`: as submitted. `max_age_s`: of the submission. `request`: URL in canonical form, policy and hops before.
-    `decision`: the answer of the accepting stages. `row`: from the table. `done`, `document`: the result of
-    the fetch. `tries`: fetchers killed by the URL. `ahead`: earlier URLs of the host. `is_told`: a
-    submission has had the answer `new`. `began_s`: start of the work, by the monotonic clock. `handing`: the
-    rows whose redirects lead here.
+    `given`: as submitted. `max_age_s`: of the submission. `repeat`: names a submission that counts once. `request`: URL
+    in canonical form, policy and hops before. `decision`: the answer of the accepting stages. `row`: from the table.
+    `done`, `document`: the result of the fetch. `tries`: fetchers killed by the URL. `ahead`: earlier URLs of the host.
+    `is_told`: a submission has had the answer `new`. `began_s`: start of the work, by the monotonic clock. `handing`:
+    the rows whose redirects lead here.
     """
 
     given: str
     policy: PolicyConfig
     max_age_s: float | None = None
+    repeat: str = ""
     request: Request = field(default_factory=lambda: Request(url=""))
     key: bytes = b""
     host: str = ""
@@ -168,7 +170,8 @@ async def _submitted(visit: Visit, service: Scheduler) -> Row | None:
 
 def _wish(visit: Visit) -> Wish:
     max_age_ms = None if visit.max_age_s is None else round(visit.max_age_s * 1000)
-    return Wish(visit.key, part_of(visit.host), request_bytes(visit.request), max_age_ms=max_age_ms)
+    repeat = sha1(visit.repeat.encode() + visit.key).digest() if visit.repeat else b""
+    return Wish(visit.key, part_of(visit.host), request_bytes(visit.request), max_age_ms=max_age_ms, repeat=repeat)
 
 
 def _is_fresh(row: Row, visit: Visit) -> bool:
@@ -223,9 +226,9 @@ async def follow(visit: Visit, service: Scheduler) -> bool:
     """Let the row wait for the target of a redirect, and submit the target."""
     if not isinstance(visit.done, Done) or (target := visit.done.target) is None or visit.document is None:
         return True
-    if problem := _no_target(visit, target, service):
+    if problem := no_target(visit.request, target, service.filter, service.max_redirects):
         outcome, error = problem
-        visit.document = _ended(visit.document, outcome, error)
+        visit.document = ended(visit.document, outcome, error)
         return True
     spent_ms = visit.request.spent_ms + visit.done.spent_ms
     rest = await service.follow(replace(visit.request, hop=visit.done.hop, target=target, spent_ms=spent_ms))
@@ -235,17 +238,18 @@ async def follow(visit: Visit, service: Scheduler) -> bool:
     return True
 
 
-def _no_target(visit: Visit, target: Target, service: Scheduler) -> tuple[str, str] | None:
+def no_target(request: Request, target: Target, judge: UrlFilter, max_redirects: int) -> tuple[str, str] | None:
     """Return outcome and error of a redirect without a usable target."""
-    if target.key == visit.key.hex():
+    if target.url == request.url:
         return "redirect_loop", "the URL leads to itself"
-    if visit.request.redirects >= service.max_redirects:
-        return "too_many_redirects", f"the URL is hop {visit.request.redirects} of a chain (fetch.max_redirects)"
-    is_ours, name = service.filter.verdict(target.url, host_of(target.url), 0)
+    if request.redirects >= max_redirects:
+        return "too_many_redirects", f"the URL is hop {request.redirects} of a chain (fetch.max_redirects)"
+    is_ours, name = judge.verdict(target.url, host_of(target.url), 0)
     return None if is_ours else (Outcome.FILTERED, f"the target {target.url} is refused: {name}")
 
 
-def _ended(document: Document, outcome: str, error: str) -> Document:
+def ended(document: Document, outcome: str, error: str) -> Document:
+    """Return the document of a redirect that ends here."""
     return Document(
         url=document.url,
         outcome=outcome,

@@ -80,6 +80,7 @@ class _Desk:
         self.writer, self.reader = connect(), connect()
         self.name = self.writer.name
         self.writes, self.reads = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+        self.epoch: int | None = None
         self._down: tuple[float, str] = (0.0, "")
         self.submit = Batches(self._guarded(self._submit), self.writes, gather_s=GATHER_S)
         self.finish = Batches(self._guarded(self._finish), self.writes, gather_s=GATHER_S)
@@ -104,6 +105,11 @@ class _Desk:
         except KeyServerDownError as error:
             self._down = (time.monotonic() + DOWN_S, str(error))
             raise
+
+    def take_epoch(self, server: PageServer) -> None:
+        """Take an epoch from the server, once."""
+        if self.epoch is None:
+            self.epoch = server.next_epoch()
 
     def _submit(self, wishes: list[Wish]) -> list[Row | None]:
         rows = self.writer.submit(wishes)
@@ -215,6 +221,14 @@ class PageStore:
         """Return times and keys of documents of a server, from a mark on."""
         return await self._ask(place, lambda server: server.events(after, MOST))
 
+    async def epoch(self, key: bytes) -> int:
+        """Return this store's epoch on a key's server: above the epochs of all earlier writers."""
+        desk = self._desk(key)
+        if desk.epoch is None:
+            await self._write(interval(key, len(self._desks)), desk.take_epoch)
+        assert desk.epoch is not None
+        return desk.epoch
+
     async def now_ms(self, place: int) -> int:
         """Return the time by a server's clock."""
         return await self._ask(place, lambda server: server.now_ms())
@@ -267,10 +281,11 @@ def open_pages(config: KeyStorageConfig, password: str | None = None) -> PageSto
 
     `password`: of `config.user` on MySQL servers. Raises ConfigError for the name of a server.
     """
-    return PageStore([partial(_connect, config, password, name) for name in config.servers])
+    return PageStore([partial(connect_pages, config, password, name) for name in config.servers])
 
 
-def _connect(config: KeyStorageConfig, password: str | None, name: str) -> PageServer:
+def connect_pages(config: KeyStorageConfig, password: str | None, name: str) -> PageServer:
+    """Return a connection to the table of one key server, made at the first statement."""
     timeout_s = min(config.timeout_s, TIMEOUT_S)
     if is_sqlite_server(name):
         path = Path(name)

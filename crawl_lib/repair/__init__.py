@@ -9,7 +9,7 @@ Each command may be killed anywhere and run again. A dry run leaves no trace, no
 doubt it is fetched again.
 """
 
-from crawl_lib.repair.fsck import fsck, repair_crawl
+from crawl_lib.repair.fsck import FsckReport, fsck, repair_crawl
 from crawl_lib.repair.keys.fill import take_all_in_again
 from crawl_lib.repair.keys.held import held_keys, keys_of, urls_on_their_way
 from crawl_lib.repair.places import repairs_locked

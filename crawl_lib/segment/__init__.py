@@ -29,6 +29,7 @@ from crawl_lib.segment.manifest import (
     INDEX_NAME,
     LINKS_NAME,
     PAGES_NAME,
+    SUBMISSIONS_NAME,
     Manifest,
     dropped_files,
     encode_dropped,
@@ -62,7 +63,7 @@ from crawl_lib.segment.publish import (
     upload_built,
     upload_checked,
 )
-from crawl_lib.segment.recover import group_of, microseconds_of, taken_of, warc_fields
+from crawl_lib.segment.recover import group_of, groups_of, microseconds_of, taken_of, warc_fields
 from crawl_lib.segment.runs import RunWriter, merge_many
 from crawl_lib.segment.warc import NOT_OWN, Damage, FileId, WarcRecord, Whole, read_archive, read_one, scan
 
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
     from crawl_lib.segment.build import build_segment, built_problem
     from crawl_lib.segment.check import check_segment
     from crawl_lib.segment.reader import SegmentReader
-    from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, PageRow
+    from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, SUBMISSIONS_SCHEMA, PageRow
     from crawl_lib.segment.spool import PartWriter
     from crawl_lib.segment.tables import (
         NO_COLUMNS,
@@ -91,7 +92,7 @@ else:
             "build": ("build_segment", "built_problem"),
             "check": ("check_segment",),
             "reader": ("SegmentReader",),
-            "schema": ("LATER_FIELDS", "LINKS_SCHEMA", "PAGES_SCHEMA", "PageRow"),
+            "schema": ("LATER_FIELDS", "LINKS_SCHEMA", "PAGES_SCHEMA", "SUBMISSIONS_SCHEMA", "PageRow"),
             "spool": ("PartWriter",),
             "tables": (
                 "NO_COLUMNS",

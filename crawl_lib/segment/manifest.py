@@ -24,6 +24,7 @@ from crawl_lib.segment.recover import microseconds_of
 from crawl_lib.storage import Storage
 
 PAGES_NAME, LINKS_NAME, INDEX_NAME = "pages.parquet", "links.parquet", "index.cdxj"
+SUBMISSIONS_NAME = "submissions.parquet"
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 

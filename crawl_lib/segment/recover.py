@@ -1,7 +1,7 @@
 """Reading a worker's spool again: whole groups out of a WARC file that a kill cut anywhere."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha1
 from pathlib import Path
@@ -34,21 +34,26 @@ def read_groups(path: Path, file_id: FileId | None = None) -> Iterator[Recovered
     Ends at the first byte that is no whole group: what follows was in flight when the process died. Ends also at a
     record that does not carry the id of the file. `file_id` learns that id.
     """
-    held: list[WarcRecord] = []
     with path.open("rb") as file:
-        for record in walk(file, file_id=file_id):
-            end = record.offset + record.length
-            if record.type == "warcinfo":
-                yield end
-                continue
-            held.append(record)
-            if record.type == "metadata":
-                try:
-                    group = group_of(held, path.name, end)
-                except (KeyError, ValueError):
-                    return
-                yield group
-                held = []
+        yield from groups_of(walk(file, file_id=file_id), path.name)
+
+
+def groups_of(records: Iterable[WarcRecord], warc_file: str) -> Iterator[Recovered | int]:
+    """Read the whole groups of the records of a WARC file, as `read_groups` does."""
+    held: list[WarcRecord] = []
+    for record in records:
+        end = record.offset + record.length
+        if record.type == "warcinfo":
+            yield end
+            continue
+        held.append(record)
+        if record.type == "metadata":
+            try:
+                group = group_of(held, warc_file, end)
+            except (KeyError, ValueError):
+                return
+            yield group
+            held = []
 
 
 def group_of(records: Sequence[WarcRecord], warc_file: str, end: int) -> Recovered:

@@ -77,6 +77,17 @@ _LINK_FIELDS: list[pa.Field[Any]] = [
     pa.field("followed", pa.bool_(), nullable=False),
     pa.field("rule", pa.string()),
 ]
+_SUBMISSION_FIELDS: list[pa.Field[Any]] = [
+    pa.field("time", pa.timestamp("us", "UTC"), nullable=False),
+    pa.field("key", pa.binary(20)),
+    pa.field("domain", pa.string()),
+    pa.field("token", pa.string(), nullable=False),
+    pa.field("decision", pa.string(), nullable=False),
+    pa.field("answer_ms", pa.int64(), nullable=False),
+]
+SUBMISSIONS_SCHEMA = pa.schema(_SUBMISSION_FIELDS)
+"""`submissions`, of what was fetched in real time: a row a submitted URL. `key`, `domain`: null for a malformed URL.
+`token`: the name of the submitter's token. `answer_ms`: milliseconds from the request to its answer."""
 LINKS_SCHEMA = pa.schema(_LINK_FIELDS)
 """`links`: `target` is null where the link is no URL that Krake can crawl. `rule`: what accepted or rejected it."""
 

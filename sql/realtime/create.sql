@@ -28,3 +28,17 @@ CREATE TABLE IF NOT EXISTS krakepagesversion (
     version INTEGER NOT NULL
 ) ENGINE = InnoDB;
 INSERT IGNORE INTO krakepagesversion VALUES (1, 1);
+-- Submissions with an Idempotency-Key: id is a SHA-1 of token, key and URL; made_ms: when the submission was counted.
+CREATE TABLE IF NOT EXISTS krakepagesrepeats (
+    id BINARY(20) NOT NULL,
+    made_ms BIGINT NOT NULL,
+    PRIMARY KEY (id),
+    KEY krakepagesrepeats_made (made_ms)
+) ENGINE = InnoDB;
+-- Its one row has the epoch of the newest writer. A table without such a row begins with the highest epoch of its pages.
+CREATE TABLE IF NOT EXISTS krakepagesepoch (
+    id INTEGER NOT NULL PRIMARY KEY,
+    epoch BIGINT NOT NULL
+) ENGINE = InnoDB;
+INSERT IGNORE INTO krakepagesepoch
+SELECT 1, COALESCE(MAX(epoch), 0) FROM krakepages WHERE NOT EXISTS (SELECT 1 FROM krakepagesepoch);

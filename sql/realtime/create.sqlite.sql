@@ -18,3 +18,8 @@ CREATE INDEX IF NOT EXISTS krakepages_fetched ON krakepages (fetched_ms);
 CREATE INDEX IF NOT EXISTS krakepages_waits ON krakepages (waits_for) WHERE waits_for IS NOT NULL;
 CREATE TABLE IF NOT EXISTS krakepagesversion (id INTEGER NOT NULL PRIMARY KEY, version INTEGER NOT NULL);
 INSERT OR IGNORE INTO krakepagesversion VALUES (1, 1);
+CREATE TABLE IF NOT EXISTS krakepagesrepeats (id BLOB NOT NULL PRIMARY KEY, made_ms INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS krakepagesrepeats_made ON krakepagesrepeats (made_ms);
+CREATE TABLE IF NOT EXISTS krakepagesepoch (id INTEGER NOT NULL PRIMARY KEY, epoch INTEGER NOT NULL);
+INSERT OR IGNORE INTO krakepagesepoch
+SELECT 1, COALESCE(MAX(epoch), 0) FROM krakepages WHERE NOT EXISTS (SELECT 1 FROM krakepagesepoch);

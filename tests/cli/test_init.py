@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.config import Config, load_config
+from crawl_lib.realtime.service import require_realtime
 from demo import Serving
 from tests.cli.conftest import Done, Krake, run_in_process
 
@@ -35,6 +37,24 @@ def test_two_crawls_and_the_default_share_nothing(run: Callable[..., Done], tmp_
     found = [path for config in configs for path in paths(config)]
     assert len(set(found)) == len(found)
     assert all(Path(path).is_relative_to(tmp_path / "one") for path in paths(configs[0]))
+
+
+def test_a_config_for_real_time_can_be_served(run: Callable[..., Done], tmp_path: Path) -> None:
+    done = run("init", tmp_path / "live", "--realtime")
+    assert "serve realtime" in done.out
+    config = load_config(tmp_path / "live" / "live.yml")
+    require_realtime(config)
+    assert config.fetch.ip_delay_s == 0
+    assert config.realtime.policies_by_name["preview"].image == "probe"
+    assert Path(config.realtime.tokens).is_relative_to(tmp_path / "live")
+    krake = Krake(tmp_path, lambda words: run(*words))
+    krake.file = tmp_path / "live" / "live.yml"
+    assert krake.ok("realtime", "tokens", "--add", "chat").out.strip()
+    text = krake.file.read_text()
+    examples = re.findall(r"#   - (\{kind.*\})", text)
+    assert len(examples) == 2
+    krake.file.write_text(text.replace("hosts: []", f"hosts: [{', '.join(examples)}]"))
+    assert load_config(krake.file).fetch.hosts[1].connections == 4
 
 
 def test_what_is_made_crawls_at_once(run: Callable[..., Done], tmp_path: Path, serving: Serving) -> None:

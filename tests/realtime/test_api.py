@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from crawl_lib.errors import BusyError, ConfigError
@@ -171,6 +172,12 @@ def test_a_repeated_submission_with_a_key_counts_once(tmp_path: Path) -> None:
         assert (await served.page(A))["shares"] == 2
         assert (await post("3")).status_code == 400
         assert (await post("3", A)).status_code == 202, "a refused request has no answer that is kept"
+        shares = (await served.page(A))["shares"]
+        restarted = httpx.ASGITransport(make_app(served.service, served.tokens))
+        async with httpx.AsyncClient(transport=restarted, headers=served.client.headers) as client:
+            again = {"json": {"urls": [A]}, "headers": {"Idempotency-Key": "1"}}
+            assert (await client.post("http://service/v1/urls", **again)).status_code == 202
+        assert (await served.page(A))["shares"] == shares, "the table has counted it, whatever the service forgot"
 
     run(tmp_path, test)
 

@@ -19,11 +19,22 @@ from crawl_lib.export import held
 from crawl_lib.frontier import NodeDirectory
 from crawl_lib.realtime import collect_parts
 from crawl_lib.realtime.fetcher import queued_of
-from crawl_lib.realtime.places import FETCHER, live_spool
+from crawl_lib.realtime.places import FETCHER, live_spool, live_submissions
 from crawl_lib.realtime.protocol import Fetch
+from crawl_lib.realtime.submissions import SubmissionLog
 from crawl_lib.records import TakenUrl
+from crawl_lib.repair import salvage_segment
 from crawl_lib.rounds import start_import
-from crawl_lib.segment import PartWriter, SegmentReader, WarcInfo, list_parts
+from crawl_lib.segment import (
+    SUBMISSIONS_NAME,
+    SUBMISSIONS_SCHEMA,
+    PartWriter,
+    SegmentReader,
+    WarcInfo,
+    check_segment,
+    list_parts,
+    open_parquet,
+)
 from crawl_lib.urls import key_of
 from crawl_lib.versions import Versions
 from tests.e2e.crawl import make_config
@@ -33,7 +44,8 @@ from tests.segment.helpers import HEAD, answered, robots
 
 HOST = "http://a.example"
 BODY = (
-    b"<title>A page</title><a href='/linked'>x</a><a rel=nofollow href='/not'>y</a>"
+    b"<title>A page</title><meta name=author content='A. U. Thor'>"
+    b"<a href='/linked'>x</a><a rel=nofollow href='/not'>y</a>"
     b"<meta http-equiv=refresh content='0;url=/hop'>"
 )
 STEPS = [
@@ -86,6 +98,28 @@ def pages(config: Config) -> list[str]:
     return sorted(row["url"] for reader in readers for batch in reader.pages(["url"]) for row in batch.to_pylist())
 
 
+def submitted(config: Config, *urls: str) -> None:
+    """Leave a closed log of submissions as the service does."""
+    log = SubmissionLog(live_submissions(node_dir(config), FETCHER))
+    log.note((1_700_000_000_123, key_of(url).hex(), "www.a.example", "chat", "new", 7) for url in urls)
+    log.flush(ends=True)
+
+
+def submissions(config: Config) -> list[str]:
+    """The keys of all submissions in all segments."""
+    stores, found = stores_of(config), []
+    for segment in stores.crawl.segments():
+        path = f"{segment.path}/{SUBMISSIONS_NAME}"
+        if stores.storage.exists(path):
+            with open_parquet(stores.storage, path, SUBMISSIONS_SCHEMA) as table:
+                found += [row["key"].hex() for batch in table.batches(100) for row in batch.to_pylist()]
+    return sorted(found)
+
+
+def keys(*urls: str) -> list[str]:
+    return sorted(key_of(url).hex() for url in urls)
+
+
 def test_closed_parts_become_a_segment_of_the_fetcher(config: Config) -> None:
     fetch(config, f"{HOST}/1", f"{HOST}/2")
     fetch(config, f"{HOST}/2", f"{HOST}/3", prefix="krake-2000-live-0-0")
@@ -98,8 +132,8 @@ def test_closed_parts_become_a_segment_of_the_fetcher(config: Config) -> None:
     assert (iteration.kind, iteration.nodes, iteration.iteration) == (Kind.LIVE, (FETCHER,), 0)
     assert stores.crawl.folder(report.folder).index()
     reader = SegmentReader(stores.storage, segment.path)
-    rows = [row for batch in reader.pages(["metadata", "title"]) for row in batch.to_pylist()]
-    assert {(row["metadata"], row["title"]) for row in rows} == {('{"list": "live"}', "A page")}
+    rows = [row for batch in reader.pages(["metadata", "title", "author"]) for row in batch.to_pylist()]
+    assert {tuple(row.values()) for row in rows} == {('{"list": "live"}', "A page", "A. U. Thor")}
     links = [row for batch in reader.links() for row in batch.to_pylist()]
     assert not any(row["followed"] for row in links)
     assert {row["rule"] for row in links} == {"realtime", "nofollow"}
@@ -166,11 +200,15 @@ def collect_until(directory: Path, step: str) -> None:
 def test_it_goes_on_after_a_kill_at_each_durable_step(config: Config, tmp_path: Path, step: str) -> None:
     fetch(config, f"{HOST}/1", f"{HOST}/2")
     fetch(config, f"{HOST}/3", prefix="krake-2000-live-0-0")
+    submitted(config, f"{HOST}/1", f"{HOST}/2")
+    submitted(config, f"{HOST}/3")
     assert run_forked(collect_until, tmp_path, step) == -9
     fetch(config, f"{HOST}/4", prefix="krake-3000-live-0-0")  # the service runs meanwhile
+    submitted(config, f"{HOST}/4")
     collect_parts(stores_of(config), FETCHER)
     collect_parts(stores_of(config), FETCHER)
     assert pages(config) == [f"{HOST}/{page}" for page in (1, 2, 3, 4)]
+    assert submissions(config) == keys(*(f"{HOST}/{page}" for page in (1, 2, 3, 4)))
     check_cdxj_of(config)
 
 
@@ -214,3 +252,61 @@ def test_a_server_may_be_named_import(config: Config) -> None:
     with pytest.raises(ValueError, match="other"):
         kind_of({"nodes": ["import"], "kind": "other"})
     assert from_mapping({**to_mapping(config), "servers": ["import"]}, Path("/"), "a test").servers == ("import",)
+
+
+def test_submissions_lie_in_the_segment_of_the_parts(config: Config) -> None:
+    folder = live_submissions(node_dir(config), FETCHER)
+    log = SubmissionLog(folder)
+    log.note([(1_700_000_000_123, None, "", "chat", "refused", 0)])
+    log.note([(1_700_000_000_456, key_of(f"{HOST}/1").hex(), "www.a.example", "chat", "new", 12)])
+    log.flush()
+    assert log._file is not None
+    log._file.close()
+    (left,) = folder.iterdir()
+    left.write_bytes(left.read_bytes() + b"[170000000")  # a kill within a write
+    assert collect_parts(stores_of(config), FETCHER).submissions == 0
+    SubmissionLog(folder)  # the next service
+    fetch(config, f"{HOST}/1")
+    stores = stores_of(config)
+    report = collect_parts(stores, FETCHER)
+    assert (report.submissions, report.unreadable) == (2, 1)
+    path = stores.crawl.segment(report.folder, FETCHER).path
+    with open_parquet(stores.storage, f"{path}/{SUBMISSIONS_NAME}", SUBMISSIONS_SCHEMA) as table:
+        rows = [row for batch in table.batches(100) for row in batch.to_pylist()]
+    assert [(row["key"], row["domain"], row["token"], row["decision"], row["answer_ms"]) for row in rows] == [
+        (None, None, "chat", "refused", 0),
+        (key_of(f"{HOST}/1"), "a.example", "chat", "new", 12),
+    ]
+    assert rows[1]["time"] == datetime(2023, 11, 14, 22, 13, 20, 456_000, UTC)
+    assert check_segment(stores.storage, path) == []
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("file", [SUBMISSIONS_NAME, "links.parquet"])
+def test_a_salvage_keeps_the_submissions_that_can_be_read(config: Config, file: str) -> None:
+    fetch(config, f"{HOST}/1")
+    submitted(config, f"{HOST}/1")
+    stores = stores_of(config)
+    name = stores.crawl.segment(collect_parts(stores, FETCHER).folder, FETCHER)
+    path = Path(config.dfs_primary) / name.path / file
+    path.write_bytes(path.read_bytes()[:-9])
+    salvage_segment(stores, name)
+    assert submissions(config) == ([] if file == SUBMISSIONS_NAME else keys(f"{HOST}/1"))
+    assert check_segment(stores.storage, name.path) == []
+
+
+def test_memory_and_files_of_submissions_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter(range(0, 10_000, 200))
+    log = SubmissionLog(tmp_path / "log", clock=lambda: float(next(times)))
+    monkeypatch.setattr("crawl_lib.realtime.submissions.MOST", 5)
+    line = (1, None, "", "chat", "new", 1)
+    log.note([line] * 3)
+    log.note([line] * 3)
+    assert log.left_out == 1
+    for _ in range(3):
+        log.flush()
+        log.note([line])
+    assert len(list((tmp_path / "log").glob("*.jsonl"))) >= 1, "a file is closed after 300 s"
+    log.flush(ends=True)
+    read = sum(path.read_bytes().count(b"\n") for path in (tmp_path / "log").iterdir())
+    assert read == 5 + 3

@@ -37,6 +37,19 @@ def test_a_submission_makes_a_new_row_due_and_counts_its_shares(connect):
     assert (again.shares, again.due_ms) == (4, rows[key("a")].due_ms)
 
 
+def test_a_submission_with_a_name_counts_once(connect):
+    pages, restarted = connect(), connect()
+    named = [wish("a", repeat=key("one")), wish("b", repeat=key("two")), wish("b")]
+    pages.submit(named)
+    restarted.submit([wish("a")])
+    rows = restarted.submit(named)
+    assert (rows[key("a")].shares, rows[key("b")].shares) == (2, 3)
+    assert rows[key("a")].due_ms is not None
+    pages._changed("UPDATE krakepagesrepeats SET made_ms = made_ms - 86500000")
+    pages.sweep(Mark(), DAY_MS, 10)
+    assert pages.submit(named[:1])[key("a")].shares == 3, "a name is known for a day"
+
+
 def test_a_document_ends_the_wait_until_it_is_too_old(connect):
     pages = connect()
     pages.submit([wish("a"), wish("b")])

@@ -338,7 +338,7 @@ class TestDeath:
                 b'{"url":"%s","key":"%s","how":"redirect"}' % (B.encode(), key_of(B).hex().encode()),
             )
             assert request.target is not None
-            await served.store.follow(Followed(key_of(A), key_of(B), waits, served.service.epoch))
+            await served.store.follow(Followed(key_of(A), key_of(B), waits, await served.store.epoch(key_of(A))))
 
         async def second(served: Served) -> None:
             assert (await served.page(A))["document"]["final_url"] == B
@@ -363,9 +363,9 @@ class Away(SqlitePages):
         if type(self).is_away:
             raise KeyServerDownError(f"{self.name}: does not answer")
 
-    def _submit(self, wishes) -> None:
+    def _submit(self, wishes, counted) -> None:
         self._down()
-        super()._submit(wishes)
+        super()._submit(wishes, counted)
 
     def _finish(self, documents) -> None:
         self._down()

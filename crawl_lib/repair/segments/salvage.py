@@ -9,7 +9,8 @@ records.
 
 A response whose metadata record is lost is kept too, with a new one (its row in the old `pages` says the rest). The
 URLs of pages that are lost, as far as the old tables or broken groups name them, are written to `lost.tsv` in the new
-segment. `swap` puts the new segment in place; the damaged one stays next to it as `.damaged-<node>-<time>`.
+segment. Submissions in real time are copied, if their table can be read to its end. `swap` puts the new segment in
+place; the damaged one stays next to it as `.damaged-<node>-<time>`.
 """
 
 import shutil
@@ -22,6 +23,7 @@ from typing import Any
 
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import reached
+from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.export import scratch_folder
 from crawl_lib.frontier import HANDED_ON, encode_line
 from crawl_lib.records import QueuedUrl, TakenUrl
@@ -31,6 +33,8 @@ from crawl_lib.repair.segments.swap import replace_segment
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.segment import (
     SEQUENCE,
+    SUBMISSIONS_NAME,
+    SUBMISSIONS_SCHEMA,
     WARC_SUFFIX,
     Manifest,
     PartWriter,
@@ -38,6 +42,7 @@ from crawl_lib.segment import (
     SegmentReader,
     build_segment,
     dropped_files,
+    open_parquet,
     utc_text,
 )
 from crawl_lib.states import Outcome
@@ -45,6 +50,8 @@ from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
 from crawl_lib.version import VERSION
 from crawl_lib.worker import PageHandler
+
+_ROWS = 10_000
 
 
 @dataclass
@@ -151,12 +158,25 @@ class _Salvage:
         for name in sorted({*dropped_files(self.storage, self.path)} - {*self.known.pending()}):
             more.append(spool / name)
             self.storage.download(f"{self.path}/{name}", more[-1])
+        more += self._submissions(spool)
         old = self.known.outlinks()
         build_segment(spool, built, self._facts(), self.known.nodes, handed_on=old, more_files=more)
         reached("repair.salvage.built")
         carried = self.known.pending()
         aside = replace_segment(self.stores, self.name, built, carried=carried, keep_old=True, clock=self.clock)
         self.report.aside = self.stores.crawl.at(self.name.folder, aside)
+
+    def _submissions(self, spool: Path) -> list[Path]:
+        """Copy the table of submissions, where it is there and can be read to its end."""
+        where, target = f"{self.path}/{SUBMISSIONS_NAME}", spool / SUBMISSIONS_NAME
+        try:
+            with open_parquet(self.storage, where, SUBMISSIONS_SCHEMA) as table:
+                for _ in table.batches(_ROWS, SUBMISSIONS_SCHEMA.names):
+                    self.stores.go_on()
+        except (DamagedFileError, PathNotFoundError):
+            return []
+        self.storage.download(where, target)
+        return [target]
 
     def _part(self, spool: Path, name: str, pieces: list[Piece]) -> None:
         """Copy what is kept of one file into the spool, and make the rows of its part."""
