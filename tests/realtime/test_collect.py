@@ -67,7 +67,8 @@ STEPS = [
 
 
 def config_of(directory: Path) -> Config:
-    return make_config(directory, nodes=1, urls={"scope": "any"}, frontier={"order": "crawldb", "routing": "host"})
+    order = {"order": "crawldb", "routing": "host"}
+    return make_config(directory, nodes=1, urls={"scope": "any"}, frontier=order, realtime={})
 
 
 @pytest.fixture

@@ -94,6 +94,7 @@ class TestWhy:
             nodes=1,
             urls={"scope": "any", "rules": list(rules)},
             frontier={"order": "crawldb", "routing": "host"},
+            realtime={},
         )
         assert config.key_storage == refusing.key_storage
         assert "a submission of it is refused" in explain(stores_of(refusing), A)["answer"]
