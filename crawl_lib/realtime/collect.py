@@ -94,6 +94,21 @@ def collect_parts(stores: Stores, name: str, *, clock: Callable[[], float] = tim
             raise LockedError(f"{room}: another collection is at work there; wait for it") from error
 
 
+def uncollected(node_dir: Path, name: str) -> set[str]:
+    """Return the parts of a fetcher that are in no committed segment. Raises DamagedFileError."""
+    note = NodeDirectory(node_dir).live / name / "collect" / RUN_FILE
+    return {part.stem.name for part in list_parts(live_spool(node_dir, name))} | set(_run_of(note)[1])
+
+
+def _run_of(path: Path) -> tuple[str, list[str]]:
+    """Return id and parts of an unfinished run."""
+    if not path.exists():
+        return "", []
+    with own_file(path, "not the note of a collection"):
+        run = unsealed(path.read_bytes())
+        return str(run["run_id"]), list(run["parts"])
+
+
 @dataclass
 class _Collection:
     """The steps of one collection. `room`: the folder of the parts that are collected."""
@@ -122,9 +137,7 @@ class _Collection:
         """Return the unfinished run of an earlier attempt, else begin a run with all closed parts."""
         path = self.room / RUN_FILE
         if path.exists():
-            with own_file(path, "not the note of a collection"):
-                run = unsealed(path.read_bytes())
-                return str(run["run_id"]), list(run["parts"])
+            return _run_of(path)
         self.clear()  # of a run that has ended
         parts = [part.stem.name for part in list_parts(self.spool) if part.is_rowless]
         run_id = f"live-{sha256(chr(10).join(parts).encode()).hexdigest()[:32]}"

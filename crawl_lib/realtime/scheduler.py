@@ -21,6 +21,7 @@ from crawl_lib.fetch import limits_of
 from crawl_lib.realtime import stages
 from crawl_lib.realtime.answers import MAX_BARE_BYTES, BareAnswer, Decision
 from crawl_lib.realtime.documents import Document, Request, decoded, encoded, joined, request_bytes, request_of
+from crawl_lib.realtime.fetchers import Fetchers
 from crawl_lib.realtime.link import FetcherDiedError, FetcherLink
 from crawl_lib.realtime.pages import Finished, Followed, Mark, Row, Wish, part_of
 from crawl_lib.realtime.protocol import Done, Refused
@@ -51,7 +52,9 @@ class Scheduler:
     `counts`: outcomes, decisions and problems, for metrics.
     """
 
-    def __init__(self, config: Config, store: PageStore, link: FetcherLink, *, epoch: int | None = None) -> None:
+    def __init__(
+        self, config: Config, store: PageStore, link: FetcherLink | Fetchers, *, epoch: int | None = None
+    ) -> None:
         """Take the parts. Raises ConfigError for unusable rules of the config."""
         self.config, self.store, self.link = config.realtime, store, link
         self.policies = config.realtime.policies_by_name

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -16,7 +17,11 @@ from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError
 from crawl_lib.frontier import NodeDirectory, NodeLock
 from crawl_lib.realtime.api import make_app
+from crawl_lib.realtime.certificates import SCHEDULER, Identity
+from crawl_lib.realtime.fetchers import Fetchers
+from crawl_lib.realtime.leases import Leases
 from crawl_lib.realtime.link import FetcherLink, FetcherProcess
+from crawl_lib.realtime.remote import RemoteLink, setup_of
 from crawl_lib.realtime.scheduler import Scheduler
 from crawl_lib.realtime.store import open_pages
 from crawl_lib.realtime.tokens import TokenFile
@@ -86,10 +91,25 @@ def serve_realtime(
         lock = stack.enter_context(NodeLock(directory, node, config.queue.lock_timeout_s, what="krake serve realtime"))
         listening = stack.enter_context(contextlib.closing(listen(address, OPTION)))
         store = open_pages(config.key_storage, stores.secrets.key_storage_password)
-        link = FetcherLink(lambda: start_fetcher(lock.fileno()))
+        link = remote_fetchers(stores) or FetcherLink(lambda: start_fetcher(lock.fileno()))
         serving = _serve(stores, Scheduler(config, store, link), tokens, listening, on_ready)
         # In the main thread, uvloop would take the signals that `signals.stop_on_signals` waits for.
         stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="krake-realtime")).submit(_run, serving).result()
+
+
+def remote_fetchers(stores: Stores) -> Fetchers | None:
+    """Return the fetchers on other machines; None if the config names none. Raises ConfigError."""
+    config = stores.config
+    if not config.realtime.fetchers:
+        return None
+    identity = Identity(Path(config.realtime.certificates), SCHEDULER)
+    identity.context()
+    leases = Leases.of(config.key_storage, stores.secrets.key_storage_password)
+    links = [
+        RemoteLink(fetcher, identity, setup_of(config, stores.config_digest, fetcher.name), leases)
+        for fetcher in config.realtime.fetchers
+    ]
+    return Fetchers(links, leases)
 
 
 def _run(serving: Coroutine[None, None, None]) -> None:

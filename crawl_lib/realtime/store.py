@@ -267,10 +267,11 @@ def open_pages(config: KeyStorageConfig, password: str | None = None) -> PageSto
 
     `password`: of `config.user` on MySQL servers. Raises ConfigError for the name of a server.
     """
-    return PageStore([partial(_connect, config, password, name) for name in config.servers])
+    return PageStore([partial(connect_pages, config, password, name) for name in config.servers])
 
 
-def _connect(config: KeyStorageConfig, password: str | None, name: str) -> PageServer:
+def connect_pages(config: KeyStorageConfig, password: str | None, name: str) -> PageServer:
+    """Return a connection to the table of one server; see `open_pages`."""
     timeout_s = min(config.timeout_s, TIMEOUT_S)
     if is_sqlite_server(name):
         path = Path(name)
