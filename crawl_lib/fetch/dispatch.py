@@ -30,6 +30,8 @@ _BUSY = (Trouble.TOO_MANY_REQUESTS, Trouble.UNAVAILABLE)
 """What a host answers that wants to be left alone."""
 LAPSED_S = 0.25
 """The pause before a host is looked at again whose lease has lapsed."""
+MOST_LAPSES = 40
+"""Such pauses for a redirect of robots.txt to another host."""
 _FEW_HOSTS = 16
 """So many hosts of one address are reserved at once, where nodes share them."""
 
@@ -236,7 +238,7 @@ class Dispatch:
             self.end(job, *host.ending)
             return
         if not self._may_send(host.name):
-            self._come_back(host, job, self._clock() + LAPSED_S)
+            self._wait_for_lease(host, job)
             return
         if self._is_polite(host):
             # A transfer that was paused for room may last twice its time limit.
@@ -245,6 +247,14 @@ class Dispatch:
                 self._come_back(host, job, self._clock() + wait_s)
                 return
         self._start(host, job)
+
+    def _wait_for_lease(self, host: Host, job: Job) -> None:
+        """Have a request come again. A redirect of robots.txt may lead to a host that will never be ours."""
+        job.lapses += 1
+        if job.hops and job.lapses > MOST_LAPSES:
+            self.end(job, Outcome.CONNECT_FAILED, "another fetcher has the lease of this host")
+        else:
+            self._come_back(host, job, self._clock() + LAPSED_S)
 
     def _start(self, host: Host, job: Job) -> None:
         self.in_flight += 1

@@ -11,7 +11,6 @@ from crawl_lib.realtime.link import Bare
 from crawl_lib.realtime.protocol import Done, Refused
 from crawl_lib.realtime.remote import LineLostError, RemoteLink
 
-LOOK_S = 0.05
 STOP_S = 4.5
 """The time for requests in flight, and for the return of leases."""
 _T = TypeVar("_T")
@@ -25,6 +24,9 @@ class Fetchers:
         self._links, self._leases = links, leases
         self._is_stopping = False
         self._is_over = asyncio.Event()
+        self._news = asyncio.Event()
+        for link in links:
+            link.on_grant = self._tell
 
     @property
     def is_ready(self) -> bool:
@@ -48,6 +50,7 @@ class Fetchers:
     async def stop(self) -> None:
         """Have all fetchers end their requests, and wait for the end of `run`, `STOP_S` at most."""
         self._is_stopping = True
+        self._tell()
         await asyncio.gather(*(link.stop() for link in self._links))
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_S):
@@ -68,10 +71,15 @@ class Fetchers:
             with suppress(LineLostError):
                 return await ask(link)
 
+    def _tell(self) -> None:
+        """Wake all who wait for the owner of a part."""
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
     async def _link_of(self, part: int) -> RemoteLink:
         while not self._is_stopping:
             for link in self._links:
                 if link.is_ready and link.has(part):
                     return link
-            await asyncio.sleep(LOOK_S)
+            await self._news.wait()
         raise StoppedError("the service stops, and the URL stays due")

@@ -28,6 +28,7 @@ from crawl_lib.frontier import NodeLock
 from crawl_lib.node import Room
 from crawl_lib.realtime.certificates import Identity
 from crawl_lib.realtime.fetcher import STOP_S, FetcherProcess, start_fetcher
+from crawl_lib.realtime.link import FetcherDiedError
 from crawl_lib.realtime.places import live_spool
 from crawl_lib.realtime.protocol import MAX_LINE_BYTES, PROTOCOL_VERSION, Hello, LineReader, Parting, Setup
 from crawl_lib.realtime.spooling import ToGate, answers
@@ -106,7 +107,8 @@ class Gate:
         except (KrakeError, OSError, ValueError) as error:  # ValueError: a line above the limit
             log.warning("%s: %s", peer, error)
             with contextlib.suppress(KrakeError, OSError):
-                writer.write(Parting(reason=str(error)[:1000]).to_line())
+                is_death = isinstance(error, FetcherDiedError)
+                writer.write(Parting(reason=str(error)[:1000], is_death=is_death).to_line())
         finally:
             writer.close()
 
@@ -147,10 +149,12 @@ class Gate:
         config = from_mapping(setup.config, Path("/"), f"the config of scheduler {peer}")
         room = Room(config.watermarks, self._place.directory)
         require_room(room)
-        if self._scheduler is not None:
-            if self._clock() - self._scheduler.heard_s < SILENCE_S:
-                raise ProtocolError(f"scheduler {self._scheduler.peer} has this fetcher; wait for its silence")
-            await self._scheduler.end("another scheduler took over after a silence")
+        while (earlier := self._scheduler) is not None:
+            if not earlier.is_ending and self._clock() - earlier.heard_s < SILENCE_S:
+                raise ProtocolError(f"scheduler {earlier.peer} has this fetcher; wait for its silence")
+            await earlier.end("another scheduler took over after a silence")
+        if reader.at_eof():  # the scheduler has not waited
+            return
         relay = self._scheduler = _Relay(peer, reader, writer, self._clock)
         try:
             process = await self._in_thread(lambda: self._start(config, setup.digest))
@@ -184,13 +188,18 @@ class Gate:
 
 
 class _Relay:
-    """The line of a scheduler. `heard_s`: when the scheduler last said something."""
+    """The line of a scheduler.
+
+    `heard_s`: when the scheduler last said something. `is_ending`: the line has ended, and its fetcher is about to.
+    `is_over`: both have ended.
+    """
 
     def __init__(
         self, peer: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, clock: Callable[[], float]
     ) -> None:
         self.peer, self._reader, self._writer, self._clock = peer, reader, writer, clock
         self.heard_s = clock()
+        self.is_ending = False
         self.is_over = asyncio.Event()
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -217,6 +226,7 @@ class _Relay:
             if reason := next(iter(done)).result():
                 raise ProtocolError(reason)
         finally:
+            self.is_ending = True
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -234,7 +244,7 @@ class _Relay:
         while data := await reader.read(_READ_BYTES):
             self._writer.write(data)
             await self._writer.drain()
-        return "the fetcher has ended; its log says why"
+        raise FetcherDiedError("the fetcher has ended; its log says why")
 
     async def _until_ended(self) -> str:
         return await self._ended

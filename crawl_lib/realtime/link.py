@@ -230,7 +230,8 @@ class FetcherLink:
             self._on_clock(message)
             return
         if isinstance(message, Parting):
-            raise ProtocolError(f"{self.who} ends the line: {message.reason}")
+            self._on_parting(message)
+            return
         assert not isinstance(message, Hello)
         asked = self._asked.get(message.id)
         if asked is None or asked.future.done():  # cancelled meanwhile
@@ -242,6 +243,11 @@ class FetcherLink:
 
     def _on_clock(self, clock: Clock) -> None:
         """Take a fetcher's time."""
+
+    def _on_parting(self, parting: Parting) -> None:
+        """End the line, unless the end is ours."""
+        if not self._stop.is_set():
+            raise ProtocolError(f"{self.who} ends the line: {parting.reason}")
 
     def _fail_all(self) -> None:
         for asked in self._asked.values():

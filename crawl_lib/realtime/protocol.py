@@ -208,9 +208,13 @@ class ClosedPart(Message, tag="part", frozen=True, kw_only=True):
 
 
 class Parting(Message, tag="parting", frozen=True, kw_only=True):
-    """The reason why a gate ends the line. The scheduler connects again after a pause."""
+    """The reason why a gate ends the line. The scheduler connects again after a pause.
+
+    `is_death`: the fetcher has died, perhaps by a URL without an answer.
+    """
 
     reason: str
+    is_death: bool = False
 
 
 ToFetcher = Hello | Grant | Fetch | Cancel | Stop

@@ -16,11 +16,13 @@ from crawl_lib.errors import ConfigError, KeyStoreError, ProtocolError, os_error
 from crawl_lib.realtime.certificates import Identity
 from crawl_lib.realtime.leases import GRANT_S, Leases, ranges_of
 from crawl_lib.realtime.link import FetcherDiedError, FetcherLink, FetcherProcess
-from crawl_lib.realtime.protocol import PROTOCOL_VERSION, Clock, ClosedPart, Grant, Hello, Setup, Stop
+from crawl_lib.realtime.protocol import PROTOCOL_VERSION, Clock, ClosedPart, Grant, Hello, Parting, Setup, Stop
 
 CONNECT_S = 3.0
 SILENCE_S = 2.0
 """A line without a byte for so long is lost: a fetcher says the time twice a second."""
+START_S = 15.0
+"""The same for the first word of a fetcher, whose machine may have to end an earlier fetcher before."""
 SECTIONS = ("fetch", "retry", "urls", "traps", "parse", "segment", "watermarks")
 """The sections of a config that a fetcher needs. All others stay at home, with key servers and folders."""
 log = logging.getLogger(__name__)
@@ -74,10 +76,8 @@ class _OpenLine:
 class RemoteLink(FetcherLink):
     """A fetcher on another machine for the whole life of the service.
 
-    `restarts`: how many lines were lost, or could not be opened.
+    `restarts`: how many lines were lost, or could not be opened. `on_grant`: called after each grant.
     """
-
-    died = LineLostError
 
     def __init__(
         self,
@@ -92,7 +92,8 @@ class RemoteLink(FetcherLink):
         self._leases = leases
         self._epochs: dict[int, int] = {}
         self._until_s = 0.0
-        self._has_ended = False
+        self._has_ended = self._has_clock = False
+        self.on_grant: Callable[[], None] = lambda: None
         self._renewal: asyncio.Task[None] | None = None
         self.name = fetcher.name
         self.who = f"fetcher {fetcher.name} ({fetcher.address})"
@@ -111,6 +112,7 @@ class RemoteLink(FetcherLink):
         return self._opened, reader, writer
 
     def _greet(self, writer: asyncio.StreamWriter) -> None:
+        self.died, self._has_clock = LineLostError, False
         writer.write(Hello(version=PROTOCOL_VERSION, name="scheduler").to_line())
         writer.write(self._setup.to_line())
 
@@ -118,11 +120,12 @@ class RemoteLink(FetcherLink):
         writer.write(Stop().to_line())
 
     async def _heard(self, reader: asyncio.StreamReader) -> bytes:
+        silence_s = SILENCE_S if self._has_clock else START_S
         try:
-            async with asyncio.timeout(SILENCE_S):
+            async with asyncio.timeout(silence_s):
                 return await super()._heard(reader)
         except TimeoutError as error:
-            raise ProtocolError(f"{self.who}: silent for {SILENCE_S:g} s") from error
+            raise ProtocolError(f"{self.who}: silent for {silence_s:g} s") from error
 
     def has(self, part: int) -> bool:
         """Say whether the fetcher has a part now, as far as this end knows."""
@@ -140,6 +143,7 @@ class RemoteLink(FetcherLink):
 
     def _on_clock(self, clock: Clock) -> None:
         """Renew the leases, unless the key server still works on the last renewal."""
+        self._has_clock = True
         if self._writer is not None and (self._renewal is None or self._renewal.done()):
             self._renewal = asyncio.create_task(self._renew(clock, self._writer, time.monotonic()))
 
@@ -154,3 +158,9 @@ class RemoteLink(FetcherLink):
             self._epochs, self._until_s = epochs, heard_s + GRANT_S
             until_ms = clock.now_ms + round(1000 * GRANT_S)
             writer.write(Grant(parts=ranges_of(epochs), until_ms=until_ms).to_line())
+            self.on_grant()
+
+    def _on_parting(self, parting: Parting) -> None:
+        if parting.is_death:
+            self.died = FetcherDiedError
+        super()._on_parting(parting)

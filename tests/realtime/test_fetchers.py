@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import ExitStack
+import sqlite3
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from crawl_lib.realtime.leases import wanted_parts
 from crawl_lib.realtime.pages import part_of
 from crawl_lib.realtime.tokens import RIGHTS
 from tests.realtime.fake import Web, make_config
-from tests.realtime.remote import Remote, remote
+from tests.realtime.remote import Remote, children, remote
 from tests.realtime.test_service import running, stores_of
 from tests.web.hostile import HostileWeb
 
@@ -35,19 +36,6 @@ def sections(*there: Remote) -> dict[str, Any]:
         "fetch": {"allow_networks": ["127.0.0.0/8"], "ip_delay_s": 0.0, "host_delay_s": 0.1, "robots": "ignore"},
         "realtime": {"fetchers": fetchers, "certificates": str(there[0].home)},
     }
-
-
-def children(there: Remote) -> list[int]:
-    """The processes of a fetcher: those that work in its directory."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/fd"):
-        try:
-            targets = [str(link.readlink()) for link in path.iterdir()]
-        except OSError:
-            continue
-        if int(path.parent.name) != os.getpid() and str(there.place.directory / "hosts" / "hosts.sqlite") in targets:
-            found.append(int(path.parent.name))
-    return found
 
 
 def test_urls_go_to_the_owner_of_their_part_and_after_a_loss_to_the_other(tmp_path: Path) -> None:
@@ -84,6 +72,10 @@ def test_urls_go_to_the_owner_of_their_part_and_after_a_loss_to_the_other(tmp_pa
     for web in webs.values():
         assert len(web.paths()) == len(set(web.paths())), "each URL was asked for once"
     spools = [one.place.spool, two.place.spool]
+    leases = sqlite3.connect(next(tmp_path.glob("*-pages.sqlite")))
+    with closing(leases):
+        (left,) = leases.execute("SELECT count(*) FROM krakemembers").fetchone()
+    assert left == 0, "all leases are given back"
     assert all(any(spool.glob("*.rowless.json")) for spool in spools)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,7 +33,7 @@ from crawl_lib.realtime.protocol import (
 from crawl_lib.realtime.remote import setup_of
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import make_config
-from tests.realtime.remote import NAME, Talk, remote
+from tests.realtime.remote import NAME, Talk, children, remote
 from tests.web.hostile import HostileWeb
 
 
@@ -72,11 +75,13 @@ def test_urls_of_a_grant_that_ended_are_refused_unsent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["live-2", NAME])
-def test_a_fetchers_certificate_makes_no_scheduler(tmp_path: Path, name: str) -> None:
-    with remote(tmp_path) as there, there.connect(name) as connection:
-        Talk(connection)
-        with pytest.raises(ssl.SSLError, match=r"alert|unsupported"):
-            connection.recv(1)
+def test_a_fetchers_certificate_makes_no_scheduler(tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    heard = b""
+    with remote(tmp_path) as there, there.connect(name) as connection, contextlib.suppress(OSError):
+        connection.sendall(Hello(version=PROTOCOL_VERSION).to_line())
+        heard = connection.recv(1)
+    assert heard == b""
+    assert "unsuitable certificate purpose" in caplog.text
 
 
 def test_a_stranger_and_a_fetcher_of_another_name_are_refused(tmp_path: Path) -> None:
@@ -123,6 +128,21 @@ def test_one_scheduler_at_a_time_has_the_fetcher(tmp_path: Path) -> None:
                     break
             talk.hear(Clock)
         assert "took over" in talk.hear(Parting).reason
+
+
+def test_the_death_of_a_fetcher_is_told_and_the_next_line_has_a_new_one(tmp_path: Path) -> None:
+    with remote(tmp_path) as there:
+        with there.connect() as connection:
+            talk = Talk(connection)
+            talk.send(setup(tmp_path))
+            talk.hear(Clock)
+            (fetcher,) = children(there)
+            os.kill(fetcher, signal.SIGKILL)
+            assert talk.hear(Parting).is_death
+        with there.connect() as connection:  # at once: the first line is no obstacle
+            talk = Talk(connection)
+            talk.send(setup(tmp_path))
+            assert isinstance(talk.hear(Clock, Parting), Clock)
 
 
 def test_a_renewed_certificate_counts_without_a_restart(tmp_path: Path) -> None:
