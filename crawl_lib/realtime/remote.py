@@ -77,6 +77,7 @@ class RemoteLink(FetcherLink):
     """A fetcher on another machine for the whole life of the service.
 
     `restarts`: how many lines were lost, or could not be opened. `on_grant`: called after each grant.
+    `has_ended`: a planned end was answered by the fetcher's own end.
     """
 
     def __init__(
@@ -92,7 +93,8 @@ class RemoteLink(FetcherLink):
         self._leases = leases
         self._epochs: dict[int, int] = {}
         self._until_s = 0.0
-        self._has_ended = self._has_clock = False
+        self._has_clock = False
+        self.has_ended = False
         self.on_grant: Callable[[], None] = lambda: None
         self._renewal: asyncio.Task[None] | None = None
         self.name = fetcher.name
@@ -133,13 +135,13 @@ class RemoteLink(FetcherLink):
 
     async def end(self) -> None:
         """Give the leases back after a planned end of `run`, if the fetcher has said its last word."""
-        if self._has_ended:
+        if self.has_ended:
             with suppress(KeyStoreError):
                 await self._leases.give_back(self.name)
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         await super()._read(reader)
-        self._has_ended = not self._opened.is_cut
+        self.has_ended = not self._opened.is_cut
 
     def _on_clock(self, clock: Clock) -> None:
         """Renew the leases, unless the key server still works on the last renewal."""

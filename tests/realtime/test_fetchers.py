@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-import sqlite3
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from crawl_lib.config import FetcherConfig
 from crawl_lib.errors import ConfigError
 from crawl_lib.realtime import Client, TokenFile
-from crawl_lib.realtime.leases import wanted_parts
-from crawl_lib.realtime.pages import part_of
+from crawl_lib.realtime.certificates import SCHEDULER, Identity
+from crawl_lib.realtime.leases import Leases, wanted_parts
+from crawl_lib.realtime.pages import PARTS, part_of
+from crawl_lib.realtime.pages_sqlite import SqlitePages
+from crawl_lib.realtime.protocol import Setup
+from crawl_lib.realtime.remote import RemoteLink
 from crawl_lib.realtime.tokens import RIGHTS
 from tests.realtime.fake import Web, make_config
 from tests.realtime.remote import Remote, children, remote
@@ -69,14 +74,26 @@ def test_urls_go_to_the_owner_of_their_part_and_after_a_loss_to_the_other(tmp_pa
             page = client.page(web.url("/third"), wait_s=30)
             assert page is not None
             assert page.document is not None
-    for web in webs.values():
-        assert len(web.paths()) == len(set(web.paths())), "each URL was asked for once"
-    spools = [one.place.spool, two.place.spool]
-    leases = sqlite3.connect(next(tmp_path.glob("*-pages.sqlite")))
-    with closing(leases):
-        (left,) = leases.execute("SELECT count(*) FROM krakemembers").fetchone()
-    assert left == 0, "all leases are given back"
-    assert all(any(spool.glob("*.rowless.json")) for spool in spools)
+    # On a busy machine leases lapse and lines are lost, so a URL may be asked for again, by either fetcher.
+    assert set(webs["live-1"].paths()) == {"/first", "/third"}
+    assert set(webs["live-2"].paths()) == {"/first", "/second", "/third"}
+    assert any(part for there in (one, two) for part in there.place.spool.glob("*.rowless.json"))
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_leases_are_given_back_once_the_fetcher_has_said_its_last_word(tmp_path: Path, has_ended: bool) -> None:
+    async def main() -> int:
+        leases = Leases(lambda: SqlitePages(tmp_path / "pages.sqlite"))
+        setup = Setup(config={}, digest="0" * 64)
+        link = RemoteLink(FetcherConfig("live-1", "127.0.0.1:1"), Identity(tmp_path, SCHEDULER), setup, leases)
+        await leases.renew("live-1")
+        link.has_ended = has_ended
+        await link.end()
+        others = await leases.renew("live-2")
+        leases.close()
+        return len(others)
+
+    assert asyncio.run(main()) == (PARTS if has_ended else 0)
 
 
 def test_several_fetchers_with_delays_by_address_are_refused(tmp_path: Path) -> None:
