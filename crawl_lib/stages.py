@@ -288,13 +288,13 @@ def make_output(stores: Stores, *, output: str) -> Result:
 
 
 def collect_realtime(stores: Stores) -> Result:
-    """Make a segment of what the real-time service of this machine has fetched; `folder` is "" if nothing is closed.
+    """Make segments of what the real-time service of this machine has fetched; `folder` is "" if nothing is closed.
 
-    Returns what `realtime.collect_parts` does, and raises the same errors.
+    Returns what `realtime.collect_all` does, and raises the same errors.
     """
     from crawl_lib import realtime  # noqa: PLC0415
 
-    return realtime.collect_parts(stores, realtime.FETCHER).to_mapping()
+    return realtime.collect_all(stores).to_mapping()
 
 
 def mark_duplicates(stores: Stores) -> Result:

@@ -3,13 +3,13 @@
 import argparse
 
 from crawl_lib.cli.common import print_result, say, tool_stores
-from crawl_lib.realtime import CollectReport, FillReport, collect_parts, fill_table
+from crawl_lib.realtime import CollectReport, FillReport, collect_from, fill_table
 
 
 def collect(arguments: argparse.Namespace) -> int:
     """Make a segment of what the fetcher has closed."""
     with tool_stores(arguments, make=True) as stores:
-        report = collect_parts(stores, arguments.fetcher)
+        report = collect_from(stores, arguments.fetcher)
     print_result(arguments, report.to_mapping(), lambda: _show(report))
     return 0
 

@@ -110,6 +110,14 @@ def _failure(text: str) -> Outcome:
     return Outcome(text)
 
 
+def _address(text: str) -> str:
+    from crawl_lib.config import ADDRESS_PATTERN  # noqa: PLC0415 - for one command alone
+
+    if not re.fullmatch(ADDRESS_PATTERN, text):
+        raise argparse.ArgumentTypeError(f"must be host:port, not {text!r}")
+    return text
+
+
 _Option = tuple[str, dict[str, Any]]
 
 
@@ -538,6 +546,23 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     ),
     ("serve search", "serving.search", "show the search page to browsers, until Ctrl-C; no login (search.listen)", ()),
     ("serve realtime", "serving.realtime", "fetch URLs as services submit them, until Ctrl-C (realtime.listen)", ()),
+    (
+        "realtime fetcher",
+        "remote.fetcher",
+        "fetch for a service on another machine, until Ctrl-C; needs no config (docs/realtime-cluster.md)",
+        (
+            _option("--listen", "where schedulers connect to", required=True, type=_address, metavar="HOST:PORT"),
+            _option("--name", "the name of this fetcher in realtime.fetchers", required=True, metavar="NAME"),
+            _option("--directory", "for fetched pages, and what is known of hosts", required=True, metavar="DIR"),
+            _option("--certificates", "with ca.pem and NAME.pem", required=True, metavar="DIR"),
+        ),
+    ),
+    (
+        "realtime certificates",
+        "remote.certificates",
+        "make the certificates of scheduler and fetchers, and renew those with less than 30 days left",
+        (_JSON,),
+    ),
     (
         "realtime tokens",
         "realtime.tokens",

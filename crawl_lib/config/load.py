@@ -196,6 +196,16 @@ def _policy_problems(config: Any) -> Iterator[str]:
             yield f"realtime.policies[{index}].name: {name!r} is the name of an earlier policy; name this one otherwise"
 
 
+def _fetcher_problems(config: Any) -> Iterator[str]:
+    taken, fetchers = ["live-0"], config.realtime.fetchers if config.realtime else ()
+    if len(fetchers) > 1 and config.fetch.ip_delay_s > 0:
+        yield "fetch.ip_delay_s: several fetchers share no turns of addresses: set it to 0"
+    for index, fetcher in enumerate(fetchers):
+        if fetcher.name in taken:
+            yield f"realtime.fetchers[{index}].name: {fetcher.name!r} is taken (live-0: by the service's own fetcher)"
+        taken.append(fetcher.name)
+
+
 _TOGETHER = (
     _name_problems,
     _key_problems,
@@ -205,6 +215,7 @@ _TOGETHER = (
     _scope_problems,
     _order_problems,
     _policy_problems,
+    _fetcher_problems,
 )
 """What is wrong with options that have to go together."""
 

@@ -69,6 +69,8 @@ def option(default: Any = MISSING, **checks: Any) -> Any:
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 CRAWL_NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 """Part of Airflow's ids, which have up to 250 characters."""
+ADDRESS_PATTERN = r"(?:[^\s/:@\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
+"""A host name or address, and a port."""
 INDEX_NAME_PATTERN = r"[a-z0-9][a-z0-9._-]{0,99}"
 """An alias of OpenSearch. Names of indexes begin with the alias, and have up to 255 bytes."""
 FOLDER_PATTERN = r"(?!.*(^|/)\.)[^/:][^:]*"
@@ -544,7 +546,7 @@ class SearchConfig:
 
     directory: str = option("../data/search", path="directory")
     sites: tuple[SiteConfig, ...] = option(())
-    listen: str = option("127.0.0.1:8090", pattern=r"(?:[^\s/:@\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
+    listen: str = option("127.0.0.1:8090", pattern=ADDRESS_PATTERN)
     hosts: tuple[str, ...] = option((), unique=True, pattern=r"[^\s/:@\[\]]+|\[[0-9A-Fa-f:.]+\]")
     log_queries: bool = option(False)
 
@@ -562,14 +564,24 @@ class PolicyConfig:
 
 
 @section
+class FetcherConfig:
+    """One entry of `realtime.fetchers`: a fetcher on another machine. Its segments are of a node of this name."""
+
+    name: str = option(pattern=r"live-[A-Za-z0-9._-]{1,56}")
+    address: str = option(pattern=ADDRESS_PATTERN)
+
+
+@section
 class RealtimeConfig:
     """How the real-time service of this machine answers, and what may wait in it.
 
     A config with this section is one of a service: Airflow has no DAG that crawls for it.
     """
 
-    listen: str = option("127.0.0.1:8095", pattern=r"(?:[^\s/:@\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
+    listen: str = option("127.0.0.1:8095", pattern=ADDRESS_PATTERN)
     tokens: str = option("../data/realtime/tokens.json", path="file")
+    fetchers: tuple[FetcherConfig, ...] = option(())
+    certificates: str = option("../data/realtime/certificates", path="directory")
     policies: tuple[PolicyConfig, ...] = option(())
     max_waiting: int = option(5000, minimum=1)
     max_wait_s: float = option(300.0, minimum=0)

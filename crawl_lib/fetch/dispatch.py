@@ -28,6 +28,10 @@ from crawl_lib.states import Outcome
 
 _BUSY = (Trouble.TOO_MANY_REQUESTS, Trouble.UNAVAILABLE)
 """What a host answers that wants to be left alone."""
+LAPSED_S = 0.25
+"""The pause before a host is looked at again whose lease has lapsed."""
+MOST_LAPSES = 40
+"""Such pauses for a redirect of robots.txt to another host."""
 _FEW_HOSTS = 16
 """So many hosts of one address are reserved at once, where nodes share them."""
 
@@ -61,7 +65,7 @@ class Seams:
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     resolver: Callable[[], SystemResolver] = SystemResolver
-    carrier: Callable[[FetchConfig, Callable[[BaseException], None], Callable[[str], bool] | None], Transport] = (
+    carrier: Callable[[FetchConfig, Callable[[BaseException], None], Callable[[str, str], bool] | None], Transport] = (
         Transport
     )
 
@@ -71,7 +75,8 @@ class Dispatch:
 
     `act`: makes a change to the run, then starts what is ready; nothing once the run is over. `fail`: ends the run with
     an error. `retries`: what to do after each failure. `in_flight`: requests that the transport has, or that have
-    answered and are not reported yet. `left`: URLs that are not reported.
+    answered and are not reported yet. `left`: URLs that are not reported. `may_send`: says whether a host may be asked
+    now; None: each host may. A host waits while it may not be asked, and no connection is opened.
     """
 
     def __init__(
@@ -84,6 +89,7 @@ class Dispatch:
         retries: Mapping[Failure, Retry],
         act: Callable[[Callable[[], None]], None],
         fail: Callable[[BaseException], None],
+        may_send: Callable[[str], bool] | None = None,
     ) -> None:
         self.in_flight = 0
         self.left = 0
@@ -104,7 +110,9 @@ class Dispatch:
             self._spans.given = lambda name, begins_s: act(partial(self._given, name, begins_s))
         self._numbers = count()
         self.dns = DnsCache(config.dns_ttl_s, config.dns_timeout_s, seams.clock, seams.resolver)
-        before_send = self._before_send if config.ip_delay_s > 0 and not config.proxy else None
+        self._may_send = may_send or (lambda host: True)
+        self._has_gates = config.ip_delay_s > 0 and not config.proxy
+        before_send = self._before_send if self._has_gates or may_send else None
         self._transport = seams.carrier(config, fail, before_send)
 
     def most_in_flight(self) -> int:
@@ -229,6 +237,9 @@ class Dispatch:
         if host.ending is not None:  # since it was chosen, or since an earlier run
             self.end(job, *host.ending)
             return
+        if not self._may_send(host.name):
+            self._wait_for_lease(host, job)
+            return
         if self._is_polite(host):
             # A transfer that was paused for room may last twice its time limit.
             wait_s = self._turns.reserve(f"host {host.name}", 2 * self._config.time_limit_s + host.delay_s)
@@ -236,6 +247,14 @@ class Dispatch:
                 self._come_back(host, job, self._clock() + wait_s)
                 return
         self._start(host, job)
+
+    def _wait_for_lease(self, host: Host, job: Job) -> None:
+        """Have a request come again. A redirect of robots.txt may lead to a host that will never be ours."""
+        job.lapses += 1
+        if job.hops and job.lapses > MOST_LAPSES:
+            self.end(job, Outcome.CONNECT_FAILED, "another fetcher has the lease of this host")
+        else:
+            self._come_back(host, job, self._clock() + LAPSED_S)
 
     def _start(self, host: Host, job: Job) -> None:
         self.in_flight += 1
@@ -245,7 +264,11 @@ class Dispatch:
         address = None if self._config.proxy else host.address
         self._transport.start(job, address, lambda *ended: self._act(partial(self._take, host, job, *ended)))
 
-    def _before_send(self, ip: str) -> bool:
+    def _before_send(self, ip: str, host: str) -> bool:
+        if not self._may_send(host):
+            return False
+        if not self._has_gates:
+            return True
         name, spans = f"ip {ip}", self._spans
         if spans is not None and spans.addresses and not spans.may_send(name, self._clock()):
             return False
@@ -295,6 +318,12 @@ class Dispatch:
         host.in_flight -= 1
         job.is_sent = False
         row, was_cut = self._retries[failure], self._was_cut(job)
+        if failure is Trouble.TURN_OVER and not self._may_send(host.name):
+            job.tries -= 1
+            self._put_back(host, job, row, LAPSED_S)
+            self._rest(host)
+            self._hosts.schedule(host)
+            return
         job.spent_s += fetched.duration_ms / 1000
         if self._spans is not None and not fetched.request:  # the turn was taken until it would be sent
             self._turns.put(f"ip {host.address}", self._config.ip_delay_s)

@@ -95,9 +95,9 @@ class InflightBudget:
 class Exchange:
     """An easy handle with the state of the transfer it runs: `prepare` begins one, `result` ends it.
 
-    `before_send`: called with the address once it is connected, right before the request is written; False if it must
-    not be. `held`: what the transfer has of the budget's common half. `due`: when it ends; `ended`: why we ended it
-    ourselves, if we did.
+    `before_send`: called with address and host name once it is connected, right before the request is written; False
+    if it must not be. `held`: what the transfer has of the budget's common half. `due`: when it ends; `ended`: why we
+    ended it ourselves, if we did.
     `quick_at`, `received_before`: for the slow lane, when it was quick last, and how many bytes there were then.
     """
 
@@ -106,7 +106,7 @@ class Exchange:
         config: FetchConfig,
         address_filter: AddressFilter | None,
         budget: InflightBudget,
-        before_send: Callable[[str], bool] | None,
+        before_send: Callable[[str, str], bool] | None,
         on_resumed: "Callable[[Exchange], None]",
     ) -> None:
         self.config = config
@@ -225,7 +225,7 @@ class Exchange:
         if self.sent:
             self.ended = Trouble.STALE_CONNECTION, "the server closed a kept connection before it answered"
             return int(pycurl.PREREQFUNC_ABORT)
-        if self.before_send is not None and not self.before_send(primary_ip):
+        if self.before_send is not None and not self.before_send(primary_ip, self.job.site.host):
             self.ended = Trouble.TURN_OVER, f"the turn of {primary_ip} was over when it was connected"
             return int(pycurl.PREREQFUNC_ABORT)
         self.sent = True

@@ -65,7 +65,7 @@ class Job:
     """A request to make: a page (`taken`), or a robots.txt for the authority `robots_for` (`hops` followed so far).
 
     `spent_s`: the time of all requests so far. `is_sent`: a request is on the way. `is_cancelled`: nothing is sent or
-    reported any more.
+    reported any more. `lapses`: how often the host's lease was missing.
     """
 
     url: str
@@ -79,6 +79,7 @@ class Job:
     spent_s: float = 0.0
     is_sent: bool = False
     is_cancelled: bool = False
+    lapses: int = 0
 
     def left_s(self) -> float:
         """Return the seconds left for requests until the URL is given up; infinite without a limit."""

@@ -67,7 +67,14 @@ class _Run:
     """The state of one `fetch_all`."""
 
     def __init__(
-        self, hosts: Hosts, turns: Turns, caller: Caller, seams: Seams, retries: Mapping[Failure, Retry]
+        self,
+        hosts: Hosts,
+        turns: Turns,
+        caller: Caller,
+        seams: Seams,
+        retries: Mapping[Failure, Retry],
+        *,
+        may_send: Callable[[str], bool] | None = None,
     ) -> None:
         self.hosts = hosts
         self.caller = caller
@@ -79,7 +86,9 @@ class _Run:
         self.ticker = Alarm(self.loop, partial(self.act, self._tick))
         self.saved_at = self.clock()
         self.unbegun: list[list[TakenUrl]] = []
-        self.dispatch = Dispatch(hosts, turns, caller, seams, retries=retries, act=self.act, fail=self.fail)
+        self.dispatch = Dispatch(
+            hosts, turns, caller, seams, retries=retries, act=self.act, fail=self.fail, may_send=may_send
+        )
 
     async def run(self, items: Sequence[TakenUrl]) -> int:
         self.unbegun = _by_host(items)
@@ -244,8 +253,9 @@ class LiveRun(_Run):
         caller: LiveCaller,
         retries: Mapping[Failure, Retry] = LIVE_RETRIES,
         seams: Seams | None = None,
+        may_send: Callable[[str], bool] | None = None,
     ) -> None:
-        """Make a run on the running loop. `store`, `turns`, `retries`: as of `fetch_all`.
+        """Make a run on the running loop. `store`, `turns`, `retries`: as of `fetch_all`; `may_send`: as of `Dispatch`.
 
         Raises StorageError if `store` cannot be read.
         """
@@ -253,7 +263,7 @@ class LiveRun(_Run):
         self._jobs: dict[int, Job] = {}
         self._waiting: Counter[str] = Counter()
         hosts = Hosts(config, retry, store, seams.clock, seams.wall, is_live=True)
-        super().__init__(hosts, turns, _OfLiveRun(caller, self._reported), seams, retries)
+        super().__init__(hosts, turns, _OfLiveRun(caller, self._reported), seams, retries, may_send=may_send)
 
     async def run_until_closed(self) -> int:
         """Serve URLs until `close`, and then the requests in flight; return the number of unreported URLs.

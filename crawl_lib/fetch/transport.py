@@ -78,7 +78,7 @@ class Transport:
         self,
         config: FetchConfig,
         failed: Callable[[BaseException], None],
-        before_send: Callable[[str], bool] | None = None,
+        before_send: Callable[[str, str], bool] | None = None,
     ) -> None:
         self._failed = failed
         self._loop = asyncio.get_running_loop()

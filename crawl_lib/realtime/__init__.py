@@ -1,17 +1,16 @@
 """Real time: a URL is submitted, and its metadata are there within seconds.
 
-Two processes do it. The scheduler has the secrets: it answers requests, decides what is fetched, and follows redirects.
-The fetcher reads the bytes of strangers, behind the walls of a crawl's worker: it makes each request (`fetch.LiveRun`),
-reads the page, and writes WARC records into parts of a spool. Both speak the lines of `protocol` on a socket pair.
+The scheduler has the secrets. `service` listens, `api` maps routes to answers, and a submission goes through the
+`stages` of the `scheduler`, which asks a fetcher by its `link` and keeps `documents` in a table: `store` asks the
+servers (`pages*`). `events` are followed, `tokens` and `limits` say who may ask, `metrics` counts, `probes` asks for
+pictures, and `client` asks from elsewhere with the types of `answers`. The fetcher reads strangers' bytes, behind the
+walls of a crawl's worker: `fetch.LiveRun` asks, `reading` and `picture` read, and parts of a spool get records
+(`places`). Both speak the lines of `protocol`. `collect` makes a segment of closed parts, `filling` a lost table of
+segments; commands find and delete `rows`, and `checking` finds damage.
 
-On the scheduler's side, `service` listens, and `api` maps routes to answers. A submission goes through the `stages` of
-the `scheduler`. The scheduler asks the fetcher by its `link`, and keeps `documents` in the table `krakepages`: `store`
-asks the servers of the table (`pages`, `pages_sqlite`, `pages_mysql`) without waiting. Subscribers follow `events`.
-`tokens` and `limits` say who may ask how often, `metrics` counts, and `client` asks from elsewhere with the types of
-`answers`. `probes` asks for pictures of pages, whose sizes `picture` reads.
-
-`collect` makes a segment of the parts that are closed; `places` says where parts lie. Commands find and delete `rows`
-while the service runs; `checking` finds damage, and `filling` makes a lost table again from segments.
+On a machine of its own a fetcher is behind a `gate` with TLS (`certificates`). `remote` is the scheduler's line to a
+gate, `fetchers` are all such lines; `leases` say which fetcher has which parts of hosts, `held` are a fetcher's own.
+`arriving` brings its closed parts, by the lines of `spooling`.
 """
 
 from typing import TYPE_CHECKING
@@ -21,11 +20,14 @@ from crawl_lib.realtime.places import FETCHER
 from crawl_lib.realtime.tokens import TokenFile
 
 if TYPE_CHECKING:
+    from crawl_lib.realtime.arriving import collect_all, collect_from
+    from crawl_lib.realtime.certificates import Identity, make_certificates
     from crawl_lib.realtime.checking import check_live, repair_live
     from crawl_lib.realtime.client import Client
     from crawl_lib.realtime.collect import CollectReport, collect_parts
     from crawl_lib.realtime.fetcher import start_fetcher
     from crawl_lib.realtime.filling import FillReport, fill_table
+    from crawl_lib.realtime.gate import FetcherPlace, serve_fetcher
     from crawl_lib.realtime.rows import RowsReport, drop_rows, forget_rows, row_facts
     from crawl_lib.realtime.service import fetcher_of, serve_realtime
 else:
@@ -33,11 +35,14 @@ else:
     __getattr__ = loads_later(
         __name__,
         {
+            "arriving": ("collect_all", "collect_from"),
+            "certificates": ("Identity", "make_certificates"),
             "checking": ("check_live", "repair_live"),
             "client": ("Client",),
             "collect": ("CollectReport", "collect_parts"),
             "fetcher": ("start_fetcher",),
             "filling": ("FillReport", "fill_table"),
+            "gate": ("FetcherPlace", "serve_fetcher"),
             "rows": ("RowsReport", "drop_rows", "forget_rows", "row_facts"),
             "service": ("fetcher_of", "serve_realtime"),
         },

@@ -76,6 +76,10 @@ class CollectReport:
         return asdict(self)
 
 
+NUMBERS = ("parts", "pages", "submissions", "unreadable")
+"""The numbers of a report."""
+
+
 class NoLinks(UrlFilter):
     """The filter for pages of real time: no link is followed."""
 
@@ -118,6 +122,12 @@ def _write_run(path: Path, parts: list[str], logs: list[str]) -> str:
     run_id = f"live-{sha256(chr(10).join(parts).encode()).hexdigest()[:32]}"
     write_durable(path, sealed_json({"run_id": run_id, "parts": parts, "submissions": logs}))
     return run_id
+
+
+def uncollected(node_dir: Path, name: str) -> set[str]:
+    """Return the parts of a fetcher that are in no committed segment. Raises DamagedFileError, StorageError."""
+    run = read_run(NodeDirectory(node_dir).live / name / "collect" / RUN_FILE)
+    return {part.stem.name for part in list_parts(live_spool(node_dir, name))} | set(run[1] if run else ())
 
 
 def write_run_again(room: Path) -> None:

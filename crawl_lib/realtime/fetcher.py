@@ -30,6 +30,7 @@ from crawl_lib.config import Config, from_mapping, to_mapping
 from crawl_lib.errors import KrakeError, ProtocolError, os_error, os_errors
 from crawl_lib.fetch import MIN_TTL_S, HostStore, Limits, LiveRun, Turns, user_agent_header
 from crawl_lib.frontier import NodeDirectory
+from crawl_lib.realtime.held import CLOCK_S, Held, own_ms
 from crawl_lib.realtime.picture import PROBE_BYTES, picture_facts
 from crawl_lib.realtime.places import live_spool
 from crawl_lib.realtime.protocol import (
@@ -37,6 +38,7 @@ from crawl_lib.realtime.protocol import (
     PROTOCOL_VERSION,
     Body,
     Cancel,
+    Clock,
     ClosedPart,
     Done,
     Fetch,
@@ -47,6 +49,7 @@ from crawl_lib.realtime.protocol import (
     Message,
     Place,
     Refused,
+    Stop,
     ToFetcher,
 )
 from crawl_lib.realtime.reading import AnswerReader, Told
@@ -69,7 +72,10 @@ _PROGRAM = "crawl_lib.realtime.fetcher"
 
 @dataclass(frozen=True)
 class FetcherTask:
-    """The task of a fetcher. `prefix`: begins the names of the parts; each fetcher has another prefix."""
+    """The task of a fetcher. `prefix`: begins the names of the parts; each fetcher has another prefix.
+
+    `is_leased`: on another machine than its scheduler's, so grants end.
+    """
 
     config: dict[str, Any]
     name: str
@@ -78,6 +84,7 @@ class FetcherTask:
     prefix: str
     info: dict[str, str]
     part_s: float = PART_S
+    is_leased: bool = False
 
 
 @dataclass
@@ -99,7 +106,12 @@ class Fetcher:
         self.stream = stream
         self.stopping = asyncio.Event()
         self.part_s = task.part_s
-        self.run = LiveRun(config=config.fetch, retry=config.retry, store=store, turns=turns, caller=self)
+        self.is_leased = task.is_leased
+        self.held = Held(config.fetch, store)
+        may_send = self.held.may_send if task.is_leased else None
+        self.run = LiveRun(
+            config=config.fetch, retry=config.retry, store=store, turns=turns, caller=self, may_send=may_send
+        )
         close_left_open(task, config)
         self.writer = PartWriter(Path(task.spool), task.prefix, WarcInfo(**task.info), config.segment, has_rows=False)
         self._reader = AnswerReader(config)
@@ -107,7 +119,6 @@ class Fetcher:
         self._open: dict[int, _Open] = {}
         self._positions: dict[int, int] = {}
         self._numbers = count()
-        self._parts: tuple[tuple[int, int], ...] = ()
         self._file = ""
 
     # -- what the scheduler says ----------------------------------------------------------------------------------
@@ -116,7 +127,10 @@ class Fetcher:
         """Carry out a line."""
         match message:
             case Grant():
-                self._parts = message.parts
+                self.held.grant(message.parts, message.until_ms)
+                self._refuse_lapsed()
+            case Stop():
+                self.stopping.set()
             case Cancel():
                 self._cancel(message.id)
             case Fetch():
@@ -125,7 +139,7 @@ class Fetcher:
     def _fetch(self, wanted: Fetch) -> None:
         if self.stopping.is_set():
             self.say(Refused(id=wanted.id, rule="stopping"))
-        elif not any(first <= wanted.part <= last for first, last in self._parts):
+        elif not self.held.has(wanted.part):
             self.say(Refused(id=wanted.id, rule="not_granted", reason=f"part {wanted.part}"))
         elif wanted.id in self._positions:
             raise ProtocolError(f"the scheduler: URL {wanted.id} is asked for twice: {wanted.url[:80]}")
@@ -143,6 +157,14 @@ class Fetcher:
         if position is not None and self.run.cancel(position):
             self._forget(position)
             self.say(Refused(id=number, rule="cancelled"))
+
+    def _refuse_lapsed(self) -> None:
+        """Refuse the URLs of parts that were granted, and are not any more."""
+        lapsed = [one.wanted for one in self._open.values() if not self.held.has(one.wanted.part)]
+        for wanted in lapsed:
+            if self.run.cancel(self._positions[wanted.id]):
+                self._forget(self._positions[wanted.id])
+                self.say(Refused(id=wanted.id, rule="not_granted", reason=f"part {wanted.part}"))
 
     def _forget(self, position: int) -> _Open:
         found = self._open.pop(position)
@@ -221,7 +243,8 @@ class Fetcher:
     async def serve(self, reader: asyncio.StreamReader) -> None:
         """Carry out lines until their end, or until the stop. Raises ProtocolError, and errors of the run."""
         tasks = [
-            asyncio.create_task(work) for work in (self._listen(reader), self._close_parts(), self.stopping.wait())
+            asyncio.create_task(work)
+            for work in (self._listen(reader), self._close_parts(), self._tell_time(), self.stopping.wait())
         ]
         run = asyncio.create_task(self.run.run_until_closed())
         try:
@@ -249,6 +272,14 @@ class Fetcher:
             for message in lines.feed(data):
                 self.hear(message)
             await self.stream.drain()  # a scheduler that reads nothing gives no more work
+
+    async def _tell_time(self) -> None:
+        """Ask for the next grant, and heed the end of the last one."""
+        while True:
+            if self.is_leased:
+                self._refuse_lapsed()
+                self.say(Clock(now_ms=own_ms()))
+            await asyncio.sleep(CLOCK_S)
 
     async def _close_parts(self) -> None:
         while True:
@@ -371,7 +402,15 @@ class FetcherProcess:
 
 
 def start_fetcher(
-    config: Config, node_dir: Path, *, name: str, digest: str, log_path: Path, lock: int, part_s: float = PART_S
+    config: Config,
+    node_dir: Path,
+    *,
+    name: str,
+    digest: str,
+    log_path: Path,
+    lock: int,
+    part_s: float = PART_S,
+    is_leased: bool = False,
 ) -> FetcherProcess:
     """Start a fetcher; the fetcher dies with the calling thread.
 
@@ -383,6 +422,7 @@ def start_fetcher(
         log_path: The fetcher's log, written anew.
         lock: The descriptor of the node's lock; the fetcher holds the lock too.
         part_s: Seconds after which a part is closed.
+        is_leased: The scheduler is on another machine, and its grants end.
 
     Raises StorageError for a folder that cannot be made, KrakeError or OSError if no process can be started.
     """
@@ -392,7 +432,7 @@ def start_fetcher(
         NodeDirectory(node_dir).hosts.mkdir(exist_ok=True)
     info = WarcInfo(VERSION, digest, user_agent_header(config.fetch), config.fetch.robots, f"{LIVE_LIST}/{name}")
     prefix = part_prefix(str(time.time_ns() // 1_000_000), name, 0)
-    task = FetcherTask(to_mapping(config), name, str(node_dir), str(spool), prefix, asdict(info), part_s)
+    task = FetcherTask(to_mapping(config), name, str(node_dir), str(spool), prefix, asdict(info), part_s, is_leased)
     with log_path.open("wb") as log:
         line = json.dumps(asdict(task)).encode() + b"\n"
         return FetcherProcess(fork_server(_PROGRAM).fork(line, log.fileno(), lock))

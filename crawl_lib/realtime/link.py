@@ -17,12 +17,14 @@ from crawl_lib.realtime.protocol import (
     PROTOCOL_VERSION,
     Body,
     Cancel,
+    Clock,
     ClosedPart,
     Done,
     Fetch,
     Grant,
     Hello,
     LineReader,
+    Parting,
     Refused,
     ToScheduler,
 )
@@ -39,16 +41,20 @@ _T = TypeVar("_T")
 log = logging.getLogger(__name__)
 
 
-class FetcherProcess(Protocol):
-    """A running fetcher. `socket`: our end of its line."""
-
-    socket: socket.socket
+class Ending(Protocol):
+    """A running fetcher, or a line to a fetcher of another machine."""
 
     def stop(self) -> None:
         """Ask the process to end its requests, to close its part, and to exit."""
 
     def kill(self) -> None:
-        """End the process now, and wait for its end."""
+        """End the process or the line now, and wait for its end."""
+
+
+class FetcherProcess(Ending, Protocol):
+    """A running fetcher. `socket`: our end of its line."""
+
+    socket: socket.socket
 
 
 class FetcherDiedError(KrakeError):
@@ -79,6 +85,9 @@ class FetcherLink:
     `start`: starts a process. `on_part`: called with each closed part. `restarts`: how many fetchers have died.
     """
 
+    who = "the fetcher"
+    died: type[FetcherDiedError] = FetcherDiedError
+
     def __init__(
         self, start: Callable[[], FetcherProcess], on_part: Callable[[ClosedPart], None] = lambda part: None
     ) -> None:
@@ -103,9 +112,9 @@ class FetcherLink:
         while not self._stop.is_set():
             began_s = time.monotonic()
             try:
-                await self._serve(await self._in_thread(self._start))
+                await self._serve()
             except (KrakeError, OSError) as error:
-                log.error("the fetcher is started again: %s", error)
+                log.error("%s is started again: %s", self.who, error)
             if self._stop.is_set():
                 return
             self.restarts += 1
@@ -131,7 +140,11 @@ class FetcherLink:
         self._ready.set()  # wakes all who wait for a fetcher
         if self._writer is not None:
             with suppress(OSError, RuntimeError):
-                self._writer.write_eof()
+                self._end_lines(self._writer)
+
+    def _end_lines(self, writer: asyncio.StreamWriter) -> None:
+        """Tell the fetcher that no further URL comes."""
+        writer.write_eof()
 
     async def _ask(self, wanted: dict[str, Any]) -> _Asked:
         writer = await self._line()
@@ -157,13 +170,26 @@ class FetcherLink:
     def _in_thread(self, call: Callable[[], _T]) -> Awaitable[_T]:
         return asyncio.get_running_loop().run_in_executor(self._starter, call)
 
-    async def _serve(self, process: FetcherProcess) -> None:
-        reader, writer = await asyncio.open_connection(sock=process.socket)
+    async def _open(self) -> tuple[Ending, asyncio.StreamReader, asyncio.StreamWriter]:
+        """Start a fetcher, and open the line. Raises KrakeError, OSError."""
+        process = await self._in_thread(self._start)
+        return process, *await asyncio.open_connection(sock=process.socket)
+
+    def _greet(self, writer: asyncio.StreamWriter) -> None:
+        """Say the first lines."""
+        writer.write(Hello(version=PROTOCOL_VERSION).to_line())
+        self._grant(writer)
+
+    def _grant(self, writer: asyncio.StreamWriter) -> None:
+        """Grant all hosts."""
+        writer.write(Grant(parts=(ALL_PARTS,)).to_line())
+
+    async def _serve(self) -> None:
+        process, reader, writer = await self._open()
         self._writer = writer
         end = None
         try:
-            writer.write(Hello(version=PROTOCOL_VERSION).to_line())
-            writer.write(Grant(parts=(ALL_PARTS,)).to_line())
+            self._greet(writer)
             end = asyncio.create_task(self._end_after_stop(process))
             await self._read(reader)
         finally:
@@ -175,7 +201,7 @@ class FetcherLink:
             await self._in_thread(process.kill)
             self._fail_all()
 
-    async def _end_after_stop(self, process: FetcherProcess) -> None:
+    async def _end_after_stop(self, process: Ending) -> None:
         """End a slow fetcher after the stop."""
         await self._stop.wait()
         process.stop()
@@ -183,18 +209,28 @@ class FetcherLink:
         await self._in_thread(process.kill)
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
-        lines: LineReader[ToScheduler] = LineReader(ToScheduler, "the fetcher")
-        while data := await reader.read(_READ_BYTES):
+        lines: LineReader[ToScheduler] = LineReader(ToScheduler, self.who)
+        while data := await self._heard(reader):
             for message in lines.feed(data):
                 self._take(message)
             if lines.hello is not None and not (self._ready.is_set() or self._stop.is_set()):
                 self._ready.set()
         if not self._stop.is_set():
-            raise ProtocolError("the fetcher has closed its line")
+            raise ProtocolError(f"{self.who} has closed its line")
+
+    async def _heard(self, reader: asyncio.StreamReader) -> bytes:
+        """Return the next bytes of the line; none at the end."""
+        return await reader.read(_READ_BYTES)
 
     def _take(self, message: ToScheduler) -> None:
         if isinstance(message, ClosedPart):
             self._on_part(message)
+            return
+        if isinstance(message, Clock):
+            self._on_clock(message)
+            return
+        if isinstance(message, Parting):
+            self._on_parting(message)
             return
         assert not isinstance(message, Hello)
         asked = self._asked.get(message.id)
@@ -205,7 +241,15 @@ class FetcherLink:
         else:
             asked.future.set_result(message)
 
+    def _on_clock(self, clock: Clock) -> None:
+        """Take a fetcher's time."""
+
+    def _on_parting(self, parting: Parting) -> None:
+        """End the line, unless the end is ours."""
+        if not self._stop.is_set():
+            raise ProtocolError(f"{self.who} ends the line: {parting.reason}")
+
     def _fail_all(self) -> None:
         for asked in self._asked.values():
             if not asked.future.done():
-                asked.future.set_exception(FetcherDiedError("the fetcher died before it answered"))
+                asked.future.set_exception(self.died(f"{self.who} died before the answer"))

@@ -137,6 +137,8 @@ class PageServer(ABC):
     name: str
     NOW: str
     """This server's clock in milliseconds, as SQL."""
+    SUFFIX = ".sql"
+    """Ends the names of files with statements for this kind of server only."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -304,6 +306,15 @@ class PageServer(ABC):
                 bytes(key), due, fetched, again, shared, tries, shares, waits_for, bytes(request), data
             )
         return found
+
+    def run(self, name: str, **words: object) -> None:
+        """Run the repeatable statements of a file of `sql/realtime/`, with values in place of words."""
+        for statement in statements_of(name):
+            self._changed(_filled(statement, {"now": self.NOW, **words}))
+
+    def ask(self, name: str, **words: object) -> Sequence[Any]:
+        """Return the rows of the statement of a file of `sql/realtime/`."""
+        return self._selected(self._text(name, **words))
 
     def _text(self, name: str, **words: object) -> str:
         """Return the statement of a file of `sql/realtime/` with values in place of words."""

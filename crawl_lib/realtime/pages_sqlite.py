@@ -25,6 +25,7 @@ class SqlitePages(PageServer):
     """A file, by a single connection. `timeout_s`: how long a statement waits for other writers."""
 
     NOW = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
+    SUFFIX = ".sqlite.sql"
 
     def __init__(self, path: Path, *, timeout_s: float = 30.0, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock=clock)

@@ -2,10 +2,17 @@
 
 from pathlib import Path
 
+from crawl_lib.config import Config
 from crawl_lib.frontier import NodeDirectory
 
 FETCHER = "live-0"
 """The name of the one fetcher of a node, and of the segments that it brings."""
+
+
+def fetcher_names(config: Config) -> list[str]:
+    """Name the fetchers of a service: fetchers on other machines, else the service's own."""
+    fetchers = config.realtime.fetchers if config.realtime else ()
+    return [fetcher.name for fetcher in fetchers] or [FETCHER]
 
 
 def live_spool(node_dir: Path, name: str) -> Path:

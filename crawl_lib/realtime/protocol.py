@@ -3,6 +3,10 @@
 Each side says `hello` first, with the version of the protocol. Then the scheduler says `grant`, `fetch` and `cancel`;
 the fetcher says `body`, `done`, `refused` and `part`. Times are POSIX milliseconds; keys and digests are hexadecimal.
 
+A fetcher on another machine (`gate`) has the same lines over TLS. Its scheduler says `setup` after `hello`, and `stop`
+in place of the end of a socket. The fetcher says `clock` twice a second, and the scheduler says `grant` after that. The
+gate says `parting` before it ends a line.
+
 A hostile page may have taken over the fetcher. So lines have at most `MAX_LINE_BYTES`, each field has its type, and
 any other line raises `ProtocolError`.
 """
@@ -14,7 +18,7 @@ import msgspec
 
 from crawl_lib.errors import ProtocolError
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 MAX_LINE_BYTES = 256 << 10
 """The most bytes of a line. A document has at most 64 KB, and a URL may have 65,535 characters."""
 MAX_FACTS_BYTES = 48 << 10
@@ -51,10 +55,29 @@ class Hello(Message, tag="hello", frozen=True, kw_only=True):
 class Grant(Message, tag="grant", frozen=True, kw_only=True):
     """The hosts for the fetcher from now on, in place of the hosts of the last grant.
 
-    `parts`: ranges of the parts 0 to 255, both ends included. A fetcher without a grant refuses each URL.
+    `parts`: ranges of the parts 0 to 255, both ends included. A fetcher without a grant refuses each URL. `until_ms`:
+    the end of the grant by the fetcher's own clock (`Clock`), None without an end.
     """
 
     parts: tuple[tuple[PartNumber, PartNumber], ...]
+    until_ms: Count | None = None
+
+
+class Clock(Message, tag="clock", frozen=True, kw_only=True):
+    """The time by a fetcher's own clock, which never jumps, in milliseconds."""
+
+    now_ms: Count
+
+
+class Setup(Message, tag="setup", frozen=True, kw_only=True):
+    """The config of a fetcher on another machine. `digest`: SHA-256 of the service's config, for WARC files."""
+
+    config: dict[str, Any]
+    digest: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class Stop(Message, tag="stop", frozen=True, kw_only=True):
+    """The scheduler ends. The fetcher begins no further request, closes its part, and ends the line."""
 
 
 class Fetch(Message, tag="fetch", frozen=True, kw_only=True):
@@ -183,8 +206,18 @@ class ClosedPart(Message, tag="part", frozen=True, kw_only=True):
     pages: Count = 0
 
 
-ToFetcher = Hello | Grant | Fetch | Cancel
-ToScheduler = Hello | Body | Done | Refused | ClosedPart
+class Parting(Message, tag="parting", frozen=True, kw_only=True):
+    """The reason why a gate ends the line. The scheduler connects again after a pause.
+
+    `is_death`: the fetcher has died, perhaps by a URL without an answer.
+    """
+
+    reason: str
+    is_death: bool = False
+
+
+ToFetcher = Hello | Grant | Fetch | Cancel | Stop
+ToScheduler = Hello | Body | Done | Refused | ClosedPart | Clock | Parting
 _Said = TypeVar("_Said")
 _encoder = msgspec.json.Encoder()
 

@@ -21,6 +21,7 @@ from crawl_lib.fetch import limits_of
 from crawl_lib.realtime import stages
 from crawl_lib.realtime.answers import MAX_BARE_BYTES, BareAnswer, Decision
 from crawl_lib.realtime.documents import Document, Request, decoded, encoded, joined, request_bytes, request_of
+from crawl_lib.realtime.fetchers import Fetchers
 from crawl_lib.realtime.link import FetcherLink
 from crawl_lib.realtime.pages import Finished, Followed, Mark, Row, Wish, part_of
 from crawl_lib.realtime.probes import Probes
@@ -54,7 +55,11 @@ class Scheduler:
     """
 
     def __init__(
-        self, config: Config, store: PageStore, link: FetcherLink, submissions: SubmissionLog | None = None
+        self,
+        config: Config,
+        store: PageStore,
+        link: FetcherLink | Fetchers,
+        submissions: SubmissionLog | None = None,
     ) -> None:
         """Take the parts. Raises ConfigError for unusable rules of the config."""
         self.config, self.store, self.link = realtime_of(config), store, link

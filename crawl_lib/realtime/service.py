@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -16,8 +17,12 @@ from crawl_lib.config import Config, realtime_of
 from crawl_lib.errors import ConfigError, os_errors
 from crawl_lib.frontier import NodeDirectory, NodeLock
 from crawl_lib.realtime.api import make_app
+from crawl_lib.realtime.certificates import SCHEDULER, Identity
+from crawl_lib.realtime.fetchers import Fetchers
+from crawl_lib.realtime.leases import Leases
 from crawl_lib.realtime.link import FetcherLink, FetcherProcess
-from crawl_lib.realtime.places import FETCHER, live_submissions
+from crawl_lib.realtime.places import FETCHER, fetcher_names, live_submissions
+from crawl_lib.realtime.remote import RemoteLink, setup_of
 from crawl_lib.realtime.scheduler import Scheduler
 from crawl_lib.realtime.store import open_pages
 from crawl_lib.realtime.submissions import SubmissionLog
@@ -89,14 +94,29 @@ def serve_realtime(
         lock = stack.enter_context(NodeLock(directory, node, config.queue.lock_timeout_s, what="krake serve realtime"))
         listening = stack.enter_context(contextlib.closing(listen(address, OPTION)))
         store = open_pages(config.key_storage, stores.secrets.key_storage_password)
-        link = FetcherLink(lambda: start_fetcher(lock.fileno()))
-        folder = live_submissions(directory, FETCHER)
+        link = remote_fetchers(stores) or FetcherLink(lambda: start_fetcher(lock.fileno()))
+        folder = live_submissions(directory, fetcher_names(config)[0])
         with os_errors(folder, "cannot be used"):
             submissions = SubmissionLog(folder)
         service = Scheduler(config, store, link, submissions)
         serving = _serve(stores, service, tokens, listening, on_ready)
         # In the main thread, uvloop would take the signals that `signals.stop_on_signals` waits for.
         stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="krake-realtime")).submit(_run, serving).result()
+
+
+def remote_fetchers(stores: Stores) -> Fetchers | None:
+    """Return the fetchers on other machines; None if the config names none. Raises ConfigError."""
+    config, options = stores.config, realtime_of(stores.config)
+    if not options.fetchers:
+        return None
+    identity = Identity(Path(options.certificates), SCHEDULER)
+    identity.context()
+    leases = Leases.of(config.key_storage, stores.secrets.key_storage_password)
+    links = [
+        RemoteLink(fetcher, identity, setup_of(config, stores.config_digest, fetcher.name), leases)
+        for fetcher in options.fetchers
+    ]
+    return Fetchers(links, leases)
 
 
 def _run(serving: Coroutine[None, None, None]) -> None:

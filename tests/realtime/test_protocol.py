@@ -101,7 +101,7 @@ def test_messages_before_a_malformed_line_are_read() -> None:
         next(messages)
 
 
-@pytest.mark.parametrize("first", [Refused(id=1, rule="a"), Hello(version=2)])
+@pytest.mark.parametrize("first", [Refused(id=1, rule="a"), Hello(version=protocol.PROTOCOL_VERSION + 1)])
 def test_the_first_line_is_a_hello_of_our_version(first: protocol.Message) -> None:
     with pytest.raises(ProtocolError):
         list(reader().feed(first.to_line()))

@@ -1,0 +1,62 @@
+"""The parts of hosts that a fetcher may ask now, by the fetcher's own clock.
+
+A fetcher on another machine has a lease on each of its parts. Only time keeps a second fetcher from the same host: no
+site knows of leases. A fetcher therefore looks at its clock right before each request is written: a process that was
+stopped for a while sends nothing afterwards.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+from crawl_lib.config import FetchConfig
+from crawl_lib.fetch import HostStore, limits_of
+from crawl_lib.realtime.pages import part_of
+
+CLOCK_S = 0.5
+"""A fetcher says its time, and asks for its next grant, so often."""
+_KNOWN_HOSTS = 20_000
+_part_of = lru_cache(_KNOWN_HOSTS)(part_of)
+
+
+def own_ms() -> int:
+    """Return milliseconds since this machine's start; its sleep counts, a set clock does not."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+class Held:
+    """The grants of a scheduler: which parts, since when, and until when."""
+
+    def __init__(self, config: FetchConfig, store: HostStore, now_ms: Callable[[], int] = own_ms) -> None:
+        """Hold nothing yet. `store`: with the delays of hosts. `now_ms`: the fetcher's own clock."""
+        self._config, self._store, self._now_ms = config, store, now_ms
+        self._since_ms: dict[int, float] = {}
+        self._until_ms: float = 0.0
+
+    def grant(self, parts: Iterable[tuple[int, int]], until_ms: int | None) -> None:
+        """Hold these ranges of parts, and no others. `until_ms`: None without an end."""
+        now_ms = self._now_ms()
+        earlier = self._since_ms if now_ms < self._until_ms else {}
+        new_ms = now_ms if until_ms is not None else float("-inf")
+        self._since_ms = {part: earlier.get(part, new_ms) for first, last in parts for part in range(first, last + 1)}
+        self._until_ms = until_ms if until_ms is not None else float("inf")
+
+    def has(self, part: int) -> bool:
+        """Say whether a part is held now."""
+        return part in self._since_ms and self._now_ms() < self._until_ms
+
+    def may_send(self, host: str) -> bool:
+        """Say whether a request to a host may be written now.
+
+        Each host of a new part has its delay first: another fetcher may have asked the host a moment ago.
+        """
+        part = _part_of(host)
+        return self.has(part) and self._now_ms() >= self._since_ms[part] + self._wait_ms(part, host)
+
+    def _wait_ms(self, part: int, host: str) -> float:
+        if self._now_ms() - self._since_ms[part] > 1000 * self._config.max_crawl_delay_s:
+            return 0.0
+        delay_s, _ = limits_of(self._config, host)
+        row = self._store.host(host)
+        known_s = min(row.delay_s, self._config.max_crawl_delay_s) if row is not None else 0.0
+        return 1000 * max(delay_s, known_s)

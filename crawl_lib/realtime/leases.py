@@ -1,0 +1,118 @@
+"""Leases of fetchers on parts of hosts: at each moment at most one fetcher may ask a host.
+
+All leases are in a table of the first key server, and all their times are by that server's clock. A fetcher says its
+own time; after that the scheduler takes and renews the fetcher's leases for `LEASE_S`, and grants them until the
+fetcher's time + `GRANT_S`. A grant therefore ends before its lease, and two grants of one part never overlap, whatever
+the clocks of fetchers show. Only a clock that runs a tenth slower than the server's breaks this.
+
+While the first key server is away nobody renews, and all fetchers stop when their grants end.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from hashlib import sha1
+
+from crawl_lib.config import KeyStorageConfig
+from crawl_lib.realtime.pages import PARTS, PageServer
+from crawl_lib.realtime.store import connect_pages
+
+LEASE_S = 2.5
+GRANT_S = 2.2
+SEEN_S = 4.0
+"""A fetcher that no scheduler has heard for so long is no member: others get its parts."""
+
+
+@lru_cache(64)
+def wanted_parts(fetcher: str, members: frozenset[str]) -> tuple[int, ...]:
+    """Return the parts of a fetcher: those where its hash is the highest of all members.
+
+    A member more or less moves its own parts only (rendezvous hashing).
+    """
+    known = sorted(members)
+    return tuple(part for part in range(PARTS) if max(known, key=lambda name: _weight(name, part)) == fetcher)
+
+
+def _weight(fetcher: str, part: int) -> bytes:
+    return sha1(f"{fetcher} {part}".encode()).digest()
+
+
+def ranges_of(parts: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Return ascending ranges, both ends included, of numbers."""
+    ranges: list[tuple[int, int]] = []
+    for part in sorted(parts):
+        if ranges and ranges[-1][1] == part - 1:
+            ranges[-1] = (ranges[-1][0], part)
+        else:
+            ranges.append((part, part))
+    return tuple(ranges)
+
+
+class LeaseTable:
+    """The leases, by a connection to the first key server; for one thread at a time.
+
+    Each method may be repeated, and raises KeyStoreError.
+    """
+
+    def __init__(self, server: PageServer) -> None:
+        self.server = server
+        self._is_there = False
+
+    def renew(self, fetcher: str) -> dict[int, int]:
+        """Take and renew what a fetcher should have; return its parts, with their epochs.
+
+        A lease on a part that another member should have ends by itself.
+        """
+        if not self._is_there:
+            self.server.ensure()
+            self.server.run(
+                f"create_leases{self.server.SUFFIX}", rows=",".join(f"({part},'',0,0)" for part in range(PARTS))
+            )
+            self._is_there = True
+        name = f"'{fetcher}'"
+        self.server.run("lease_seen.sql", fetcher=name)
+        found = self.server.ask("lease_members.sql", seen=_ms(SEEN_S))
+        wanted = wanted_parts(fetcher, frozenset([fetcher, *(_text(member) for (member,) in found)]))
+        if wanted:
+            self.server.run("lease_take.sql", fetcher=name, lease=_ms(LEASE_S), parts=",".join(map(str, wanted)))
+        held = {int(part): int(epoch) for part, epoch in self.server.ask("lease_held.sql", fetcher=name)}
+        return {part: held[part] for part in wanted if part in held}
+
+    def give_back(self, fetcher: str) -> None:
+        """Free the parts of a fetcher that sends nothing more."""
+        self.server.run("lease_end.sql", fetcher=f"'{fetcher}'")
+
+
+def _ms(seconds: float) -> int:
+    return round(1000 * seconds)
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else bytes(value).decode()
+
+
+class Leases:
+    """The leases for a service on a running loop. `connect`: connects to the first key server."""
+
+    def __init__(self, connect: Callable[[], PageServer]) -> None:
+        self._table = LeaseTable(connect())
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="krake-leases")
+
+    @classmethod
+    def of(cls, config: KeyStorageConfig, password: str | None) -> "Leases":
+        """Return the leases on the first key server of a config. Raises ConfigError."""
+        return cls(lambda: connect_pages(config, password, config.servers[0]))
+
+    async def renew(self, fetcher: str) -> dict[int, int]:
+        """See `LeaseTable.renew`."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._table.renew, fetcher)
+
+    async def give_back(self, fetcher: str) -> None:
+        """See `LeaseTable.give_back`."""
+        await asyncio.get_running_loop().run_in_executor(self._pool, self._table.give_back, fetcher)
+
+    def close(self) -> None:
+        """Close the connection, after the current call."""
+        self._pool.submit(self._table.server.close)
+        self._pool.shutdown(wait=False)

@@ -1,0 +1,168 @@
+"""The scheduler's line to a fetcher on another machine: the lines of `protocol` over TLS.
+
+The scheduler connects to the fetcher, never the other way. A lost line is opened again. A URL without an answer is not
+suspected of the loss, as it would be of a death: the URL is asked for again.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from crawl_lib.config import Config, FetcherConfig, to_mapping
+from crawl_lib.errors import ConfigError, KeyStoreError, ProtocolError, os_errors
+from crawl_lib.realtime.certificates import Identity
+from crawl_lib.realtime.leases import GRANT_S, Leases, ranges_of
+from crawl_lib.realtime.link import FetcherDiedError, FetcherLink, FetcherProcess
+from crawl_lib.realtime.protocol import PROTOCOL_VERSION, Clock, ClosedPart, Grant, Hello, Parting, Setup, Stop
+
+CONNECT_S = 3.0
+SILENCE_S = 2.0
+"""A line without a byte for so long is lost: a fetcher says the time twice a second."""
+START_S = 15.0
+"""The same for the first word of a fetcher, whose machine may have to end an earlier fetcher before."""
+SECTIONS = ("fetch", "retry", "urls", "traps", "parse", "segment", "watermarks")
+"""The sections of a config that a fetcher needs. All others stay at home, with key servers and folders."""
+log = logging.getLogger(__name__)
+
+
+class LineLostError(FetcherDiedError):
+    """A line was lost before the answer; the URL is asked for again."""
+
+
+def setup_of(config: Config, digest: str, name: str) -> Setup:
+    """Return the config of a fetcher on another machine: the sections that a fetcher needs.
+
+    Args:
+        config: The scheduler's config.
+        digest: Hex SHA-256 of the scheduler's config, for WARC files.
+        name: The name of the fetcher.
+
+    Raises ConfigError for a config that is too long for a line.
+    """
+    mapping = to_mapping(config)
+    # Two options have no default, and a fetcher reads neither.
+    needed = {"servers": [name], "dfs_primary": "/nowhere"}
+    setup = Setup(config={**needed, **{section: mapping[section] for section in SECTIONS}}, digest=digest)
+    try:
+        setup.to_line()
+    except ProtocolError as error:
+        raise ConfigError(f"urls: too many rules for a fetcher on another machine: {error}") from error
+    return setup
+
+
+def _none_here() -> FetcherProcess:
+    raise AssertionError("the fetcher is started on the other machine")
+
+
+@dataclass
+class _OpenLine:
+    """A line to another machine: its process is not ours to end."""
+
+    abort: Callable[[], object]
+    is_cut: bool = False
+
+    def stop(self) -> None:
+        """Wait for the fetcher's last words."""
+
+    def kill(self) -> None:
+        """Cut the line."""
+        self.is_cut = True
+        self.abort()
+
+
+class RemoteLink(FetcherLink):
+    """A fetcher on another machine for the whole life of the service.
+
+    `restarts`: how many lines were lost, or could not be opened. `on_grant`: called after each grant.
+    `has_ended`: a planned end was answered by the fetcher's own end.
+    """
+
+    def __init__(
+        self,
+        fetcher: FetcherConfig,
+        identity: Identity,
+        setup: Setup,
+        leases: Leases,
+        on_part: Callable[[ClosedPart], None] = lambda part: None,
+    ) -> None:
+        """Connect to nothing yet. `identity`: of the scheduler. `setup`: see `setup_of`."""
+        super().__init__(_none_here, on_part)
+        self._leases = leases
+        self._epochs: dict[int, int] = {}
+        self._until_s = 0.0
+        self._has_clock = False
+        self.has_ended = False
+        self.on_grant: Callable[[], None] = lambda: None
+        self._renewal: asyncio.Task[None] | None = None
+        self.name = fetcher.name
+        self.who = f"fetcher {fetcher.name} ({fetcher.address})"
+        host, _, port = fetcher.address.rpartition(":")
+        self._host, self._port = host.strip("[]"), int(port)
+        self._identity, self._setup = identity, setup
+
+    async def _open(self) -> tuple[_OpenLine, asyncio.StreamReader, asyncio.StreamWriter]:
+        with os_errors(self.who, "cannot be reached"):
+            async with asyncio.timeout(CONNECT_S):
+                reader, writer = await asyncio.open_connection(
+                    self._host, self._port, ssl=self._identity.context(), server_hostname=self.name
+                )
+        loop, abort = asyncio.get_running_loop(), writer.transport.abort
+        self._opened: _OpenLine = _OpenLine(lambda: loop.call_soon_threadsafe(abort))
+        return self._opened, reader, writer
+
+    def _greet(self, writer: asyncio.StreamWriter) -> None:
+        self.died, self._has_clock = LineLostError, False
+        writer.write(Hello(version=PROTOCOL_VERSION, name="scheduler").to_line())
+        writer.write(self._setup.to_line())
+
+    def _end_lines(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(Stop().to_line())
+
+    async def _heard(self, reader: asyncio.StreamReader) -> bytes:
+        silence_s = SILENCE_S if self._has_clock else START_S
+        try:
+            async with asyncio.timeout(silence_s):
+                return await super()._heard(reader)
+        except TimeoutError as error:
+            raise ProtocolError(f"{self.who}: silent for {silence_s:g} s") from error
+
+    def has(self, part: int) -> bool:
+        """Say whether the fetcher has a part now, as far as this end knows."""
+        return part in self._epochs and time.monotonic() < self._until_s
+
+    async def end(self) -> None:
+        """Give the leases back after a planned end of `run`, if the fetcher has said its last word."""
+        if self.has_ended:
+            with suppress(KeyStoreError):
+                await self._leases.give_back(self.name)
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        await super()._read(reader)
+        self.has_ended = not self._opened.is_cut
+
+    def _on_clock(self, clock: Clock) -> None:
+        """Renew the leases, unless the key server still works on the last renewal."""
+        self._has_clock = True
+        if self._writer is not None and (self._renewal is None or self._renewal.done()):
+            self._renewal = asyncio.create_task(self._renew(clock, self._writer, time.monotonic()))
+
+    async def _renew(self, clock: Clock, writer: asyncio.StreamWriter, heard_s: float) -> None:
+        """Renew the leases, which begin after the fetcher's time `clock`; grant them until that time + `GRANT_S`."""
+        try:
+            epochs = await self._leases.renew(self.name)
+        except KeyStoreError as error:
+            log.warning("%s: its leases are not renewed: %s", self.who, error)
+            return
+        if self._writer is writer:
+            self._epochs, self._until_s = epochs, heard_s + GRANT_S
+            until_ms = clock.now_ms + round(1000 * GRANT_S)
+            writer.write(Grant(parts=ranges_of(epochs), until_ms=until_ms).to_line())
+            self.on_grant()
+
+    def _on_parting(self, parting: Parting) -> None:
+        if parting.is_death:
+            self.died = FetcherDiedError
+        super()._on_parting(parting)

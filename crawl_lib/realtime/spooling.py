@@ -1,0 +1,118 @@
+"""Parts of a fetcher on another machine: the lines of the collector, and the answers of the gate.
+
+The collector says `hello`, then `list`; `get` brings a file of a part in pieces; `acknowledge` has parts deleted, which
+the collector says after the commit of their segment only. A part is two files: the WARC file and the note that the WARC
+file is whole, which comes last and goes last.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from crawl_lib.durable import fsync_dir
+from crawl_lib.errors import os_errors
+from crawl_lib.realtime.protocol import BODY_PIECE_BYTES, Count, Hello, Message, Parting, Setup
+from crawl_lib.segment import ROWLESS_SUFFIX, WARC_SUFFIX, list_parts
+
+MOST_PARTS = 300
+"""The most parts of a list; the rest come with the next one."""
+SUFFIXES = (WARC_SUFFIX, ROWLESS_SUFFIX)
+"""The files of a part, in the order of their making and deletion."""
+PART_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,200}-[0-9]{5,9}$"
+PartName = Annotated[str, msgspec.Meta(pattern=PART_PATTERN)]
+
+
+class ListParts(Message, tag="list", frozen=True, kw_only=True):
+    """Which parts are closed?"""
+
+
+class PartEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A closed part. `sizes`: bytes of its files, in the order of `SUFFIXES`."""
+
+    name: PartName
+    sizes: tuple[Count, Count]
+
+
+class PartList(Message, tag="parts", frozen=True, kw_only=True):
+    """The closed parts, the oldest first, at most `MOST_PARTS`."""
+
+    parts: tuple[PartEntry, ...]
+
+
+class GetFile(Message, tag="get", frozen=True, kw_only=True):
+    """Bring a file of a part, `suffix` one of `SUFFIXES`."""
+
+    name: PartName
+    suffix: str
+
+
+class Piece(Message, tag="piece", frozen=True, kw_only=True):
+    """Bytes of a file, in order."""
+
+    data: bytes
+    is_last: bool = False
+
+
+class Acknowledge(Message, tag="acknowledge", frozen=True, kw_only=True):
+    """The segment of these parts is committed: delete the parts. Unknown parts are passed over."""
+
+    names: tuple[PartName, ...]
+
+
+class Acknowledged(Message, tag="acknowledged", frozen=True, kw_only=True):
+    """The parts are deleted, durably."""
+
+
+ToGate = Hello | Setup | ListParts | GetFile | Acknowledge
+ToCollector = Hello | PartList | Piece | Acknowledged | Parting
+Answer = PartList | Piece | Acknowledged
+
+
+def answers(spool: Path, asked: ListParts | GetFile | Acknowledge) -> Iterator[Answer]:
+    """Carry out a line of the collector. Raises StorageError, which names the file."""
+    with os_errors(spool, "cannot be used"):
+        match asked:
+            case ListParts():
+                yield PartList(parts=tuple(listed(spool)))
+            case GetFile():
+                yield from pieces(spool, asked)
+            case Acknowledge():
+                delete(spool, asked.names)
+                yield Acknowledged()
+
+
+def listed(spool: Path) -> list[PartEntry]:
+    """Return the closed parts of a spool. A part without its WARC file is one whose deletion was cut short."""
+    found = []
+    for part in list_parts(spool):
+        if part.is_rowless and part.warc.exists() and re.match(PART_PATTERN, part.stem.name):
+            first, second = (part.path(suffix).stat().st_size for suffix in SUFFIXES)
+            found.append(PartEntry(name=part.stem.name, sizes=(first, second)))
+    return found[:MOST_PARTS]
+
+
+def pieces(spool: Path, asked: GetFile) -> Iterator[Piece]:
+    """Return the pieces of a file; an empty one for a missing file, and for a part that is not closed."""
+    names = {f"{entry.name}{suffix}" for entry in listed(spool) for suffix in SUFFIXES}
+    name = f"{asked.name}{asked.suffix}"
+    if name not in names:
+        yield Piece(data=b"", is_last=True)
+        return
+    with (spool / name).open("rb") as file:
+        data = file.read(BODY_PIECE_BYTES)
+        while following := file.read(BODY_PIECE_BYTES):
+            yield Piece(data=data)
+            data = following
+        yield Piece(data=data, is_last=True)
+
+
+def delete(spool: Path, names: tuple[str, ...]) -> None:
+    """Delete closed parts, each WARC file before its note, so that no half is taken for an open part."""
+    known = {part.stem.name: part for part in list_parts(spool) if part.is_rowless}
+    for part in (known[name] for name in names if name in known):
+        for suffix in SUFFIXES:
+            part.path(suffix).unlink(missing_ok=True)
+            fsync_dir(spool)

@@ -1,0 +1,206 @@
+"""Leases: at each moment at most one fetcher may ask a host, whatever is killed, stopped or set."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from crawl_lib.config import FetchConfig
+from crawl_lib.fetch import HostRow, HostStore
+from crawl_lib.realtime.held import Held
+from crawl_lib.realtime.leases import GRANT_S, LEASE_S, SEEN_S, LeaseTable, ranges_of, wanted_parts
+from crawl_lib.realtime.pages import PARTS, PageServer, part_of
+from crawl_lib.realtime.pages_sqlite import SqlitePages
+
+NAMES = ("live-1", "live-2", "live-3")
+ALL, TWO = frozenset(NAMES), frozenset(NAMES[:2])
+HOST = "www.a.example"
+PART = part_of(HOST)
+
+
+def ms(seconds: float) -> int:
+    return round(1000 * seconds)
+
+
+def test_a_member_more_moves_its_own_parts_only() -> None:
+    owners = {part: name for name in NAMES for part in wanted_parts(name, ALL)}
+    assert sorted(owners) == list(range(PARTS))
+    assert min(len(wanted_parts(name, ALL)) for name in NAMES) > PARTS // 5
+    before = {part: name for name in NAMES[:2] for part in wanted_parts(name, TWO)}
+    assert all(owners[part] in (before[part], NAMES[2]) for part in range(PARTS))
+
+
+def test_ranges() -> None:
+    assert ranges_of([]) == ()
+    assert ranges_of({5, 1, 2, 3, 255}) == ((1, 3), (5, 5), (255, 255))
+
+
+def set_clock(server: PageServer, now_ms: int) -> None:
+    """Let a server have another time."""
+    server.NOW = str(now_ms)
+
+
+def test_a_lease_is_taken_renewed_lapses_and_is_given_back(connect: Callable[..., PageServer]) -> None:
+    one, other = connect(), connect()
+    tables = LeaseTable(one), LeaseTable(other)
+
+    def renew(number: int, now_ms: int) -> dict[int, int]:
+        set_clock((one, other)[number], now_ms)
+        return tables[number].renew(NAMES[number])
+
+    began = 1_800_000_000_000
+    first = renew(0, began)
+    assert sorted(first) == list(range(PARTS))
+    assert set(first.values()) == {began}
+    assert renew(1, began + 100) == {}, "all is leased"
+    both = set(wanted_parts(NAMES[0], TWO))
+    assert renew(0, began + 500) == dict.fromkeys(both, began), "only what it should have is renewed"
+    assert renew(1, began + ms(LEASE_S)) == {}, "the lease has not ended yet"
+    taken = renew(1, began + ms(LEASE_S) + 1)
+    assert set(taken) == set(range(PARTS)) - both
+    assert set(taken.values()) == {began + ms(LEASE_S) + 1}, "a new epoch"
+    renew(1, began + 4000)
+    later = renew(1, began + 500 + ms(SEEN_S))
+    assert set(later) == set(range(PARTS)), "the first was silent"
+    tables[1].give_back(NAMES[1])
+    again = renew(0, began + 501 + ms(SEEN_S))
+    assert sorted(again) == list(range(PARTS))
+    assert all(epoch > began for epoch in again.values())
+
+
+@dataclass
+class Fetcher:
+    """A fetcher of the model. `ahead_ms`, `pace`: its clock.
+
+    `asked`: its `Clock`s on their way, with the time of arrival; `granted`: grants that it has not read yet.
+    """
+
+    name: str
+    held: Held
+    clock: list[int]
+    ahead_ms: int
+    pace: float
+    is_alive: bool = True
+    stopped_until_ms: int = 0
+    asked: list[tuple[int, int]] = field(default_factory=list)
+    granted: list[tuple[tuple[tuple[int, int], ...], int]] = field(default_factory=list)
+
+
+class World:
+    """Fetchers, a table of leases with a clock of its own, and lines between them that are slow or cut."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.now_ms = 0
+        self.server = SqlitePages(Path(":memory:"))
+        self.table = LeaseTable(self.server)
+        self.down_until_ms = 0
+        self.store = HostStore(directory)
+        self.config = FetchConfig(host_delay_s=0.5)
+        self.fetchers = [self.new(name) for name in NAMES]
+        self.requests: list[tuple[int, str]] = []
+
+    def new(self, name: str) -> Fetcher:
+        """A fetcher whose clock began somewhere and runs up to 1 % too fast or too slow."""
+        clock = [0]
+        held = Held(self.config, self.store, lambda: clock[0])
+        return Fetcher(name, held, clock, self.random.randrange(1 << 40), self.random.uniform(0.99, 1.01))
+
+    def step(self) -> None:
+        """Let 50 ms pass."""
+        self.now_ms += 50
+        for fetcher in self.fetchers:
+            fetcher.clock[0] = fetcher.ahead_ms + round(self.now_ms * fetcher.pace)
+            self.renew(fetcher)
+            if fetcher.is_alive and self.now_ms >= fetcher.stopped_until_ms:
+                self.hear(fetcher)
+        owners = [one for one in self.fetchers if one.is_alive and self.now_ms >= one.stopped_until_ms]
+        sending = [one.name for one in owners if one.held.may_send(HOST)]
+        assert len(sending) <= 1, f"{self.now_ms}: {sending}"
+        self.requests += [(self.now_ms, name) for name in sending]
+        holding = [sum(one.held.has(part) for one in owners) for part in range(0, PARTS, 16)]
+        assert max(holding) <= 1, self.now_ms
+
+    def renew(self, fetcher: Fetcher) -> None:
+        """Carry out what has arrived at the server, though the fetcher may be stopped meanwhile."""
+        if fetcher.asked and self.now_ms >= max(fetcher.asked[0][0], self.down_until_ms):
+            _, clock_ms = fetcher.asked.pop()
+            set_clock(self.server, 1_800_000_000_000 + self.now_ms)
+            fetcher.granted.append((ranges_of(self.table.renew(fetcher.name)), clock_ms + ms(GRANT_S)))
+
+    def hear(self, fetcher: Fetcher) -> None:
+        """Read grants, and say the time twice a second; some words take up to a second."""
+        for parts, until_ms in fetcher.granted:
+            fetcher.held.grant(parts, until_ms)
+        fetcher.granted.clear()
+        if not fetcher.asked and self.now_ms % 500 == 0:
+            delay_ms = 50 * self.random.randrange(1, 20) if self.random.random() < 0.2 else 0
+            fetcher.asked.append((self.now_ms + delay_ms, fetcher.clock[0]))
+
+    def act(self) -> None:
+        """Kill, stop or start a fetcher, or the server."""
+        number = self.random.randrange(len(self.fetchers))
+        fetcher = self.fetchers[number]
+        match self.random.randrange(4):
+            case 0:
+                fetcher.is_alive = False
+            case 1 | 2 if fetcher.is_alive:
+                fetcher.stopped_until_ms = self.now_ms + 50 * self.random.randrange(2, 200)
+            case 3:
+                self.down_until_ms = self.now_ms + 50 * self.random.randrange(0, 60)
+            case _:
+                self.fetchers[number] = self.new(fetcher.name)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_host_never_has_two_fetchers(tmp_path: Path, seed: int) -> None:
+    world = World(tmp_path, seed)
+    for number in range(1000):
+        world.step()
+        if number % 40 == 39:
+            world.act()
+    for fetcher in world.fetchers:
+        fetcher.stopped_until_ms = world.down_until_ms = 0
+        fetcher.is_alive = True
+    quiet_from = world.now_ms
+    for _ in range(200):
+        world.step()
+    assert len({name for _, name in world.requests}) > 1
+    changes = [
+        (before, after)
+        for before, after in zip(world.requests, world.requests[1:], strict=False)
+        if before[1] != after[1]
+    ]
+    assert changes
+    assert all(after[0] - before[0] >= 500 for before, after in changes), "a new owner waits the host's delay first"
+    assert next(at for at, _ in world.requests if at > quiet_from) - quiet_from <= 8000
+    world.server.close()
+    world.store.close()
+
+
+def test_a_new_owner_waits_the_known_delay_of_each_host(tmp_path: Path) -> None:
+    now = [10_000]
+    with HostStore(tmp_path) as store:
+        store.save_hosts([HostRow("slow.a.example", 0.0, 7.0, 0.0)])
+        held = Held(FetchConfig(host_delay_s=1.0, max_crawl_delay_s=30.0), store, lambda: now[0])
+        assert not held.may_send(HOST)
+        held.grant([(PART, PART)], 20_000)
+        assert [held.may_send(host) for host in (HOST, "slow.a.example")] == [False, False]
+        now[0] = 11_000
+        assert [held.may_send(host) for host in (HOST, "slow.a.example")] == [True, False]
+        held.grant([(0, 255)], 21_000)
+        now[0] = 17_000
+        assert held.may_send("slow.a.example"), "a renewed grant begins nothing again"
+        now[0] = 21_000
+        assert not held.may_send(HOST), "the grant has ended"
+        held.grant([(PART, PART)], 30_000)
+        assert not held.may_send(HOST), "somebody else may have had it meanwhile"
+        held.grant([], 31_000)
+        now[0] = 25_000
+        assert not held.may_send(HOST)
+        held.grant([(0, 255)], None)
+        assert held.may_send(HOST), "the only fetcher, on the scheduler's machine"
