@@ -96,7 +96,7 @@ class World:
     def __init__(self, directory: Path, seed: int) -> None:
         self.random = random.Random(seed)
         self.now_ms = 0
-        self.server = SqlitePages(Path(":memory:"))
+        self.server = SqlitePages(directory / "leases.sqlite")
         self.table = LeaseTable(self.server)
         self.down_until_ms = 0
         self.store = HostStore(directory)
