@@ -32,7 +32,6 @@ KEYS_FILE = "listed.parquet"
 _TIME = pa.timestamp("us", "UTC")
 _COLUMNS: dict[str, Any] = {"key": pa.binary(20), "fetched_time": _TIME}
 KEYS_SCHEMA = pa.schema(_COLUMNS)
-_REQUISITE = pa.scalar(Status.REQUISITE, pa.string())
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,9 @@ def list_lines(name: str, rows: pa.RecordBatch) -> list[bytes]:
     """
     column: Callable[[str], Any] = rows.column
     depth, redirects, retries = (column(of).cast(pa.string()) for of in ("depth", "redirects", "retries"))
-    has_steps = pc.and_(pc.equal(column("status"), _REQUISITE), pc.greater(column("depth"), pa.scalar(0)))
+    has_steps = pc.and_(
+        pc.equal(column("status"), pa.scalar(Status.REQUISITE, pa.string())), pc.greater(column("depth"), pa.scalar(0))
+    )
     hops: Any = pc.if_else(has_steps, pc.binary_join_element_wise(redirects, depth, "E"), redirects)
     fields = (column("url"), "", depth, hops, HANDED_ON, column("metadata").fill_null(""), retries, "0", name)
     lines: Any = pc.binary_join_element_wise(*fields, column("earlier"), "\t", null_handling="skip")
