@@ -1,8 +1,8 @@
 """Files as Common Crawl has them, of 100,000 pages with 20 links each: WET, index, graphs of hosts and domains, BV.
 
 `COMMONCRAWL_PAGES=1000000` makes ten times as many; the budget is for these. Texts, the export and its arcs are made
-before, and not counted. A text has 120 words, as frequent as those of a language (Zipf); a host has 20 pages, and a
-domain 10 hosts.
+before, and not counted. A text has 120 words, as frequent as those of a language (Zipf). A host has 20 pages, a domain
+10 hosts, and a node at most 250,000 pages.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from crawl_lib.text import extract_text
 
 PAGES = int(os.environ.get("COMMONCRAWL_PAGES", "100000"))
 LINKS_PER_PAGE, PAGES_PER_HOST, BLOCK = 20, 20, 5_000
-FOLDER, NODE, WARC, LABEL = "1000000000", "node", "bench-00000.warc.gz", "bench"
+FOLDER, WARC, LABEL, NODE_PAGES = "1000000000", "bench-00000.warc.gz", "bench", 250_000
+NODES = [f"node-{number}" for number in range(-(-PAGES // NODE_PAGES))]
 TIME = datetime.fromtimestamp(int(FOLDER), UTC)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
 MOST_US, MOST_MB = 240, 400
@@ -52,7 +53,7 @@ MOST_US, MOST_MB = 240, 400
 
 
 def _config(root: Path) -> Config:
-    options = {"servers": [NODE], "dfs_primary": "dfs", "scratch": {"directory": "scratch"}}
+    options = {"servers": NODES, "dfs_primary": "dfs", "scratch": {"directory": "scratch"}}
     return from_mapping({**options, "graphs": {"make": ["hosts", "domains", "bv"]}}, root)
 
 
@@ -60,27 +61,33 @@ def _stores(root: Path) -> Stores:
     return open_stores(_config(root))
 
 
-def make_segment(root: Path, count: int) -> None:
-    """Write the segment as a node would have left it, its texts, and an export with arcs."""
-    place = root / "dfs" / "crawl" / FOLDER / NODE
+def make_crawl(root: Path) -> None:
+    """Write the iteration as the nodes would have left it, its texts, and an export with arcs."""
+    folder = root / "dfs" / "crawl" / FOLDER
+    for number, node in enumerate(NODES):
+        make_segment(folder / node, range(number * NODE_PAGES, min(PAGES, (number + 1) * NODE_PAGES)))
+    facts = {"run_id": "bench", "iteration": 1, "nodes": NODES, "routing": "host", "config_digest": ""}
+    sums = {"batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": []}
+    (folder / ITERATION_FILE).write_text(json.dumps({**facts, **sums}))
+    stores = _stores(root)
+    extract_text(stores, [stores.crawl.segment(FOLDER, node) for node in NODES])
+    stages.export_pages(stores, label=LABEL)
+    stages.link_export(stores, export=LABEL)
+
+
+def make_segment(place: Path, numbers: range) -> None:
+    """Write the segment of a node, with these pages."""
     place.mkdir(parents=True)
-    lines = list[str]()
-    write_parquet(place / PAGES_NAME, PAGES_SCHEMA, _pages(place / WARC, count, lines))
+    lines, count = list[str](), len(numbers)
+    write_parquet(place / PAGES_NAME, PAGES_SCHEMA, _pages(place / WARC, numbers, lines))
     (place / INDEX_NAME).write_text("\n".join(sorted(lines)) + "\n")
-    write_parquet(place / LINKS_NAME, LINKS_SCHEMA, _links(count))
-    own: dict[str, Any] = {"take_id": "bench", "run_id": "bench", "iteration": 1, "folder": FOLDER, "node": NODE}
+    write_parquet(place / LINKS_NAME, LINKS_SCHEMA, _links(numbers))
+    own: dict[str, Any] = {"take_id": "bench", "run_id": "bench", "iteration": 1, "folder": FOLDER, "node": place.name}
     named: dict[str, Any] = dict.fromkeys(("krake_version", "config_digest", "user_agent", "robots_policy"), "")
     counts = {"taken": count, "deferred": 0, "pages": count, "links": count * LINKS_PER_PAGE, "outcomes": {"ok": count}}
     files = [file_entry(place / name) for name in (WARC, PAGES_NAME, LINKS_NAME, INDEX_NAME)]
     manifest = Manifest(**own, **named, counts=counts, files=files, started="1970-01-01T00:00:00Z")
     (place / MANIFEST_FILE).write_bytes(manifest.to_bytes())
-    facts = {"run_id": "bench", "iteration": 1, "nodes": [NODE], "routing": "host", "config_digest": ""}
-    sums = {"batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": []}
-    (place.parent / ITERATION_FILE).write_text(json.dumps({**facts, **sums}))
-    stores = _stores(root)
-    extract_text(stores, [stores.crawl.segment(FOLDER, NODE)])
-    stages.export_pages(stores, label=LABEL)
-    stages.link_export(stores, export=LABEL)
 
 
 def _url(number: int) -> str:
@@ -88,11 +95,11 @@ def _url(number: int) -> str:
     return f"http://h{host}.example{host // 10}.com/page/{number}"
 
 
-def _pages(warc: Path, count: int, lines: list[str]) -> Iterator[pa.RecordBatch]:
+def _pages(warc: Path, numbers: range, lines: list[str]) -> Iterator[pa.RecordBatch]:
     """Write the WARC file, and yield the rows of its pages; a line of the index for each comes into `lines`."""
-    texts = zipf_texts(random.Random(1), count)
+    texts = zipf_texts(random.Random(numbers.start), len(numbers))
     with warc.open("wb") as file:
-        for first in range(0, count, BLOCK):
+        for first in range(numbers.start, numbers.stop, BLOCK):
             rows = list[dict[str, Any]]()
             for number, text in enumerate(islice(texts, BLOCK), first):
                 body = f"<html><title>{number}</title><body><main><p>{text}</p></main></body></html>".encode()
@@ -126,12 +133,12 @@ def _record(url: str, body: bytes) -> bytes:
     return bytes(igzip.compress(head.encode() + block + b"\r\n\r\n", 2))
 
 
-def _links(count: int) -> Iterator[pa.RecordBatch]:
-    """The links of pages to pages, by a power law."""
-    chooser = np.random.default_rng(1)
-    for first in range(0, count, BLOCK):
-        numbers = range(first, min(count, first + BLOCK))
-        targets = (count * chooser.random(len(numbers) * LINKS_PER_PAGE) ** 3).astype(np.int64).tolist()
+def _links(pages: range) -> Iterator[pa.RecordBatch]:
+    """The links of pages to any pages, by a power law."""
+    chooser = np.random.default_rng(pages.start)
+    for first in range(pages.start, pages.stop, BLOCK):
+        numbers = range(first, min(pages.stop, first + BLOCK))
+        targets = (PAGES * chooser.random(len(numbers) * LINKS_PER_PAGE) ** 3).astype(np.int64).tolist()
         sources = [sha1(_url(number).encode()).digest() for number in numbers for _ in range(LINKS_PER_PAGE)]
         urls = list(map(_url, targets))
         always = {"anchor": "next page", "element": "a", "followed": True, "rule": "accepted"}
@@ -162,7 +169,7 @@ def graphs(root: Path) -> int:
 
 def run(directory: Path) -> list[Row]:
     """Return the rows of this part."""
-    measure(make_segment, directory, PAGES)
+    measure(make_crawl, directory)
     rows, cpu_s, peak_mb = [], 0.0, 0.0
     for step, what in ((wet, "WET records"), (index, "rows of the index"), (graphs, "arcs of pages in BV, and groups")):
         cost = measure(step, directory)
