@@ -169,7 +169,9 @@ def test_the_parser_of_one_command_reads_it_as_the_whole_parser_does() -> None:
         line = ["--config", "status", *words.split()]
         for option, settings in options:
             if settings.get("required", option[0] != "-" and settings.get("nargs") not in {"*", "?"}):
-                line += [option] * (option[0] == "-") + [next(iter(settings.get("choices", "1")))]
+                line += [option] * (option[0] == "-") + [
+                    next(iter(settings.get("choices", ["127.0.0.1:1" if option == "--listen" else "1"])))
+                ]
         whole, alone = (vars(build_parser(first).parse_args(line)) for first in ("", command_of(line)))
         assert whole.keys() == alone.keys()
         assert all(whole[name] == alone[name] for name in whole.keys() - {"run"}), words

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -48,6 +51,7 @@ with warnings.catch_warnings():  # Starlette would rather have another library, 
     from krake_airflow.page.behind import Behind
     from krake_airflow.page.crawls import Crawl, Crawls, told_by_nodes
     from krake_airflow.page.style import HEADERS, SCRIPT, STYLE
+    from krake_airflow.settings import PROJECT
 
 DAG = "krake_crawl"
 TASK = f"/tab?dag_id={DAG}&run_id=r&task_id=iteration_1.crawl.node-0"
@@ -483,6 +487,26 @@ def test_a_server_that_hangs_delays_no_page(
     for path in ("/", "/crawl/krake"):
         assert "does not answer" in client.get(path, headers=token(manager)).text, path
     going_on.set()
+
+
+ENDS = """
+import duckdb
+from krake_airflow.page.behind import Behind
+
+def read():
+    for _ in range(40):
+        sums = duckdb.connect().execute("select sum(a) from range(300000) t(a) group by a % 1000")
+        sums.to_arrow_table().to_pylist()
+
+Behind(read, 1.0).get(0.05)
+"""
+
+
+def test_a_server_that_ends_during_a_read_ends_well() -> None:
+    """A thread that is within DuckDB when Python ends would abort the process."""
+    paths = {**os.environ, "PYTHONPATH": str(PROJECT / "plugins")}
+    ended = subprocess.run([sys.executable, "-c", ENDS], env=paths, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_a_refresh_brings_what_changes_alone(client: TestClient, manager: Choosy) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import time
 from collections.abc import Callable
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Thread, current_thread
 from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
+LAST_READ_S = 10.0
+_at_work: set[Thread] = set()
+_ends = Event()
 
 
 class Known(NamedTuple, Generic[T]):
@@ -41,7 +45,9 @@ class Behind(Generic[T]):
             if not self._reads and time.monotonic() - self._read_at_s > self._keep_s:
                 self._reads = True
                 self._has_read.clear()
-                Thread(target=self._work, name="krake page", daemon=True).start()
+                thread = Thread(target=self._work, name="krake page", daemon=True)
+                _at_work.add(thread)
+                thread.start()
         self._has_read.wait(wait_s)
         with self._turn:
             if self._error:
@@ -49,7 +55,13 @@ class Behind(Generic[T]):
             return None if self._value is None else Known(self._value, time.monotonic() - self._read_at_s)
 
     def _work(self) -> None:
-        while self._reads:
+        try:
+            self._read_all()
+        finally:
+            _at_work.discard(current_thread())
+
+    def _read_all(self) -> None:
+        while self._reads and not _ends.is_set():
             value, error, is_partial = self._value, None, False
             try:
                 value = self._read()
@@ -60,3 +72,11 @@ class Behind(Generic[T]):
                 self._value, self._error, self._read_at_s = value, error, time.monotonic()
                 self._reads = is_partial
             self._has_read.set()
+
+
+@atexit.register
+def _end() -> None:
+    """Let reads end. A thread within DuckDB or Arrow takes the process down if Python ends before the thread."""
+    _ends.set()
+    for thread in list(_at_work):
+        thread.join(LAST_READ_S)
