@@ -24,7 +24,7 @@ from tests.dags.test_operators import TaskInstance, run
 from tests.test_readme import fences
 
 TEXT = (PROJECT / "docs" / "airflow.md").read_text()
-ALERT, _, WAITING = fences(TEXT, "python")
+ALERT, *_, WAITING = fences(TEXT, "python")
 PARSED = """
 import json, sys
 from airflow.dag_processing.dagbag import DagBag

@@ -33,7 +33,7 @@ from tests.e2e.crawl import Result
 from tests.test_readme import ROOT, fences
 
 pytestmark = pytest.mark.timeout(1200)
-_, WAITING = fences((ROOT / "docs" / "airflow.md").read_text(), "python")
+*_, WAITING = fences((ROOT / "docs" / "airflow.md").read_text(), "python")
 SKIPPED = [f"iteration_{MOST_ITERATIONS}.{part}" for part in ("crawl.node-0", "crawl.node-1", "commit")]
 
 
