@@ -63,7 +63,8 @@ class Stack:
         env = self.directory / ".env"
         compose_env.write(env)
         lines = [line for line in env.read_text().splitlines() if "_PORT=" not in line]
-        ports = [f"KRAKE_WEB_PORT={self.port}", f"KRAKE_SEARCH_PORT={self.search_port}"]
+        named = {"WEB": self.port, "SEARCH": self.search_port, "REALTIME": free_port()}
+        ports = [f"KRAKE_{name}_PORT={port}" for name, port in named.items()]
         env.write_text("\n".join([*lines, *ports, ""]))
         self.environment = dict(line.split("=", 1) for line in env.read_text().splitlines())
 

@@ -18,7 +18,9 @@ import yaml
 from tests.compose import docker
 from tests.compose.stack import HOSTS, SEEDED, Stack
 
-SERVICES = yaml.safe_load((docker.ROOT / "docker-compose.yml").read_text())["services"]
+_ALL = yaml.safe_load((docker.ROOT / "docker-compose.yml").read_text())["services"]
+SERVICES = {name: service for name, service in _ALL.items() if "profiles" not in service}
+"""The services that `docker compose up` starts."""
 NODES = ["node-a", "node-b", "node-c"]
 LASTING = sorted(set(SERVICES) - {"set-up"})
 HDFS = ["namenode", "datanode-1", "datanode-2"]
