@@ -50,7 +50,7 @@ class SubmissionLog:
         self._waiting: list[_Line] = []
         self._file: FileIO | None = None
         self._began_s = 0.0
-        self._writing = Lock()
+        self._writing, self._turn = Lock(), Lock()
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             for path in folder.glob(f"*{OPEN_SUFFIX}"):
@@ -60,11 +60,12 @@ class SubmissionLog:
         """Keep submissions for the next second."""
         if self._folder is None:
             return
-        before = len(self._waiting)
-        self._waiting += lines
-        if len(self._waiting) > MOST:
-            self.left_out += len(self._waiting) - max(before, MOST)
-            del self._waiting[max(before, MOST) :]
+        with self._turn:
+            before = len(self._waiting)
+            self._waiting += lines
+            if len(self._waiting) > MOST:
+                self.left_out += len(self._waiting) - max(before, MOST)
+                del self._waiting[max(before, MOST) :]
 
     def flush(self, *, ends: bool = False) -> None:
         """Write what waits; close a file that is old enough, or any file at the end of the service.
@@ -72,12 +73,14 @@ class SubmissionLog:
         Raises OSError; what waits then waits on.
         """
         with self._writing:
-            waiting, self._waiting = self._waiting, []
+            with self._turn:
+                waiting, self._waiting = self._waiting, []
             try:
                 if waiting:
                     self._append(_encoder.encode_lines(waiting))
             except OSError:
-                self._waiting = waiting + self._waiting
+                with self._turn:
+                    self._waiting = waiting + self._waiting
                 raise
             if self._file is not None and (ends or self._clock() - self._began_s >= FILE_S):
                 self._end()

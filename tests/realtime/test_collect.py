@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event, Thread
 
 import pyarrow.parquet as pq
 import pytest
@@ -311,3 +314,27 @@ def test_memory_and_files_of_submissions_are_bounded(tmp_path: Path, monkeypatch
     log.flush(ends=True)
     read = sum(path.read_bytes().count(b"\n") for path in (tmp_path / "log").iterdir())
     assert read == 5 + 3
+
+
+def test_a_flush_in_the_middle_of_a_note_writes_each_submission_once(tmp_path: Path) -> None:
+    """The loop notes while a thread flushes."""
+    log, begun = SubmissionLog(tmp_path / "log"), Event()
+
+    def flush() -> None:
+        begun.set()
+        log.flush()
+
+    flushing = Thread(target=flush)
+
+    def lines() -> Iterator[tuple[int, None, str, str, str, int]]:
+        yield 1, None, "a.example", "t", "new", 0
+        flushing.start()
+        begun.wait()
+        flushing.join(0.2)  # a flush that does not wait for the note ends meanwhile
+        yield 2, None, "a.example", "t", "new", 0
+
+    log.note(lines())
+    flushing.join()
+    log.flush(ends=True)
+    (file,) = (tmp_path / "log").iterdir()
+    assert [json.loads(line)[0] for line in file.read_text().splitlines()] == [1, 2]
