@@ -21,7 +21,15 @@ from typing import Self, TypeVar
 
 from crawl_lib.config import FetcherConfig, realtime_of
 from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
-from crawl_lib.errors import LockedError, NoRoomError, ProtocolError, StorageError, os_errors
+from crawl_lib.errors import (
+    KrakeError,
+    LockedError,
+    NoRoomError,
+    ProtocolError,
+    StoppedError,
+    StorageError,
+    os_errors,
+)
 from crawl_lib.export import held
 from crawl_lib.frontier import NodeDirectory
 from crawl_lib.node import Room
@@ -73,18 +81,26 @@ def collect_from(stores: Stores, name: str) -> CollectReport:
 
 
 def collect_all(stores: Stores) -> CollectReport:
-    """Collect from all fetchers of the service. Raises as `collect_from`.
+    """Collect from all fetchers of the service. Raises as `collect_from`, once each fetcher has had its turn.
 
     Returns the sums of numbers; `folder` is the last new one.
     """
-    total = CollectReport("")
+    total, failed = CollectReport(""), list[KrakeError]()
     for name in fetcher_names(stores.config):
-        report = collect_from(stores, name)
+        try:
+            report = collect_from(stores, name)
+        except StoppedError:
+            raise
+        except KrakeError as error:  # the parts of other fetchers need not wait for this one
+            failed.append(error)
+            continue
         total = CollectReport(
             report.name if report.folder else total.name or report.name,
             report.folder or total.folder,
             *(getattr(total, number) + getattr(report, number) for number in NUMBERS),
         )
+    if failed:
+        raise failed[0]
     return total
 
 

@@ -24,6 +24,7 @@ from crawl_lib.crawldir import Kind, SegmentRef
 from crawl_lib.errors import ConfigError
 from crawl_lib.frontier import NodeLock
 from crawl_lib.keys import interval, set_aside
+from crawl_lib.realtime.arriving import collect_all
 from crawl_lib.realtime.collect import collect_parts
 from crawl_lib.realtime.documents import (
     Document,
@@ -85,6 +86,8 @@ def fill_table(stores: Stores, *, clock: Callable[[], float] = time.time) -> Fil
     directory.mkdir(parents=True, exist_ok=True)
     with NodeLock(directory, node, config.queue.lock_timeout_s, what="krake realtime fill"):
         collect_parts(stores, FETCHER, clock=clock)
+        if realtime_of(config).fetchers:
+            collect_all(stores)
         servers = [
             connect_pages(config.key_storage, stores.secrets.key_storage_password, name)
             for name in config.key_storage.servers

@@ -12,7 +12,7 @@ from crawl_lib.config import Config, from_mapping, to_mapping
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import KrakeError, NoRoomError, StorageError
 from crawl_lib.frontier import NodeDirectory
-from crawl_lib.realtime import collect_from
+from crawl_lib.realtime import collect_all, collect_from
 from crawl_lib.realtime.arriving import NOTE_FILE, PartsLine
 from crawl_lib.realtime.certificates import SCHEDULER, Identity
 from crawl_lib.realtime.fetcher import queued_of
@@ -23,6 +23,7 @@ from crawl_lib.segment import PartWriter, WarcInfo, list_parts
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import make_config
 from tests.forked import run_forked
+from tests.ports import free_port
 from tests.realtime.remote import NAME, Remote, remote
 from tests.realtime.test_collect import BODY, HOST, pages
 from tests.repair.crawled import stores_of
@@ -74,6 +75,21 @@ def test_parts_are_brought_collected_and_deleted_there(tmp_path: Path) -> None:
         assert [part.stem.name for part in list_parts(there.place.spool)] == ["krake-3000-live-1-0-00000"]
         assert collect_from(stores_of(config), NAME).folder == ""
         assert names(config) == [NOTE_FILE]
+
+
+def test_a_fetcher_that_is_away_delays_no_other(tmp_path: Path) -> None:
+    """The parts of the others are collected, and the failure is told."""
+    with remote(tmp_path) as there:
+        config = config_of(tmp_path, there)
+        given = to_mapping(config)
+        away = {"name": "live-9", "address": f"127.0.0.1:{free_port()}"}
+        given["realtime"]["fetchers"] = [away, *given["realtime"]["fetchers"]]
+        given["fetch"]["ip_delay_s"] = 0
+        both = from_mapping(given, tmp_path, "test")
+        fetched(there, both, f"{HOST}/1")
+        with pytest.raises(StorageError, match="live-9"):
+            collect_all(stores_of(both))
+        assert pages(both) == [f"{HOST}/1"]
 
 
 def test_a_kill_at_any_step_leaves_each_fetch_in_one_segment(tmp_path: Path) -> None:
