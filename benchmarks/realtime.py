@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import psutil
@@ -50,6 +51,8 @@ READ_MS = {1: 0.25, 20: 0.65, 300: 6.0}
 MOST_TIMES, MOST_MB, MEDIAN_S, P99_S = 3.0, 400, 0.1, 0.5
 LAST_S = 120.0
 CONNECTIONS = 64
+SERIES, SILENT_S = 5, 5.0
+OK, ACCEPTED = 200, 202
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,34 @@ class Service:
         return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=60.0, limits=httpx.Limits())
 
 
+@dataclass
+class Line:
+    """A connection to the service. Requests are written by hand: a client library costs more than the service."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    head: str
+
+    @classmethod
+    async def open(cls, service: Service) -> Line:
+        """Connect."""
+        host, port = service.url.strip("/").rpartition("/")[2].split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        return cls(reader, writer, f"HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {service.token}\r\n")
+
+    async def ask(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
+        """Send a request; return the answer's status and body."""
+        data = b"" if body is None else json.dumps(body).encode()
+        self.writer.write(f"{method} {path} {self.head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+        told = (await self.reader.readuntil(b"\r\n\r\n")).lower()
+        length = int(told.partition(b"content-length:")[2].partition(b"\r\n")[0])
+        return int(told.split(b" ", 2)[1]), await self.reader.readexactly(length)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.writer.close()
+
+
 @contextmanager
 def web() -> Iterator[tuple[int, dict[str, Any]]]:
     """Serve the hosts; gives the port, and a mapping that has the server's notes at the end."""
@@ -175,7 +206,7 @@ def served(folder: Path) -> Iterator[Service]:
 async def submit_all(service: Service, given: Sequence[Arrival], port: int) -> tuple[float, Counter[str]]:
     """Submit each URL alone when it is due; return the start in POSIX seconds, and the decisions.
 
-    The requests are written by hand, on `CONNECTIONS` connections: a pool of httpx costs more than the service.
+    The URLs go on `CONNECTIONS` connections.
     """
     decisions, due = Counter[str](), asyncio.Queue[str | None]()
     workers = [asyncio.create_task(_post(service, due, decisions)) for _ in range(CONNECTIONS)]
@@ -193,17 +224,11 @@ async def submit_all(service: Service, given: Sequence[Arrival], port: int) -> t
 
 async def _post(service: Service, due: asyncio.Queue[str | None], decisions: Counter[str]) -> None:
     """Submit the URLs of a queue on a connection, until its end."""
-    host, port = service.url.strip("/").rpartition("/")[2].split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
+    line = await Line.open(service)
     while url := await due.get():
-        body = json.dumps({"urls": [url]})
-        head = f"POST /v1/urls HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {service.token}\r\n"
-        writer.write(f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
-        told = (await reader.readuntil(b"\r\n\r\n")).lower()
-        length = int(told.partition(b"content-length:")[2].partition(b"\r\n")[0])
-        answer, status = json.loads(await reader.readexactly(length)), told.split(b" ", 2)[1].decode()
-        decisions[answer["decisions"][0]["decision"] if status == "202" else status] += 1
-    writer.close()
+        status, answer = await line.ask("POST", "/v1/urls", {"urls": [url]})
+        decisions[json.loads(answer)["decisions"][0]["decision"] if status == ACCEPTED else str(status)] += 1
+    line.close()
 
 
 async def ends_of(service: Service, urls: Sequence[str]) -> dict[str, float]:
@@ -294,21 +319,34 @@ def _known(number: int) -> str:
 
 
 async def _read_ms(service: Service, rows: int, size: int) -> float:
-    """Return the median CPU of a read in milliseconds, over five series."""
-    rng, series = random.Random(size), max(20, 1000 // size)
+    """Return the median CPU of a read in milliseconds, over five series, without what a silent service spends."""
+    rng, series = random.Random(size), max(50, 2000 // size)
+    line = await Line.open(service)
+    idle = await _silent(service)
     spent: list[float] = []
-    async with service.client() as client:
-        for _ in range(5):
-            before_s = service.cpu_s()
-            for _ in range(series):
-                urls = [_known(rng.randrange(rows)) for _ in range(size)]
-                if size == 1:
-                    answer = await client.get("/v1/pages", params={"url": urls[0]})
-                else:
-                    answer = await client.post("/v1/pages:batch", json={"urls": urls})
-                assert answer.status_code == httpx.codes.OK, answer.text
-            spent.append(1000 * (service.cpu_s() - before_s) / series)
+    for _ in range(SERIES):
+        before_s, began_s = service.cpu_s(), time.monotonic()
+        for _ in range(series):
+            await _read(line, [_known(rng.randrange(rows)) for _ in range(size)])
+        took_s = time.monotonic() - began_s
+        spent.append(1000 * (service.cpu_s() - before_s - idle * took_s) / series)
+    line.close()
     return median(spent)
+
+
+async def _silent(service: Service) -> float:
+    """Return the CPU of the service without requests, in seconds of a second."""
+    before_s, began_s = service.cpu_s(), time.monotonic()
+    await asyncio.sleep(SILENT_S)
+    return (service.cpu_s() - before_s) / (time.monotonic() - began_s)
+
+
+async def _read(line: Line, urls: Sequence[str]) -> None:
+    if len(urls) == 1:
+        status, answer = await line.ask("GET", f"/v1/pages?url={quote(urls[0], safe='')}")
+    else:
+        status, answer = await line.ask("POST", "/v1/pages:batch", {"urls": urls})
+    assert status == OK, answer
 
 
 def overload(folder: Path, seconds: float) -> list[Row]:

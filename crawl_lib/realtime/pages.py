@@ -7,7 +7,7 @@ old. A row whose URL was redirected waits for the target instead, and ends with 
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha1
@@ -139,6 +139,8 @@ class PageServer(ABC):
     """This server's clock in milliseconds, as SQL."""
     SUFFIX = ".sql"
     """Ends the names of files with statements for this kind of server only."""
+    IS_FILE = False
+    """Whether the table is in a file of this machine: no read waits for another program."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -297,15 +299,7 @@ class PageServer(ABC):
             )
 
     def _found(self, name: str, **words: object) -> dict[bytes, Row]:
-        found = {}
-        for key, due, fetched, again, shared, tries, shares, waits, request, data in self._selected(
-            self._text(name, **words)
-        ):
-            waits_for = None if waits is None else bytes(waits)
-            found[bytes(key)] = Row(
-                bytes(key), due, fetched, again, shared, tries, shares, waits_for, bytes(request), data
-            )
-        return found
+        return rows_of(self._selected(self._text(name, **words)))
 
     def run(self, name: str, **words: object) -> None:
         """Run the repeatable statements of a file of `sql/realtime/`, with values in place of words."""
@@ -319,6 +313,15 @@ class PageServer(ABC):
     def _text(self, name: str, **words: object) -> str:
         """Return the statement of a file of `sql/realtime/` with values in place of words."""
         return _filled(statement_of(name), {"now": self.NOW, **words})
+
+
+def rows_of(selected: Iterable[Any]) -> dict[bytes, Row]:
+    """Return the rows of a statement, by key."""
+    found = {}
+    for key, due, fetched, again, shared, tries, shares, waits, request, data in selected:
+        waits_for = None if waits is None else bytes(waits)
+        found[bytes(key)] = Row(bytes(key), due, fetched, again, shared, tries, shares, waits_for, bytes(request), data)
+    return found
 
 
 def lacks_table(name: str) -> KeyTablesError:
