@@ -318,25 +318,43 @@ class Scheduler:
     # -- redirects and documents
 
     async def follow(self, request: Request) -> Document | None:
-        """Let a row wait for the target of its redirect; return the whole document if the target has one."""
-        assert request.target is not None
-        key, target = key_of(request.url), bytes.fromhex(request.target.key)
-        hop = Followed(key, target, request_bytes(request), await self.persistent(self.store.epoch, key))
-        await self.persistent(self.store.follow, hop)
-        return await self._ask_for_target(request)
+        """Let a row wait for the target of its redirect; return the whole document if the target has one.
 
-    async def _ask_for_target(self, request: Request) -> Document | None:
-        """Submit the target of a waiting row; return the row's document for a known target, or for a loop."""
+        The fetch of a target without a row begins at once. Its document waits for the rows (`Visit.entered`).
+        """
         assert request.target is not None
+        key, wanted = key_of(request.url), _after(request)
+        early = await self._begin_unknown(wanted)
+        try:
+            epoch = await self.persistent(self.store.epoch, key)
+            hop = Followed(key, bytes.fromhex(request.target.key), request_bytes(request), epoch)
+            await self.persistent(self.store.follow, hop)
+            document = await self._ask_for_target(request, wanted)
+        except BaseException:
+            if early is not None and early.task is not None:
+                early.task.cancel()
+            raise
+        if early is not None:
+            early.entered.set()
+        return document
+
+    async def _begin_unknown(self, wanted: Request) -> Visit | None:
+        """Begin the work on a URL without a row; the caller submits the URL, and sets `entered`."""
+        key = key_of(wanted.url)
+        try:
+            row = await self.store.state(key)
+        except KeyStoreError:  # the submission waits for the server
+            return None
+        if row is not None or key in self.visits:
+            return None
+        visit = self.begin(wanted, Row(key, 0, 0, 0, 0, 0, 0, None, request_bytes(wanted), None))
+        visit.entered.clear()
+        return visit
+
+    async def _ask_for_target(self, request: Request, wanted: Request) -> Document | None:
+        """Submit the target of a waiting row; return the row's document for a known target, or for a loop."""
         assert request.hop is not None
-        key, target = key_of(request.url), bytes.fromhex(request.target.key)
-        wanted = Request(
-            url=request.target.url,
-            policy=request.policy,
-            redirects=request.redirects + 1,
-            via=key.hex(),
-            spent_ms=request.spent_ms,
-        )
+        key, target = key_of(request.url), key_of(wanted.url)
         wish = Wish(target, part_of(host_of(wanted.url)), request_bytes(wanted), shares=0)
         row = await self.persistent(self.submit, wish)
         if row is None or not row.is_open:
@@ -537,7 +555,7 @@ class Scheduler:
         request = self.request_in(row)
         if request is None or request.target is None or row.waits_for in self.visits:
             return
-        document = await self._ask_for_target(request)
+        document = await self._ask_for_target(request, _after(request))
         current = await self.store.state(row.key)
         if document is not None and current is not None and current.waits_for == row.waits_for:
             policy = self.policies.get(request.policy, self.policies["default"])
@@ -565,3 +583,15 @@ class Scheduler:
                     swept = await self.store.sweep(place, marks[place], math.ceil(self.config.keep_s * 1000))
                     self.counts["rows_swept"] += swept.deleted
                     marks[place] = swept.mark
+
+
+def _after(request: Request) -> Request:
+    """Return the request for the target of a redirect."""
+    assert request.target is not None
+    return Request(
+        url=request.target.url,
+        policy=request.policy,
+        redirects=request.redirects + 1,
+        via=key_of(request.url).hex(),
+        spent_ms=request.spent_ms,
+    )

@@ -69,6 +69,12 @@ class Handing:
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
 
+def _set_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 @dataclass(eq=False)
 class Visit:
     """The context of a URL, for all stages.
@@ -76,8 +82,8 @@ class Visit:
     `given`: as submitted. `max_age_s`: of the submission. `repeat`: names a submission that counts once. `request`: URL
     in canonical form, policy and hops before. `decision`: the answer of the accepting stages. `row`: from the table.
     `done`, `document`: the result of the fetch. `tries`: fetchers killed by the URL. `ahead`: earlier URLs of the host.
-    `is_told`: a submission has had the answer `new`. `began_s`: start of the work, by the monotonic clock. `handing`:
-    the rows whose redirects lead here.
+    `entered`: set once the table has the row. `is_told`: a submission has had the answer `new`. `began_s`: start of
+    the work, by the monotonic clock. `handing`: the rows whose redirects lead here.
     """
 
     given: str
@@ -93,6 +99,7 @@ class Visit:
     document: Document | None = None
     tries: int = 0
     ahead: int = 0
+    entered: asyncio.Event = field(default_factory=_set_event)
     is_told: bool = False
     began_s: float = field(default_factory=time.monotonic)
     task: asyncio.Task[None] | None = None
@@ -181,7 +188,7 @@ def _is_fresh(row: Row, visit: Visit) -> bool:
 
 
 async def fetch(visit: Visit, service: Scheduler) -> bool:
-    """Have the fetcher ask for the URL, with the conditions of the document before."""
+    """Have the fetcher ask for the URL, with the conditions of the document before; then wait for the URL's row."""
     before = await _document_before(visit, service)
     while True:
         try:
@@ -198,6 +205,7 @@ async def fetch(visit: Visit, service: Scheduler) -> bool:
         if service.is_stopping or said.rule == "cancelled":
             return False  # the row stays due
         await asyncio.sleep(0.2)
+    await visit.entered.wait()
     visit.done = said
     visit.document = _document(visit, said, before)
     return True

@@ -146,6 +146,25 @@ def test_a_batch_is_answered_in_order(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
+def test_a_few_rows_of_a_file_are_read_without_a_thread(tmp_path: Path, monkeypatch) -> None:
+    """A question to a thread costs more CPU than the read."""
+
+    async def test(served: Served) -> None:
+        urls = [f"http://{number}.example/" for number in range(20)]
+        await served.submit(*urls)
+        for url in urls:
+            await served.page(url)
+        asked: list[object] = []
+        monkeypatch.setattr(asyncio.get_running_loop(), "run_in_executor", lambda *given: asked.append(given))
+        assert (await served.page(urls[0], wait_s=0))["state"] == "known"
+        pages = (await served.client.post("/v1/pages:batch", json={"urls": urls})).json()["pages"]
+        monkeypatch.undo()
+        assert [page["state"] for page in pages] == ["known"] * 20
+        assert not asked
+
+    run(tmp_path, test)
+
+
 def test_an_old_document_is_given_at_once_and_marked(tmp_path: Path) -> None:
     async def test(served: Served) -> None:
         await served.submit(A)

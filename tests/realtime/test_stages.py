@@ -95,6 +95,56 @@ def test_a_chain_over_several_servers_ends_on_each(tmp_path: Path) -> None:
     run(tmp_path, test, web, connections=servers)
 
 
+class TestTheTargetOfARedirect:
+    """The wait for two transactions would cost each hop 20 ms."""
+
+    def test_is_fetched_before_its_row_is_written_and_ends_after(self, tmp_path: Path, monkeypatch) -> None:
+        web = Web()
+        web.answers[A] = lambda wanted: redirect(wanted, B)
+
+        async def test(served: Served) -> None:
+            written, follow = asyncio.Event(), served.store.follow
+
+            async def slow(hop: Followed) -> None:
+                await written.wait()
+                await follow(hop)
+
+            monkeypatch.setattr(served.store, "follow", slow)
+            await served.submit(A)
+            while web.urls != [A, B]:
+                await asyncio.sleep(0)
+            for _ in range(50):  # the answer comes, and its document waits
+                await asyncio.sleep(0)
+            assert (await served.client.get("/v1/pages", params={"url": B})).status_code == 404
+            written.set()
+            found = await served.page(A)
+            assert [hop["url"] for hop in found["document"]["hops"]] == [A, B]
+            assert (await served.page(B))["document"]["outcome"] == "ok"
+
+        run(tmp_path, test, web)
+
+    def test_is_fetched_no_more_after_the_redirecting_url_was_deleted(self, tmp_path: Path, monkeypatch) -> None:
+        web = Web()
+        web.answers[A] = lambda wanted: redirect(wanted, B)
+        web.hold(B)
+
+        async def test(served: Served) -> None:
+            async def never(hop: Followed) -> None:
+                await asyncio.Event().wait()
+
+            monkeypatch.setattr(served.store, "follow", never)
+            await served.submit(A)
+            while web.urls != [A, B]:
+                await asyncio.sleep(0)
+            assert (await served.client.delete("/v1/pages", params={"url": A})).json() == {"deleted": 1}
+            while not web.cancelled:
+                await asyncio.sleep(0)
+            while served.service.visits:
+                await asyncio.sleep(0)
+
+        run(tmp_path, test, web)
+
+
 def test_a_known_target_is_not_fetched_again(tmp_path: Path) -> None:
     web = Web()
     web.answers[A] = lambda wanted: redirect(wanted, B)
