@@ -29,8 +29,8 @@ from crawl_lib.export.folder import (
     row_count,
     write_table,
 )
-from crawl_lib.export.scratch import scratch_folder
 from crawl_lib.export.visits import view_visits
+from crawl_lib.scratch import scratch_folder
 from crawl_lib.segment import LINKS_NAME, PAGES_NAME, PAGES_SCHEMA, SegmentReader, dropped_files, open_parquet
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores

@@ -33,11 +33,11 @@ from crawl_lib.crawldir import (
     write_note,
 )
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
-from crawl_lib.export import scratch_folder
 from crawl_lib.frontier import INSERT, NodeDirectory, Queue, read_handed_on, read_journal, read_move, readable_take
 from crawl_lib.keys import KeyHeap
 from crawl_lib.node import waiting_sources
 from crawl_lib.repair.folders.identity import nodes_left
+from crawl_lib.scratch import scratch_folder
 from crawl_lib.segment import SegmentReader, microseconds_of
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores
