@@ -12,7 +12,7 @@ whole. A second run keeps those, deletes leftovers, and writes the rest; with ot
 """
 
 from crawl_lib.export.choice import Inputs, SegmentInput
-from crawl_lib.export.content import Wanted, content_sizes, read_members, write_offsets
+from crawl_lib.export.content import content_sizes, write_offsets
 from crawl_lib.export.exports import choose, newest_export, remove_older
 from crawl_lib.export.folder import (
     ARC_SCHEMAS,
