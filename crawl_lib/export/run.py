@@ -16,7 +16,7 @@ from crawl_lib.dataclass import dataclass
 from crawl_lib.engine import Engine
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.export.choice import Inputs, SegmentInput, gather_inputs
-from crawl_lib.export.content import Buckets, Wanted, content_sizes, write_content, write_offsets
+from crawl_lib.export.content import Buckets, content_sizes, write_content, write_offsets
 from crawl_lib.export.folder import (
     CONTENT,
     OFFSETS,
@@ -29,9 +29,9 @@ from crawl_lib.export.folder import (
     row_count,
     write_table,
 )
-from crawl_lib.export.scratch import scratch_folder
 from crawl_lib.export.visits import view_visits
-from crawl_lib.segment import LINKS_NAME, PAGES_NAME, PAGES_SCHEMA, SegmentReader, dropped_files, open_parquet
+from crawl_lib.scratch import scratch_folder
+from crawl_lib.segment import LINKS_NAME, PAGES_NAME, PAGES_SCHEMA, SegmentReader, Wanted, dropped_files, open_parquet
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 

@@ -66,7 +66,7 @@ class Gate:
     def __init__(self, place: FetcherPlace, identity: Identity, lock: int, clock: Callable[[], float]) -> None:
         """Listen to nobody yet. `lock`: the descriptor of the directory's lock. `clock`: monotonic seconds."""
         self._place, self._identity, self._lock, self._clock = place, identity, lock, clock
-        # A thread for all starts: each fetcher dies with its thread (`worker.forkserver`).
+        # A thread for all starts: each fetcher dies with its thread (`walls.forkserver`).
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="krake-fetcher")
         self._lines: set[asyncio.Task[None]] = set()
         self._scheduler: _Relay | None = None

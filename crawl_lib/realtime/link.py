@@ -92,7 +92,7 @@ class FetcherLink:
         self, start: Callable[[], FetcherProcess], on_part: Callable[[ClosedPart], None] = lambda part: None
     ) -> None:
         self._start, self._on_part = start, on_part
-        # A thread for all starts: each fetcher dies with its thread (`worker.forkserver`).
+        # A thread for all starts: each fetcher dies with its thread (`walls.forkserver`).
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="krake-fetcher")
         self._ids = count(1)
         self._asked: dict[int, _Asked] = {}

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crawl_lib.engine import Engine, Room, open_engine
-from crawl_lib.export import scratch_folder
+from crawl_lib.scratch import scratch_folder
 from crawl_lib.storage import LocalStorage, Storage
 from crawl_lib.stores import Stores
 from crawl_lib.versions.version import GROUP_ROWS, Versions

@@ -14,11 +14,11 @@ import yaml
 from crawl_lib.config import load_config
 from crawl_lib.crawldb import newest_version
 from crawl_lib.frontier import Queue
-from crawl_lib.frontier.outlinks import encode_line
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.keys.held import note_held
 from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.stores import open_stores
+from crawl_lib.urlfiles import encode_line
 from demo import Serving, SynthWeb
 from tests.cli.conftest import Krake
 from tests.e2e.crawl import Result
