@@ -128,7 +128,7 @@ class Fetcher:
         """Carry out a line."""
         match message:
             case Grant():
-                self.held.grant(message.parts, message.until_ms)
+                self.held.grant(message.parts, message.until_ms, message.unowned)
                 self._refuse_lapsed()
             case Stop():
                 self.stopping.set()

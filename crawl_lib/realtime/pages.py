@@ -7,7 +7,7 @@ old. A row whose URL was redirected waits for the target instead, and ends with 
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha1
@@ -80,13 +80,16 @@ class Row(NamedTuple):
 class Finished:
     """A document to write. `again_ms`: milliseconds from now on until a submission makes the row due again.
 
-    `epoch`: of the writer; rows of a higher epoch stay unchanged.
+    `epoch`: of the writer; rows of a higher epoch stay unchanged. `made_ms`: above 0 for a document that is handed on
+    to a row whose part may have another owner. The document was written into its own row at that time, and rows with a
+    younger document stay unchanged, whatever their epochs.
     """
 
     key: bytes
     data: bytes
     again_ms: int
     epoch: int
+    made_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,14 +237,25 @@ class PageServer(ABC):
         """Return the rows of known keys, without documents."""
         return self._found("states.sql", keys=_list(keys)) if keys else {}
 
-    def due(self, after: Mark, limit: int, parts: Sequence[int] = ALL_PARTS) -> list[Row]:
+    def due(self, after: Mark, limit: int, parts: Collection[int] = ALL_PARTS) -> list[Row]:
         """Return due rows, the oldest first, from a mark on."""
         found = self._found("due.sql", parts=",".join(map(str, parts)), limit=limit, **_marked(after))
         return list(found.values())
 
-    def waiting(self, target: bytes, key: bytes, limit: int) -> list[Row]:
-        """Return waiting rows by target and key, from the given target and key on."""
-        return list(self._found("waiting.sql", target=_blob(target), after_key=_blob(key), limit=limit).values())
+    def waiting(self, target: bytes, key: bytes, limit: int, parts: Collection[int] = ALL_PARTS) -> list[Row]:
+        """Return waiting rows of parts by target and key, from the given target and key on."""
+        words = {"target": _blob(target), "after_key": _blob(key), "parts": ",".join(map(str, parts))}
+        return list(self._found("waiting.sql", limit=limit, **words).values())
+
+    def written_ms(self, key: bytes, epoch: int) -> int | None:
+        """Return when a document of an epoch was written into a row; None if the row has another one by now."""
+        found = self._selected(self._text("written.sql", hash=_blob(key), epoch=epoch))
+        return int(found[0][0]) if found else None
+
+    def queues(self) -> dict[str, int]:
+        """Count the due rows of each authority. Not on SQLite."""
+        rows = self._selected(self._text("queues.sql", parts=",".join(map(str, ALL_PARTS))))
+        return {bytes(authority).decode(errors="replace"): int(count) for authority, count in rows}
 
     def waiters(self, targets: Sequence[bytes]) -> list[Row]:
         """Return the rows waiting for any of these targets."""

@@ -57,7 +57,10 @@ class SqlitePages(PageServer):
     def next_epoch(self) -> int:
         """Return an epoch above all epochs of this file."""
         with self._writing() as connection:
-            ((epoch,),) = connection.execute("UPDATE krakepagesepoch SET epoch = epoch + 1 RETURNING epoch").fetchall()
+            # Leases have their times as epochs: a service without leases may follow on one with leases.
+            ((epoch,),) = connection.execute(
+                f"UPDATE krakepagesepoch SET epoch = max(epoch + 1, {self.NOW}) RETURNING epoch"
+            ).fetchall()
         return int(epoch)
 
     def problem(self) -> str:
@@ -120,7 +123,14 @@ class SqlitePages(PageServer):
 
     def _finish(self, documents: Sequence[Finished]) -> None:
         values = [
-            {"hash": one.key, "data": one.data, "again_ms": one.again_ms, "epoch": one.epoch} for one in documents
+            {
+                "hash": one.key,
+                "data": one.data,
+                "again_ms": one.again_ms,
+                "epoch": one.epoch,
+                "made_ms": one.made_ms,
+            }
+            for one in documents
         ]
         self._write_all("finish.sqlite.sql", values)
 

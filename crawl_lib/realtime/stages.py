@@ -61,10 +61,13 @@ _NOT_BEGUN = frozenset({"not_granted", "stopping"})
 class Handing:
     """Handing a document on to rows whose redirects lead to its URL.
 
-    `policy`: of the document. `ahead`: URL, and hops ahead of the document, by the key of a row. `tasks`: at work.
+    `key`: of the URL. `policy`, `epoch`: of the document. `ahead`: URL, and hops ahead of the document, by the key of a
+    row. `tasks`: at work.
     """
 
+    key: bytes
     policy: PolicyConfig
+    epoch: int
     ahead: dict[bytes, tuple[str, list[Hop]]] = field(default_factory=dict)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -83,7 +86,7 @@ class Visit:
     in canonical form, policy and hops before. `decision`: the answer of the accepting stages. `row`: from the table.
     `done`, `document`: the result of the fetch. `tries`: fetchers killed by the URL. `ahead`: earlier URLs of the host.
     `entered`: set once the table has the row. `is_told`: a submission has had the answer `new`. `began_s`: start of
-    the work, by the monotonic clock. `handing`: the rows whose redirects lead here.
+    the work, by the monotonic clock. `epoch`: of the lease for the fetch. `handing`: the rows whose redirects lead here.
     """
 
     given: str
@@ -100,6 +103,7 @@ class Visit:
     tries: int = 0
     ahead: int = 0
     entered: asyncio.Event = field(default_factory=_set_event)
+    epoch: int = 0
     is_told: bool = False
     began_s: float = field(default_factory=time.monotonic)
     task: asyncio.Task[None] | None = None
@@ -112,7 +116,7 @@ class Visit:
     @cached_property
     def handing(self) -> Handing:
         """The rows that have had the document, or wait for it."""
-        return Handing(self.policy)
+        return Handing(self.key, self.policy, self.epoch)
 
     def set_request(self, request: Request) -> None:
         """Set the request, with key and host of its URL."""
@@ -161,7 +165,8 @@ async def decide(visit: Visit, service: Scheduler) -> bool:
     visit.decide("new" if is_new else "waiting", wait_s=service.wait_s(visit.host))
     if row.due_ms is not None:
         opened = opened or service.begin(service.request_in(row) or visit.request, row)
-        opened.is_told = True
+        if opened:
+            opened.is_told = True
     return True
 
 
@@ -202,7 +207,7 @@ async def fetch(visit: Visit, service: Scheduler) -> bool:
             continue
         if isinstance(said, Done) or said.rule not in _NOT_BEGUN:
             break
-        if service.is_stopping or said.rule == "cancelled":
+        if service.is_stopping or said.rule == "cancelled" or part_of(visit.host) not in service.link.parts:
             return False  # the row stays due
         await asyncio.sleep(0.2)
     await visit.entered.wait()
@@ -239,7 +244,8 @@ async def follow(visit: Visit, service: Scheduler) -> bool:
         visit.document = ended(visit.document, outcome, error)
         return True
     spent_ms = visit.request.spent_ms + visit.done.spent_ms
-    rest = await service.follow(replace(visit.request, hop=visit.done.hop, target=target, spent_ms=spent_ms))
+    followed = replace(visit.request, hop=visit.done.hop, target=target, spent_ms=spent_ms)
+    rest = await service.follow(followed, visit.epoch)
     if rest is None:
         return False  # whoever finishes the target finishes this row
     visit.document = rest
@@ -272,7 +278,7 @@ def ended(document: Document, outcome: str, error: str) -> Document:
 async def write(visit: Visit, service: Scheduler) -> bool:
     """Write the document into the row, and end the wait."""
     assert visit.document is not None
-    await service.write(visit.key, visit.document, visit.policy)
+    await service.write(visit.document, visit.handing)
     if service.visits.get(visit.key) is visit:  # not for the second document, after a probe
         service.note_latency(visit)
     service.end(visit)
@@ -293,6 +299,8 @@ async def related(visit: Visit, service: Scheduler) -> bool:
     if document is None or visit.policy.image != "probe" or not url or document.image is not None:
         return False
     seen = await service.probes.look(url, visit.key, visit.policy)
+    for task in visit.handing.tasks:  # the tasks add tasks; rows have the document before its second form
+        await asyncio.wait([task])
     visit.document = replace(document, image=seen)
     return True
 

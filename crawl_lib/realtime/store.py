@@ -6,7 +6,8 @@ threads, so a slow server delays no other server. Questions wait for a busy thre
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Generic, TypeVar
 from crawl_lib.config import KeyStorageConfig, is_sqlite_server
 from crawl_lib.errors import KeyServerDownError, KeyStoreError
 from crawl_lib.keys import interval
-from crawl_lib.realtime.pages import Finished, Followed, Mark, PageServer, Queue, Row, Swept, Wish
+from crawl_lib.realtime.pages import ALL_PARTS, Finished, Followed, Mark, PageServer, Queue, Row, Swept, Wish
 from crawl_lib.realtime.pages_sqlite import SqlitePages
 
 GATHER_S = 0.005
@@ -240,13 +241,23 @@ class PageStore:
         """Return the rows of a server waiting for a target."""
         return await self._desks[place].waiters(target)
 
-    async def due(self, place: int, after: Mark) -> list[Row]:
+    async def due(self, place: int, after: Mark, parts: Collection[int] = ALL_PARTS) -> list[Row]:
         """Return due rows of a server, from a mark on."""
-        return await self._ask(place, lambda server: server.due(after, MOST))
+        return await self._ask(place, lambda server: server.due(after, MOST, parts))
 
-    async def waiting(self, place: int, target: bytes, key: bytes) -> list[Row]:
+    async def waiting(self, place: int, target: bytes, key: bytes, parts: Collection[int] = ALL_PARTS) -> list[Row]:
         """Return waiting rows of a server, from a target and key on."""
-        return await self._ask(place, lambda server: server.waiting(target, key, MOST))
+        return await self._ask(place, lambda server: server.waiting(target, key, MOST, parts))
+
+    async def written_ms(self, key: bytes, epoch: int) -> int | None:
+        """Return when a document of an epoch was written (`PageServer.written_ms`)."""
+        return await self._ask(interval(key, len(self._desks)), lambda server: server.written_ms(key, epoch))
+
+    async def queues(self) -> Counter[str]:
+        """Count the due rows of each authority, on all servers that answer."""
+        asked = (self._ask(place, lambda server: server.queues()) for place in self.places)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        return sum((Counter(answer) for answer in answers if isinstance(answer, dict)), Counter[str]())
 
     async def events(self, place: int, after: Mark) -> list[Mark]:
         """Return times and keys of documents of a server, from a mark on."""
@@ -311,12 +322,17 @@ def open_pages(config: KeyStorageConfig, password: str | None = None) -> PageSto
     return PageStore([partial(connect_pages, config, password, name) for name in config.servers])
 
 
+def sqlite_path(name: str) -> Path:
+    """Return the file of the table next to a SQLite key server."""
+    path = Path(name)
+    return path.with_name(f"{path.stem}-pages.sqlite")
+
+
 def connect_pages(config: KeyStorageConfig, password: str | None, name: str) -> PageServer:
     """Return a connection to the table of one key server, made at the first statement."""
     timeout_s = min(config.timeout_s, TIMEOUT_S)
     if is_sqlite_server(name):
-        path = Path(name)
-        return SqlitePages(path.with_name(f"{path.stem}-pages.sqlite"), timeout_s=timeout_s)
+        return SqlitePages(sqlite_path(name), timeout_s=timeout_s)
     # PyMySQL takes 60 ms.
     from crawl_lib.realtime.pages_mysql import MySqlPages  # noqa: PLC0415
 

@@ -6,5 +6,5 @@ SET data = :data,
     due_ms = NULL,
     waits_for = NULL,
     tries = 0,
-    epoch = :epoch
-WHERE hash = :hash AND epoch <= :epoch;
+    epoch = max(epoch, :epoch)
+WHERE hash = :hash AND ((:made_ms = 0 AND epoch <= :epoch) OR fetched_ms < :made_ms);

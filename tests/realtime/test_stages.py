@@ -342,7 +342,7 @@ class TestDeath:
         run(tmp_path, test, web)
 
     def test_a_page_that_kills_each_fetcher_ends(self, tmp_path: Path, monkeypatch) -> None:
-        monkeypatch.setattr("crawl_lib.realtime.link.LONGEST_PAUSE_S", 0.01)
+        monkeypatch.setattr("crawl_lib.realtime.link.FetcherLink.longest_pause_s", 0.01)
         web = Web()
         web.answers[A] = lambda wanted: None
 
