@@ -55,8 +55,9 @@ class Wish:
 class Row(NamedTuple):
     """The row of a URL; times are milliseconds of the server's clock.
 
-    `due_ms`: None without work to do. `fetched_ms`: 0 without a document. `tries`: fetchers killed by the
-    URL. `waits_for`: the key of the redirect's target. `data`: the document, None in a row without documents.
+    `due_ms`: None without work to do; before `fetched_ms` while only the picture of the document is missing.
+    `fetched_ms`: 0 without a document. `tries`: fetchers killed by the URL. `waits_for`: the key of the redirect's
+    target. `data`: the document, None in a row without documents.
     """
 
     key: bytes
@@ -71,9 +72,14 @@ class Row(NamedTuple):
     data: bytes | None
 
     @property
+    def is_due(self) -> bool:
+        """Whether the URL is to be fetched."""
+        return self.due_ms is not None and self.due_ms >= self.fetched_ms
+
+    @property
     def is_open(self) -> bool:
         """Whether the URL is due, or waits for the target of a redirect."""
-        return self.due_ms is not None or self.waits_for is not None
+        return self.is_due or self.waits_for is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,8 @@ class Finished:
 
     `epoch`: of the writer; rows of a higher epoch stay unchanged. `made_ms`: above 0 for a document that is handed on
     to a row whose part may have another owner. The document was written into its own row at that time, and rows with a
-    younger document stay unchanged, whatever their epochs.
+    younger document stay unchanged, whatever their epochs. `stays_due`: another document follows, with the picture;
+    after a kill before that document, the URL is fetched again.
     """
 
     key: bytes
@@ -90,6 +97,7 @@ class Finished:
     again_ms: int
     epoch: int
     made_ms: int = 0
+    stays_due: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +214,7 @@ class PageServer(ABC):
         return self.states([*together])
 
     def finish(self, documents: Sequence[Finished]) -> None:
-        """Write documents; each row is due no more, and waits for nothing.
+        """Write documents; each row waits for nothing, and is due no more, unless the row is to stay due.
 
         The statement's time is the time of the events. Readers of events may have passed the time of a slow
         statement; then the documents are written again, with a later time.

@@ -94,7 +94,7 @@ class MySqlPages(MySqlServer, PageServer):
     def _finish_some(self, documents: Sequence[Finished]) -> None:
         rows = " UNION ALL ".join(
             f"SELECT x'{one.key.hex()}' AS hash, {one.again_ms} AS again_ms, {one.epoch} AS epoch,"
-            f" {one.made_ms} AS made_ms, x'{one.data.hex()}' AS data"
+            f" {one.made_ms} AS made_ms, x'{one.data.hex()}' AS data, {one.stays_due:d} AS stays_due"
             for one in documents
         )
         statement = statement_of("finish.sql").replace(":now", self.NOW).replace(":rows", rows)

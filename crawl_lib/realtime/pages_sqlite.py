@@ -129,6 +129,7 @@ class SqlitePages(PageServer):
                 "again_ms": one.again_ms,
                 "epoch": one.epoch,
                 "made_ms": one.made_ms,
+                "stays_due": one.stays_due,
             }
             for one in documents
         ]

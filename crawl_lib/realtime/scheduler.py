@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 class Scheduler:
     """A running service without its API.
 
-    `visits`: due URLs in memory, by key.
+    `visits`: due URLs in memory, by key. `pictureless`: keys of rows that stay due until a probe has ended.
     `counts`: outcomes, decisions and problems, for metrics.
     """
 
@@ -72,6 +72,7 @@ class Scheduler:
         self.max_length_chars = config.urls.max_length_chars
         self.max_redirects = config.fetch.max_redirects
         self.visits: dict[bytes, Visit] = {}
+        self.pictureless: set[bytes] = set()
         self.probes = Probes(self)
         self.counts: Counter[str] = Counter()
         self.latencies: Counter[float] = Counter()
@@ -243,6 +244,7 @@ class Scheduler:
         try:
             await self._through(visit, WORKING)
         finally:
+            self.pictureless.discard(visit.key)
             self.end(visit)
 
     def note_latency(self, visit: Visit) -> None:
@@ -393,7 +395,7 @@ class Scheduler:
             return Document(
                 url=request.url, outcome="redirect_loop", final_url=wanted.url, hops=[request.hop], error=error
             )
-        if row.due_ms is not None:
+        if row.is_due:
             self.begin(self.request_in(row) or wanted, row)
         return None
 
@@ -410,10 +412,11 @@ class Scheduler:
             row = found
         return False
 
-    async def write(self, document: Document, handing: Handing) -> None:
-        """Write a document into the row of its URL."""
+    async def write(self, document: Document, handing: Handing, *, stays_due: bool = False) -> None:
+        """Write a document into the row of its URL. `stays_due`: the document's picture is missing."""
         again_ms = stages.again_ms(document, handing.policy)
-        await self.persistent(self.store.finish, Finished(handing.key, encoded(document), again_ms, handing.epoch))
+        finished = Finished(handing.key, encoded(document), again_ms, handing.epoch, stays_due=stays_due)
+        await self.persistent(self.store.finish, finished)
 
     async def _write_on(self, key: bytes, document: Document, handing: Handing) -> None:
         """Write a document into a row that waited for it, unless the row has a younger document."""
@@ -592,7 +595,7 @@ class Scheduler:
 
     async def _begin_if_due(self, key: bytes) -> None:
         """Begin a row after a new look: the earlier look may be out of date."""
-        row = None if key in self.visits else await self.store.state(key)
+        row = None if key in self.visits or key in self.pictureless else await self.store.state(key)
         if row is not None and row.due_ms is not None and (request := self.request_in(row)) is not None:
             self.begin(request, row)
 

@@ -163,7 +163,7 @@ async def decide(visit: Visit, service: Scheduler) -> bool:
     # Equal times: this submission made the row due. The recovery may have begun the row since.
     is_new = row.due_ms is not None and row.due_ms == row.shared_ms and not (opened and opened.is_told)
     visit.decide("new" if is_new else "waiting", wait_s=service.wait_s(visit.host))
-    if row.due_ms is not None:
+    if row.is_due:
         opened = opened or service.begin(service.request_in(row) or visit.request, row)
         if opened:
             opened.is_told = True
@@ -278,7 +278,10 @@ def ended(document: Document, outcome: str, error: str) -> Document:
 async def write(visit: Visit, service: Scheduler) -> bool:
     """Write the document into the row, and end the wait."""
     assert visit.document is not None
-    await service.write(visit.document, visit.handing)
+    stays_due = bool(_picture_of(visit))  # a killed service has the picture probed after its next start
+    if stays_due:
+        service.pictureless.add(visit.key)
+    await service.write(visit.document, visit.handing, stays_due=stays_due)
     if service.visits.get(visit.key) is visit:  # not for the second document, after a probe
         service.note_latency(visit)
     service.end(visit)
@@ -294,14 +297,14 @@ async def notify(visit: Visit, service: Scheduler) -> bool:
 
 async def related(visit: Visit, service: Scheduler) -> bool:
     """Probe the picture of the page, if the policy asks for a probe; the document is written again."""
-    document = visit.document
-    url = "" if document is None else _image_url(document)
-    if document is None or visit.policy.image != "probe" or not url or document.image is not None:
+    assert visit.document is not None
+    url = _picture_of(visit)
+    if not url:
         return False
     seen = await service.probes.look(url, visit.key, visit.policy)
     for task in visit.handing.tasks:  # the tasks add tasks; rows have the document before its second form
         await asyncio.wait([task])
-    visit.document = replace(document, image=seen)
+    visit.document = replace(visit.document, image=seen)
     return True
 
 
@@ -312,7 +315,11 @@ async def hand_on_again(visit: Visit, service: Scheduler) -> bool:
     return True
 
 
-def _image_url(document: Document) -> str:
+def _picture_of(visit: Visit) -> str:
+    """Return the URL of the picture to probe; "" for none."""
+    document = visit.document
+    if document is None or document.image is not None or visit.policy.image != "probe":
+        return ""
     image = document.facts.get("image")
     url = image.get("url") if isinstance(image, dict) else image
     return url if isinstance(url, str) else ""

@@ -220,10 +220,8 @@ class PageStore:
         return found
 
     async def _read_some(self, place: int, keys: list[bytes]) -> dict[bytes, Row]:
-        desk = self._desks[place]
-        if desk.is_near and len(keys) <= MOST_NEAR:
-            return desk.ask(lambda: desk.near.read(keys))
-        return await self._ask(place, lambda server: server.read(keys))
+        ask = self._ask_near if len(keys) <= MOST_NEAR else self._ask
+        return await ask(place, lambda server: server.read(keys))
 
     async def state(self, key: bytes) -> Row | None:
         """Return a row without its document."""
@@ -251,7 +249,7 @@ class PageStore:
 
     async def written_ms(self, key: bytes, epoch: int) -> int | None:
         """Return when a document of an epoch was written (`PageServer.written_ms`)."""
-        return await self._ask(interval(key, len(self._desks)), lambda server: server.written_ms(key, epoch))
+        return await self._ask_near(interval(key, len(self._desks)), lambda server: server.written_ms(key, epoch))
 
     async def queues(self) -> Counter[str]:
         """Count the due rows of each authority, on all servers that answer."""
@@ -308,6 +306,11 @@ class PageStore:
     def _write(self, place: int, act: Callable[[PageServer], _R]) -> Awaitable[_R]:
         desk = self._desks[place]
         return asyncio.get_running_loop().run_in_executor(desk.writes, desk.ask, lambda: act(desk.writer))
+
+    async def _ask_near(self, place: int, act: Callable[[PageServer], _R]) -> _R:
+        """Ask a file in the loop's own thread, another server in its thread."""
+        desk = self._desks[place]
+        return desk.ask(lambda: act(desk.near)) if desk.is_near else await self._ask(place, act)
 
     def _ask(self, place: int, act: Callable[[PageServer], _R]) -> Awaitable[_R]:
         desk = self._desks[place]

@@ -3,7 +3,7 @@ UPDATE krakepages
 SET data = :data,
     fetched_ms = :now,
     again_ms = :now + :again_ms,
-    due_ms = NULL,
+    due_ms = CASE WHEN :stays_due THEN due_ms END,
     waits_for = NULL,
     tries = 0,
     epoch = max(epoch, :epoch)

@@ -326,6 +326,57 @@ def test_a_policy_limits_the_fetch_and_probes_the_picture(tmp_path: Path) -> Non
 
 
 class TestDeath:
+    def test_a_picture_is_probed_after_a_restart(self, connect, tmp_path: Path, monkeypatch) -> None:
+        """The row stays due until the probe has ended, and is known meanwhile. Only a restart begins the URL again."""
+        image = "http://pictures.example/1.png"
+        policy = {"realtime": {"policies": [{"name": "cards", "image": "probe"}]}}
+
+        def web_of() -> Web:
+            web = Web()
+            web.answers[A] = lambda wanted: page(wanted, facts={"image": {"url": image}})
+            web.answers[image] = lambda wanted: page(wanted, facts={"width": 3})
+            return web
+
+        async def before(served: Served) -> None:
+            served.web.hold(image)
+            await served.submit(A, policy="cards")
+            assert (await served.page(A))["state"] == "known"
+            while image not in served.web.urls:
+                await asyncio.sleep(0)
+            [decision] = await served.submit(A, policy="cards")
+            assert decision["decision"] == "known"
+            await served.service.recover(0)
+            assert served.service.visits == {}
+            assert (await served.store.queue(0)).due == 0, "nobody waits for the document"
+
+        async def after(served: Served) -> None:
+            while image not in served.web.urls:
+                await asyncio.sleep(0)
+            while "image" not in (found := await served.page(A))["document"]:
+                await asyncio.sleep(0)
+            assert found["document"]["image"]["width"] == 3
+            row = await served.store.state(key_of(A))
+            assert row is not None
+            assert row.due_ms is None
+
+        run(tmp_path, before, web_of(), connections=[connect], **policy)
+        run(tmp_path, after, web_of(), connections=[connect], **policy)
+
+    def test_a_page_is_fetched_again_for_who_asks_before_its_picture_came(self, connect, tmp_path: Path) -> None:
+        web, image = Web(), "http://pictures.example/1.png"
+        web.answers[A] = lambda wanted: page(wanted, facts={"image": {"url": image}})
+
+        async def test(served: Served) -> None:
+            web.hold(image)
+            await served.submit(A, policy="cards")
+            await served.page(A)
+            [decision] = await served.submit(A, policy="cards", max_age_s=0)
+            assert decision["decision"] == "new"
+            while web.urls.count(A) < 2:
+                await asyncio.sleep(0)
+
+        run(tmp_path, test, web, connections=[connect], realtime={"policies": [{"name": "cards", "image": "probe"}]})
+
     def test_a_dead_fetcher_is_started_again_and_its_urls_are_asked_for_again(self, tmp_path: Path) -> None:
         web = Web()
         deaths = iter([None])
