@@ -86,7 +86,7 @@ class Visit:
     in canonical form, policy and hops before. `decision`: the answer of the accepting stages. `row`: from the table.
     `done`, `document`: the result of the fetch. `tries`: fetchers killed by the URL. `ahead`: earlier URLs of the host.
     `entered`: set once the table has the row. `is_told`: a submission has had the answer `new`. `began_s`: start of
-    the work, by the monotonic clock. `epoch`: of the lease for the fetch. `handing`: the rows whose redirects lead here.
+    the work, by the monotonic clock. `epoch`: of the lease for the fetch. `handing`: rows whose redirects lead here.
     """
 
     given: str
