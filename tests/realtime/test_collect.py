@@ -80,7 +80,7 @@ def config(tmp_path: Path) -> Config:
 
 
 def node_dir(config: Config) -> Path:
-    return stores_of(config).node_dir("node-0")
+    return stores_of(config).node_dir(config.servers[0])
 
 
 def fetch(config: Config, *urls: str, prefix: str = "krake-1000-live-0-0") -> None:
