@@ -113,7 +113,7 @@ class Work:
             else:
                 self.engine.local_table(name, self.scratch / path)
         else:
-            self.engine.values(name, schema.empty_table())
+            self.engine.values(name, pa.Table.from_batches([], schema))
         return path
 
     def keep_rows(self, name: str, schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> str | None:
@@ -128,7 +128,9 @@ class Work:
         if not first:
             return None
         path = f"{self.folder}/{name}.parquet"
-        with self.tables.open_write(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        # Without dictionaries: most texts are URLs, for which these take twice as long, and more room.
+        options: dict[str, Any] = {"compression": "zstd", "use_dictionary": False}
+        with self.tables.open_write(path) as file, pq.ParquetWriter(file, schema, **options) as writer:
             for rows in chain(first, waiting):
                 writer.write_table(rows.cast(schema))
         return path
