@@ -41,7 +41,7 @@ HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers send "Origin: null" with the page's own form
 }
 
 

@@ -118,6 +118,7 @@ def test_text_of_pages_is_shown_as_text() -> None:
     policy = answer.headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe" not in policy
+    assert answer.headers["Referrer-Policy"] == "same-origin", "else browsers hide the origin of the page's own form"
 
 
 def test_times_are_since_the_submission() -> None:
