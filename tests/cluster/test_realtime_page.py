@@ -61,7 +61,7 @@ def test_a_url_is_typed_and_watched_by_keyboard_alone(page_url: tuple[str, str],
 def test_axe_finds_no_violation_and_each_screen_fits(
     page_url: tuple[str, str], browser: Any, tmp_path: Path, scheme: str, width: int
 ) -> None:
-    address, url = page_url
+    address, _ = page_url
     source, found = axe_source(), dict[str, list[str]]()
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
     context.set_default_timeout(LIMIT_MS)
