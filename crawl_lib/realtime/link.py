@@ -181,7 +181,9 @@ class FetcherLink:
             if self._stop.is_set():
                 raise StoppedError("the service stops, and the URL stays due")
             if self._writer is not None and self._ready.is_set():
-                return self._writer
+                if not self._writer.is_closing():
+                    return self._writer
+                self._ready.clear()  # the fetcher has died, and `_read` is told so next
             await self._ready.wait()
 
     def _in_thread(self, call: Callable[[], _T]) -> Awaitable[_T]:

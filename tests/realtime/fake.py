@@ -220,9 +220,10 @@ def run(
     test: Callable[[Served], Awaitable[None]],
     web: Web | None = None,
     connections: list[Callable[[], PageServer]] | None = None,
+    loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
     **sections: Any,
 ) -> None:
-    """Run a test with a service around it."""
+    """Run a test with a service around it. `loop`: makes the loop; None: asyncio's own."""
 
     async def main() -> None:
         config = make_config(tmp_path, **sections)
@@ -231,7 +232,8 @@ def run(
             async with Served(config, web or Web(), made, tmp_path) as served:
                 await test(served)
 
-    asyncio.run(main())
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(main())
 
 
 class ThreadFetcher:

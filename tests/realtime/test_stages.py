@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from crawl_lib.errors import KeyServerDownError
 from crawl_lib.realtime.pages import Followed, PageServer
@@ -391,6 +392,23 @@ class TestDeath:
             assert web.started == 2
 
         run(tmp_path, test, web)
+
+    def test_urls_that_come_before_the_death_is_known_wait_for_the_next_fetcher(self, tmp_path: Path) -> None:
+        """The transport is closed before the reader is told. uvloop's transport takes no line then."""
+
+        async def test(served: Served) -> None:
+            await served.submit(A)
+            await served.page(A)
+            line = served.service.link._writer
+            assert line is not None
+            fetches = [
+                asyncio.create_task(served.service.link.fetch(url=url, key=key_of(url).hex())) for url in (B, C)
+            ]
+            line.transport.abort()
+            assert [said.hop.outcome for said in await asyncio.gather(*fetches)] == ["ok", "ok"]
+            assert served.web.started == 2
+
+        run(tmp_path, test, loop=uvloop.new_event_loop)
 
     def test_a_page_that_kills_each_fetcher_ends(self, tmp_path: Path, monkeypatch) -> None:
         monkeypatch.setattr("crawl_lib.realtime.link.FetcherLink.longest_pause_s", 0.01)
