@@ -28,8 +28,9 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The metadata of a URL. `hops`: all requests, from `url` to `final_url`.
 
     `outcome`: of the last hop (docs/outcomes.md), or `redirect_loop`, `too_many_redirects`, `fetcher_died`. `retry_at`:
-    POSIX seconds of the next try after a temporary failure. `warc`: where the last hop's record lies in the
-    fetcher's spool. `image`: what a probe saw of the picture. `is_cut`: parts were left out of a long document.
+    POSIX seconds of the next try after a temporary failure. `warc`: where the last full capture of the last hop lies
+    in the fetcher's spool. `captured_ms`: POSIX milliseconds of that capture. `image`: what a probe saw of the picture.
+    `is_cut`: parts were left out of a long document.
     """
 
     url: str
@@ -49,6 +50,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     facts: dict[str, Any] = {}
     image: dict[str, Any] | None = None
     warc: Place | None = None
+    captured_ms: int | None = None
     is_cut: bool = False
 
 
@@ -77,6 +79,7 @@ def document_of(url: str, done: Done) -> Document:
         robots=done.robots,
         facts=done.facts,
         warc=done.place,
+        captured_ms=done.hop.time_ms if done.place else None,
     )
 
 

@@ -211,10 +211,12 @@ class Fetcher:
             return Told(mime=facts.get("type"), length=facts.get("length"), facts=facts)
         return self._reader.read(fetched)
 
-    def _keep(self, taken: TakenUrl, fetched: Fetched) -> Place:
-        """Write the records of a fetch."""
+    def _keep(self, taken: TakenUrl, fetched: Fetched) -> Place | None:
+        """Write the records of a fetch; return the place of the full capture, None for a page that is the same."""
         position = self.writer.append(recorded(taken), fetched)
         self._note_file(position)
+        if fetched.revisits is not None:
+            return None
         return Place(warc=position.warc_file, offset=position.offset, length=position.length)
 
     def _note_file(self, position: Position) -> None:
@@ -290,8 +292,8 @@ class Fetcher:
 
 def queued_of(wanted: Fetch) -> QueuedUrl:
     """Return the queued form of a URL, as records have it. A picture is a requisite, a step from the page."""
-    earlier = ""
-    if wanted.etag or wanted.last_modified:
+    earlier = wanted.earlier
+    if not earlier and (wanted.etag or wanted.last_modified):
         nowhere = Earlier("", "", 0, 0.0, etag=wanted.etag, last_modified=wanted.last_modified)
         earlier = json.dumps(asdict(nowhere))
     steps = int(wanted.is_probe)
@@ -307,7 +309,10 @@ def queued_of(wanted: Fetch) -> QueuedUrl:
 
 
 def recorded(taken: TakenUrl) -> TakenUrl:
-    """Return a URL without the conditions of a visit again: records refer to captures in segments only."""
+    """Return a URL without a capture that is in no segment: records refer to captures in segments only."""
+    earlier = Earlier.of(taken.queued.earlier)
+    if earlier is None or earlier.segment:
+        return taken
     return replace(taken, queued=replace(taken.queued, earlier=""))
 
 

@@ -177,7 +177,7 @@ class _Fill:
         document = _document(taken, fetched, told, position)
         via = taken.queued.via
         request = Request(url=fetched.url, redirects=taken.queued.redirects, via=via.hex() if via else None)
-        if fetched.outcome is Outcome.NOT_MODIFIED:
+        if fetched.outcome is Outcome.NOT_MODIFIED or fetched.revisits is not None:
             before = before or self._server(taken.key).read([taken.key]).get(taken.key)
             if before is None or before.data is None:
                 return None
@@ -237,6 +237,7 @@ def _document(taken: TakenUrl, fetched: Fetched, told: Told, position: Position)
         digest=payload_of(fetched).sha1.hex() if fetched.head else None,
         truncated=fetched.truncated,
         warc=Place(warc=position.warc_file, offset=position.offset, length=position.length),
+        captured_ms=round(1000 * fetched.time),
         **said,
     )
 

@@ -89,9 +89,10 @@ class Fetch(Message, tag="fetch", frozen=True, kw_only=True):
     other URLs of its host, as pictures are. `redirects`: hops before this one; a target of a redirect comes before new
     URLs of its host. `via`: the key of the hop before. `left_s`: seconds that requests for the URL may still take,
     waiting not included. `time_limit_s`, `max_body_bytes`, `mime_types`: limits of the policy, in place of those of
-    `fetch`, if lower. `etag`, `last_modified`: of the answer that the row has, for a conditional request. `is_probe`:
-    the URL is a picture of a page. Its type and size are read, and its records are those of a requisite. `is_bare`:
-    leave no record, and report the answer itself in `body` lines.
+    `fetch`, if lower. `etag`, `last_modified`: of the answer that the row has, for a conditional request. `earlier`:
+    the last full capture of the page in a segment (`records.Earlier`). `is_probe`: the URL is a picture of a page. Its
+    type and size are read, and its records are those of a requisite. `is_bare`: leave no record, and report the answer
+    itself in `body` lines.
     """
 
     id: Id
@@ -107,6 +108,7 @@ class Fetch(Message, tag="fetch", frozen=True, kw_only=True):
     mime_types: tuple[str, ...] | None = None
     etag: str | None = None
     last_modified: str | None = None
+    earlier: str = ""
     is_probe: bool = False
     is_bare: bool = False
 

@@ -20,6 +20,7 @@ from crawl_lib.errors import BusyError, KeyStoreError, KrakeError, StoppedError
 from crawl_lib.fetch import limits_of
 from crawl_lib.realtime import stages
 from crawl_lib.realtime.answers import MAX_BARE_BYTES, BareAnswer, Decision
+from crawl_lib.realtime.captures import Captures
 from crawl_lib.realtime.documents import Document, Request, decoded, encoded, joined, request_bytes, request_of
 from crawl_lib.realtime.fetchers import Fetchers
 from crawl_lib.realtime.link import FetcherLink
@@ -63,10 +64,14 @@ class Scheduler:
         store: PageStore,
         link: FetcherLink | Fetchers,
         submissions: SubmissionLog | None = None,
+        captures: Captures | None = None,
     ) -> None:
-        """Take the parts. Raises ConfigError for unusable rules of the config."""
+        """Take the parts. `captures`: None: visits again refer to no capture.
+
+        Raises ConfigError for unusable rules of the config.
+        """
         self.config, self.store, self.link = realtime_of(config), store, link
-        self.submissions = submissions or SubmissionLog()
+        self.submissions, self.captures = submissions or SubmissionLog(), captures
         self.policies = self.config.policies_by_name
         self.filter = UrlFilter(config.urls, [], config.traps)
         self.max_length_chars = config.urls.max_length_chars
@@ -280,6 +285,7 @@ class Scheduler:
             mime_types=policy.mime_types,
             etag=before and before.etag,
             last_modified=before and before.last_modified,
+            earlier=await self._earlier(before),
         )
         if isinstance(said, Done):
             self.counts[f"outcome_{said.hop.outcome}"] += 1
@@ -290,6 +296,12 @@ class Scheduler:
         """Return the epoch for what is written into a row: of the lease on its part, else of this service."""
         epoch = await self.link.epoch(part)
         return await self.persistent(self.store.epoch, key) if epoch is None else epoch
+
+    async def _earlier(self, before: Document | None) -> str:
+        """Return the last full capture of a page; "" without one in a segment."""
+        if before is None or self.captures is None:
+            return ""
+        return await asyncio.to_thread(self.captures.earlier, before)
 
     def _learn(self, visit: Visit, done: Done) -> None:
         """Note the pace of a host: the wait of a URL, by the number of URLs ahead."""

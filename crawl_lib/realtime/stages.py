@@ -232,7 +232,10 @@ def _document(visit: Visit, said: Done | Refused, before: Document | None) -> Do
         )
     if said.hop.outcome == Outcome.NOT_MODIFIED and before is not None:
         return unchanged(before, said)
-    return document_of(visit.url, said)
+    document = document_of(visit.url, said)
+    if before is not None and document.outcome == Outcome.OK and document.warc is None:  # the same bytes as before
+        return replace(document, warc=before.warc, captured_ms=before.captured_ms)
+    return document
 
 
 async def follow(visit: Visit, service: Scheduler) -> bool:

@@ -19,10 +19,13 @@ from crawl_lib.crawldir import Kind, kind_of
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import DamagedFileError, LockedError
 from crawl_lib.frontier import NodeDirectory
-from crawl_lib.realtime import collect_parts
-from crawl_lib.realtime.fetcher import queued_of
+from crawl_lib.realtime import collect_parts, fill_table
+from crawl_lib.realtime.captures import PAUSE_S, Captures
+from crawl_lib.realtime.documents import Document, decoded
+from crawl_lib.realtime.fetcher import queued_of, recorded
 from crawl_lib.realtime.places import FETCHER, live_spool, live_submissions
-from crawl_lib.realtime.protocol import Fetch
+from crawl_lib.realtime.protocol import Fetch, Place
+from crawl_lib.realtime.store import connect_pages
 from crawl_lib.realtime.submissions import SubmissionLog
 from crawl_lib.records import TakenUrl
 from crawl_lib.repair import salvage_segment
@@ -37,7 +40,9 @@ from crawl_lib.segment import (
     check_segment,
     list_parts,
     open_parquet,
+    payload_of,
 )
+from crawl_lib.states import Outcome
 from crawl_lib.urls import key_of
 from crawl_lib.versions import Versions
 from tests.e2e.crawl import make_config
@@ -177,6 +182,49 @@ def test_the_crawldb_learns_of_no_link_and_no_target(config: Config) -> None:
     found = Versions(stores, CRAWLDB).batches(made, ["url"])
     known = {row["url"] for batch in found for row in batch.to_pylist()}
     assert known == {f"{HOST}/1", f"{HOST}/moved"}
+
+
+@pytest.mark.parametrize("outcome", [Outcome.NOT_MODIFIED, Outcome.OK])
+def test_a_visit_again_refers_to_the_last_full_capture(config: Config, outcome: Outcome) -> None:
+    """As in a batch crawl: a page that is the same has a revisit record, and its row names the full capture."""
+    url, spool, body = f"{HOST}/1", live_spool(node_dir(config), FETCHER), b"<title>A page</title>"
+    info = WarcInfo("", "", "", "")
+    with PartWriter(spool, "krake-1000-live-0-0", info, config.segment, has_rows=False) as writer:
+        full = answered(url, body)
+        place = writer.append(TakenUrl(0, key_of(url), queued_of(Fetch(id=0, url=url, key=key_of(url).hex()))), full)
+    stores = stores_of(config)
+    document = Document(
+        url=url,
+        outcome="ok",
+        final_url=url,
+        etag='"1"',
+        digest=payload_of(full).sha1.hex(),
+        warc=Place(warc=place.warc_file, offset=place.offset, length=place.length),
+        captured_ms=round(1000 * full.time),
+    )
+    now_s = [0.0]
+    captures = Captures(stores, clock=lambda: now_s[0])
+    assert captures.earlier(document) == "", "the capture is in no segment yet"
+    first = collect_parts(stores, FETCHER)
+    now_s[0] += PAUSE_S
+    wanted = Fetch(id=0, url=url, key=key_of(url).hex(), etag='"1"', earlier=captures.earlier(document))
+    with PartWriter(spool, "krake-2000-live-0-0", info, config.segment, has_rows=False) as writer:
+        head = HEAD if outcome is Outcome.OK else b"HTTP/1.1 304 Not Modified\r\n\r\n"
+        again = answered(url, body if outcome is Outcome.OK else b"", head, outcome=outcome, time=full.time + 9)
+        writer.append(recorded(TakenUrl(0, key_of(url), queued_of(wanted))), again)
+    second = collect_parts(stores, FETCHER)
+    reader = SegmentReader(stores.storage, stores.crawl.segment(second.folder, FETCHER).path)
+    [row] = [row for batch in reader.pages(["outcome", "refers_to"]) for row in batch.to_pylist()]
+    expected = {"segment": f"{first.folder}/{FETCHER}", "file": place.warc_file, "offset": place.offset}
+    assert (row["outcome"], row["refers_to"]) == (outcome.value, expected)
+    assert [record.type for record in reader.records(reader.warc_files[0])].count("revisit") == 1
+    fill_table(stores, clock=lambda: full.time + 10)
+    table = connect_pages(config.key_storage, None, config.key_storage.servers[0])
+    data = table.read([key_of(url)])[key_of(url)].data
+    table.close()
+    assert data is not None
+    filled = decoded(data)
+    assert (filled.facts["title"], filled.warc, filled.hops[0].outcome) == ("A page", document.warc, outcome.value)
 
 
 def test_a_probed_picture_is_a_requisite(config: Config) -> None:

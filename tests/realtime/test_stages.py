@@ -10,9 +10,10 @@ import pytest
 import uvloop
 
 from crawl_lib.errors import KeyServerDownError
+from crawl_lib.realtime.documents import Document
 from crawl_lib.realtime.pages import Followed, PageServer
 from crawl_lib.realtime.pages_sqlite import SqlitePages
-from crawl_lib.realtime.protocol import Done, Refused
+from crawl_lib.realtime.protocol import Done, Place, Refused
 from crawl_lib.urls import key_of
 from tests.realtime.fake import Served, Web, hop, page, redirect, run
 
@@ -239,6 +240,27 @@ def test_a_visit_again_is_conditional_and_304_keeps_the_document(tmp_path: Path)
     run(tmp_path, test, web)
 
 
+def test_a_page_with_the_same_bytes_keeps_the_place_of_its_capture(tmp_path: Path, monkeypatch) -> None:
+    web, place = Web(), Place(warc="1.warc.gz", offset=7, length=9)
+    web.answers[A] = lambda wanted: page(wanted, place=None if wanted.earlier else place)
+
+    class Captures:
+        @staticmethod
+        def earlier(document: Document) -> str:
+            return f"{document.warc}, {document.captured_ms}"
+
+    async def test(served: Served) -> None:
+        monkeypatch.setattr(served.service, "captures", Captures)
+        await served.submit(A)
+        first = (await served.page(A))["document"]
+        for _ in range(2):
+            await served.submit(A, max_age_s=0)
+            await served.page(A)
+        assert [wanted.earlier for wanted in web.asked] == ["", *[f"{place}, {first['captured_ms']}"] * 2]
+
+    run(tmp_path, test, web)
+
+
 def test_a_failure_is_tried_again_when_it_says_so(tmp_path: Path) -> None:
     web = Web()
     web.answers[A] = lambda wanted: Refused(id=wanted.id, rule="host_gave_up", reason="busy", retry_at=4_000_000_000)
@@ -401,9 +423,7 @@ class TestDeath:
             await served.page(A)
             line = served.service.link._writer
             assert line is not None
-            fetches = [
-                asyncio.create_task(served.service.link.fetch(url=url, key=key_of(url).hex())) for url in (B, C)
-            ]
+            fetches = [asyncio.create_task(served.service.link.fetch(url=url, key=key_of(url).hex())) for url in (B, C)]
             line.transport.abort()
             assert [said.hop.outcome for said in await asyncio.gather(*fetches)] == ["ok", "ok"]
             assert served.web.started == 2
