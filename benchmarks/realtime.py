@@ -2,7 +2,8 @@
 
 The web has 2,000 hosts with own answer times (`liveweb`). URLs arrive in an open loop (Poisson). An ideal fetcher is
 simulated from arrivals, answer times, robots.txt and delays: the added time is the service's time beyond the ideal
-fetcher's. `REALTIME_SECONDS`, `REALTIME_ROWS` in the environment: a shorter load, and a smaller table.
+fetcher's. In the environment: `REALTIME_SECONDS` and `REALTIME_ROWS`, a shorter load and a smaller table;
+`REALTIME_STORE=mariadb`, the load with the table on MariaDB instead of in a file.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import psutil
 
 from benchmarks.crawl import crawl_to_the_end, make_config
+from benchmarks.keys import SETTINGS
 from benchmarks.liveweb import HOSTS, address, answer_s, next_host
 from benchmarks.report import Row, ahead, measure
 from crawl_lib import Config
@@ -38,18 +41,24 @@ from crawl_lib.realtime.pages import Finished, Wish, part_of
 from crawl_lib.realtime.pages_sqlite import SqlitePages
 from crawl_lib.realtime.places import FETCHER
 from crawl_lib.realtime.tokens import RIGHTS
-from crawl_lib.stores import open_stores
+from crawl_lib.stores import PASSWORD_VARIABLE, open_stores
 from crawl_lib.urls import host_of, key_of
+from tests.contracts.mariadb import PASSWORD, start_mariadb
 from tests.e2e.crawl import write_config
 
 DELAY_S = 0.5
 RATE, SECONDS = 150, 300
+FAST, QUIET = 250, 50
 OVERLOAD, OVERLOAD_S = 750, 60
 ROWS = 1_000_000
 READ_MS = {1: 0.25, 20: 0.65, 300: 6.0}
 MOST_TIMES, MOST_MB, MEDIAN_S, P99_S = 3.0, 400, 0.1, 0.5
 LAST_S = 120.0
 CONNECTIONS = 64
+SERIES, SILENT_S = 5, 5.0
+READERS, READ_S, READ_P99_MS = 8, 15.0, 25.0
+CALM_S = 30
+OK, ACCEPTED = 200, 202
 
 
 @dataclass(frozen=True)
@@ -75,10 +84,10 @@ def arrivals(rng: random.Random, rate: float, seconds: float, hosts: Sequence[in
     return found
 
 
-def ideal(given: Sequence[Arrival], delay_s: float = DELAY_S) -> list[float]:
+def ideal(given: Sequence[Arrival], delay_s: float = DELAY_S, *, is_cold: bool = True) -> list[float]:
     """Simulate an ideal fetcher; return when each URL ends, in seconds from the start.
 
-    A host is asked for one thing at a time, first for robots.txt, with the delay after each answer.
+    A host is asked for one thing at a time, with the delay after each answer. `is_cold`: first for robots.txt.
     """
     free: dict[int, float] = {}
     ends = [0.0] * len(given)
@@ -87,7 +96,7 @@ def ideal(given: Sequence[Arrival], delay_s: float = DELAY_S) -> list[float]:
     while waiting:
         ready_s, place, host, hops = heapq.heappop(waiting)
         if host not in free:
-            free[host] = ready_s + answer_s(host) + delay_s
+            free[host] = ready_s + answer_s(host) + delay_s if is_cold else ready_s
         if free[host] > ready_s:  # another URL may be ready earlier
             heapq.heappush(waiting, (free[host], place, host, hops))
             continue
@@ -129,6 +138,34 @@ class Service:
         return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=60.0, limits=httpx.Limits())
 
 
+@dataclass
+class Line:
+    """A connection to the service. Requests are written by hand: a client library costs more than the service."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    head: str
+
+    @classmethod
+    async def open(cls, service: Service) -> Line:
+        """Connect."""
+        host, port = service.url.strip("/").rpartition("/")[2].split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        return cls(reader, writer, f"HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {service.token}\r\n")
+
+    async def ask(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
+        """Send a request; return the answer's status and body."""
+        data = b"" if body is None else json.dumps(body).encode()
+        self.writer.write(f"{method} {path} {self.head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+        told = (await self.reader.readuntil(b"\r\n\r\n")).lower()
+        length = int(told.partition(b"content-length:")[2].partition(b"\r\n")[0])
+        return int(told.split(b" ", 2)[1]), await self.reader.readexactly(length)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.writer.close()
+
+
 @contextmanager
 def web() -> Iterator[tuple[int, dict[str, Any]]]:
     """Serve the hosts; gives the port, and a mapping that has the server's notes at the end."""
@@ -160,22 +197,39 @@ def config_of(folder: Path, **sections: Any) -> Config:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[Service]:
-    """Run the service."""
-    config = config_of(folder, frontier={"order": "crawldb", "routing": "host"})
+def served(folder: Path, **sections: Any) -> Iterator[Service]:
+    """Run the service. `sections`: of its config, besides those of `config_of`."""
+    config = config_of(folder, frontier={"order": "crawldb", "routing": "host"}, **sections)
     token = TokenFile(config.realtime.tokens).add("bench", RIGHTS)
     command = [str(Path(sys.executable).with_name("krake")), "--config", str(write_config(config, folder))]
-    with subprocess.Popen([*command, "serve", "realtime"], stdout=subprocess.PIPE, text=True) as process:
+    environment = {**os.environ, PASSWORD_VARIABLE: PASSWORD}
+    with subprocess.Popen(
+        [*command, "serve", "realtime"], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
         assert process.stdout is not None
         said = process.stdout.readline()
-        yield Service(config, said.split(": ")[1].strip(), token, psutil.Process(process.pid))
-        process.send_signal(signal.SIGTERM)
+        try:
+            yield Service(config, said.split(": ")[1].strip(), token, psutil.Process(process.pid))
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+
+@contextmanager
+def store() -> Iterator[dict[str, Any]]:
+    """Start the key server that the environment asks for; gives sections of the config."""
+    if os.environ.get("REALTIME_STORE") != "mariadb":
+        yield {}
+        return
+    with start_mariadb(*SETTINGS) as server, ahead(server.process.pid):
+        database = server.new_database()
+        server.run(f"CREATE DATABASE {database}")
+        yield {"key_storage": {"servers": [server.server], "database": database, "user": "krake"}}
 
 
 async def submit_all(service: Service, given: Sequence[Arrival], port: int) -> tuple[float, Counter[str]]:
     """Submit each URL alone when it is due; return the start in POSIX seconds, and the decisions.
 
-    The requests are written by hand, on `CONNECTIONS` connections: a pool of httpx costs more than the service.
+    The URLs go on `CONNECTIONS` connections.
     """
     decisions, due = Counter[str](), asyncio.Queue[str | None]()
     workers = [asyncio.create_task(_post(service, due, decisions)) for _ in range(CONNECTIONS)]
@@ -193,17 +247,11 @@ async def submit_all(service: Service, given: Sequence[Arrival], port: int) -> t
 
 async def _post(service: Service, due: asyncio.Queue[str | None], decisions: Counter[str]) -> None:
     """Submit the URLs of a queue on a connection, until its end."""
-    host, port = service.url.strip("/").rpartition("/")[2].split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
+    line = await Line.open(service)
     while url := await due.get():
-        body = json.dumps({"urls": [url]})
-        head = f"POST /v1/urls HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {service.token}\r\n"
-        writer.write(f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
-        told = (await reader.readuntil(b"\r\n\r\n")).lower()
-        length = int(told.partition(b"content-length:")[2].partition(b"\r\n")[0])
-        answer, status = json.loads(await reader.readexactly(length)), told.split(b" ", 2)[1].decode()
-        decisions[answer["decisions"][0]["decision"] if status == "202" else status] += 1
-    writer.close()
+        status, answer = await line.ask("POST", "/v1/urls", {"urls": [url]})
+        decisions[json.loads(answer)["decisions"][0]["decision"] if status == ACCEPTED else str(status)] += 1
+    line.close()
 
 
 async def ends_of(service: Service, urls: Sequence[str]) -> dict[str, float]:
@@ -221,38 +269,67 @@ async def ends_of(service: Service, urls: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def added_s(given: Sequence[Arrival], began_s: float, ends: dict[str, float], port: int) -> list[float]:
-    """Return by how much each URL took longer than the ideal fetcher's."""
-    best = ideal(given)
+def added_by(service: Service, given: Sequence[Arrival], port: int, *, is_cold: bool = True) -> list[float]:
+    """Submit arrivals, and return by how much each URL took longer than the ideal fetcher's."""
+    began_s, _ = asyncio.run(submit_all(service, given, port))
+    ends = asyncio.run(ends_of(service, [one.url(port) for one in given]))
+    best = ideal(given, is_cold=is_cold)
     return [ends[one.url(port)] - began_s - best[place] for place, one in enumerate(given) if one.url(port) in ends]
 
 
 def load(folder: Path, seconds: float) -> list[Row]:
     """Measure latency at the rate, and CPU against a batch crawl of the same pages."""
     given = arrivals(random.Random(1), RATE, seconds)
-    with web() as (port, notes), ahead():
+    with web() as (port, notes), ahead(), store() as sections:
         urls = [one.url(port) for one in given]
-        with served(folder / "live") as service:
-            began_s, _ = asyncio.run(submit_all(service, given, port))
-            ends = asyncio.run(ends_of(service, urls))
+        with served(folder / "live", **sections) as service:
+            added = added_by(service, given, port)
             cpu_s = service.cpu_s()
-        collected = measure(_collect, service.config)
-        batch = measure(crawl_to_the_end, config_of(folder / "batch"), urls)
-    added = added_s(given, began_s, ends, port)
+        collected = None if sections else measure(_collect, service.config)
+        batch = None if sections else measure(crawl_to_the_end, config_of(folder / "batch"), urls)
     middle, p99 = median(added), quantiles(added, n=100)[98]
-    times = (cpu_s + collected.cpu_s) / batch.cpu_s
-    what = f"realtime: {RATE} URLs/s for {seconds:.0f} s, {len(ends):,} of {len(given):,} URLs"
-    return [
+    where = "MariaDB" if sections else "a file"
+    what = f"realtime: {RATE} URLs/s for {seconds:.0f} s, {where}, {len(added):,} of {len(given):,} URLs"
+    rows = [
         Row(f"{what}: added to an ideal fetcher", f"median {middle:.3f} s", f"{MEDIAN_S} s", middle < MEDIAN_S),
         Row(f"{what}: the same", f"p99 {p99:.3f} s", f"{P99_S} s", p99 < P99_S),
         Row("realtime: shortest pause of a host", f"{notes['closest_s']:.3f} s", f"{DELAY_S} s", _is_polite(notes)),
-        Row(
-            f"realtime: CPU against a batch crawl of the same {batch.result:,} URLs",
-            f"{times:.2f} times (service {cpu_s:.1f} s, collect {collected.cpu_s:.1f}, batch {batch.cpu_s:.1f})",
-            f"at most {MOST_TIMES:.0f} times",
-            times <= MOST_TIMES,
-        ),
     ]
+    if collected is None or batch is None:
+        return rows
+    times = (cpu_s + collected.cpu_s) / batch.cpu_s
+    what = f"realtime: CPU against a batch crawl of the same {batch.result:,} URLs"
+    told = f"{times:.2f} times (service {cpu_s:.1f} s, collect {collected.cpu_s:.1f}, batch {batch.cpu_s:.1f})"
+    return [*rows, Row(what, told, f"at most {MOST_TIMES:.0f} times", times <= MOST_TIMES)]
+
+
+def fast(folder: Path, seconds: float) -> list[Row]:
+    """Measure the queue at a higher rate: its length in the middle and at the end."""
+    given = arrivals(random.Random(4), FAST, seconds)
+    with web() as (port, _), ahead(), served(folder) as service:
+        half, end = asyncio.run(_lengths(service, given, port))
+    what = f"realtime: {FAST} URLs/s for {seconds:.0f} s: URLs that wait, in the middle and at the end"
+    return [Row(what, f"{half:,} and {end:,}", "no growth", end <= 1.25 * half + 25)]
+
+
+async def _lengths(service: Service, given: Sequence[Arrival], port: int) -> tuple[int, int]:
+    submitting = asyncio.create_task(submit_all(service, given, port))
+    await asyncio.sleep(given[-1].due_s / 2)
+    half = await _waiting(service)
+    await submitting
+    return half, await _waiting(service)
+
+
+async def _waiting(service: Service) -> int:
+    """Return how many URLs are in the service's memory, the median of nine looks."""
+    line, found = await Line.open(service), list[int]()
+    for _ in range(9):
+        _, text = await line.ask("GET", "/metrics")
+        (number,) = [row.split()[1] for row in text.decode().splitlines() if row.startswith("krake_realtime_waiting ")]
+        found.append(int(float(number)))
+        await asyncio.sleep(0.05)
+    line.close()
+    return int(median(found))
 
 
 def _is_polite(notes: dict[str, Any]) -> bool:
@@ -264,15 +341,24 @@ def _collect(config: Config) -> int:
 
 
 def reads(folder: Path, rows: int) -> list[Row]:
-    """Measure the service's CPU for reads of 1, 20 and 300 URLs."""
+    """Measure the service's CPU for reads of 1, 20 and 300 URLs, and the time of reads that come at once."""
     found: list[Row] = []
-    with served(folder) as service:
+    with web() as (port, _), ahead(), served(folder) as service:
         fill(folder / "keys" / "0-pages.sqlite", rows)
         for size, most_ms in READ_MS.items():
             cpu_ms = asyncio.run(_read_ms(service, rows, size))
             what = f"realtime: {rows:,} rows, a read of {size} URLs"
             found.append(Row(what, f"{cpu_ms:.2f} ms of CPU", f"{most_ms} ms", cpu_ms <= most_ms))
-    return found
+        alone_ms = asyncio.run(_at_once(service, rows, ()))
+        given = arrivals(random.Random(5), QUIET, READ_S)
+        busy_ms = asyncio.run(_at_once(service, rows, [one.url(port) for one in given]))
+    what = f"realtime: {rows:,} rows, reads of 20 URLs on {READERS} connections"
+    times, told = busy_ms / alone_ms, f"{what}, {QUIET} URLs/s come in"
+    return [
+        *found,
+        Row(what, f"p99 {alone_ms:.1f} ms", f"{READ_P99_MS} ms", alone_ms <= READ_P99_MS),
+        Row(told, f"p99 {busy_ms:.1f} ms, {times:.2f} times", "at most 2 times", times <= 2),
+    ]
 
 
 def fill(path: Path, rows: int) -> None:
@@ -294,35 +380,81 @@ def _known(number: int) -> str:
 
 
 async def _read_ms(service: Service, rows: int, size: int) -> float:
-    """Return the median CPU of a read in milliseconds, over five series."""
-    rng, series = random.Random(size), max(20, 1000 // size)
+    """Return the median CPU of a read in milliseconds, over five series, without what a silent service spends."""
+    rng, series = random.Random(size), max(50, 2000 // size)
+    idle = await _silent(service)
+    line = await Line.open(service)
     spent: list[float] = []
-    async with service.client() as client:
-        for _ in range(5):
-            before_s = service.cpu_s()
-            for _ in range(series):
-                urls = [_known(rng.randrange(rows)) for _ in range(size)]
-                if size == 1:
-                    answer = await client.get("/v1/pages", params={"url": urls[0]})
-                else:
-                    answer = await client.post("/v1/pages:batch", json={"urls": urls})
-                assert answer.status_code == httpx.codes.OK, answer.text
-            spent.append(1000 * (service.cpu_s() - before_s) / series)
+    for _ in range(SERIES):
+        before_s, began_s = service.cpu_s(), time.monotonic()
+        for _ in range(series):
+            await _read(line, [_known(rng.randrange(rows)) for _ in range(size)])
+        took_s = time.monotonic() - began_s
+        spent.append(1000 * (service.cpu_s() - before_s - idle * took_s) / series)
+    line.close()
     return median(spent)
 
 
+async def _silent(service: Service) -> float:
+    """Return the CPU of the service without requests, in seconds of a second."""
+    before_s, began_s = service.cpu_s(), time.monotonic()
+    await asyncio.sleep(SILENT_S)
+    return (service.cpu_s() - before_s) / (time.monotonic() - began_s)
+
+
+async def _read(line: Line, urls: Sequence[str]) -> None:
+    if len(urls) == 1:
+        status, answer = await line.ask("GET", f"/v1/pages?url={quote(urls[0], safe='')}")
+    else:
+        status, answer = await line.ask("POST", "/v1/pages:batch", {"urls": urls})
+    assert status == OK, answer
+
+
+async def _at_once(service: Service, rows: int, submitted: Sequence[str]) -> float:
+    """Return the 99th percentile of reads in a closed loop, in milliseconds, while URLs are submitted at their rate."""
+    took_ms: list[float] = []
+    until_s = time.monotonic() + READ_S
+
+    async def read(number: int) -> None:
+        rng, line = random.Random(number), await Line.open(service)
+        while time.monotonic() < until_s:
+            began_s = time.monotonic()
+            await _read(line, [_known(rng.randrange(rows)) for _ in range(20)])
+            took_ms.append(1000 * (time.monotonic() - began_s))
+        line.close()
+
+    async def submit() -> None:
+        line = await Line.open(service)
+        for url in submitted:
+            await line.ask("POST", "/v1/urls", {"urls": [url]})
+            await asyncio.sleep(1 / QUIET)
+        line.close()
+
+    await asyncio.gather(submit(), *map(read, range(READERS)))
+    return quantiles(took_ms, n=100)[98]
+
+
 def overload(folder: Path, seconds: float) -> list[Row]:
-    """Measure the service above its rate: memory, refusals, delays."""
+    """Measure the service above its rate: memory, refusals, delays; then at its rate again."""
     given = arrivals(random.Random(2), OVERLOAD, seconds)
     with web() as (port, notes), ahead(), served(folder) as service:
         _, decisions = asyncio.run(submit_all(service, given, port))
         service.note_memory()
         memory_mb = sum(sorted(service.peak_mb.values())[-2:])
+        time.sleep(CALM_S)
+        later = [replace(one, number=one.number + 1_000_000) for one in arrivals(random.Random(6), RATE, READ_S)]
+        added = added_by(service, later, port, is_cold=False)
     what = f"realtime: {OVERLOAD} URLs/s for {seconds:.0f} s"
     refused = decisions["429"]
     return [
         Row(f"{what}: memory of both processes", f"{memory_mb:.0f} MB", f"{MOST_MB} MB", memory_mb < MOST_MB),
         Row(f"{what}: answers", f"{refused:,} of {len(given):,} are 429"),
+        Row(
+            f"{what}, {CALM_S} s later {RATE} URLs/s: added to an ideal fetcher",
+            f"median {median(added):.3f} s, {len(added):,} of {len(later):,} URLs",
+            f"{MEDIAN_S} s",
+            median(added) < MEDIAN_S and len(added) == len(later),
+        ),
         Row(f"{what}: shortest pause of a host", f"{notes['closest_s']:.3f} s", f"{DELAY_S} s", _is_polite(notes)),
     ]
 
@@ -359,6 +491,7 @@ def run(directory: Path) -> list[Row]:
     most_s = min(seconds, OVERLOAD_S)
     parts = (
         lambda: load(directory / "load", seconds),
+        lambda: fast(directory / "fast", most_s),
         lambda: reads(directory / "reads", rows),
         lambda: overload(directory / "overload", most_s),
         lambda: one_busy_host(directory / "busy", most_s),

@@ -8,7 +8,7 @@ The life of a URL, and where to read on:
 3. The node takes in what was left for it: URLs whose key the key store (`keys`) does not know join the node's queue
    files (`frontier`).
 4. The node takes the first `batch.size` URLs of its queue (`frontier.take`), and shares them among fetching processes
-   by host (`worker.workers`, `worker.forkserver`, `worker.worker`).
+   by host (`worker.workers`, `walls.forkserver`, `worker.worker`).
 5. A process asks robots.txt, waits the host's and the address's turn, and fetches (`fetch`).
 6. Request and response become WARC records of the node's segment (`segment`); content, links and metadata are read out
    of the page (`parse`) and become rows of its tables (`worker.page`). Full WARC files leave for the DFS meanwhile

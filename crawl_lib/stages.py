@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawl_lib.errors import ConfigError
-from crawl_lib.frontier import OUTLINKS_NAME, read_outlinks, url_of_line
 from crawl_lib.keys import repair
 from crawl_lib.lazy import loads_later
 from crawl_lib.rounds import (
@@ -38,6 +37,7 @@ from crawl_lib.rounds import (
 from crawl_lib.seeds import Division, parse_seeds
 from crawl_lib.seeds import inject as _inject
 from crawl_lib.stores import Stores
+from crawl_lib.urlfiles import OUTLINKS_NAME, read_outlinks, url_of_line
 from crawl_lib.urls import UrlFilter, host_of
 
 __all__ = [

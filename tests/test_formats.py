@@ -17,8 +17,6 @@ from crawl_lib.config import Config
 from crawl_lib.crawldb import CRAWLDB_SCHEMA, Status
 from crawl_lib.duplicates import DUPLICATES_SCHEMA
 from crawl_lib.export import export_pages
-from crawl_lib.frontier import HANDED_ON, encode_line
-from crawl_lib.frontier.outlinks import encode_meta
 from crawl_lib.graph import finalize_export, link_export
 from crawl_lib.keys import open_key_store
 from crawl_lib.keys.dump import dump_keys
@@ -30,6 +28,7 @@ from crawl_lib.states import KeyState, Outcome
 from crawl_lib.storage import open_storage
 from crawl_lib.terms import TERMS_SCHEMA
 from crawl_lib.text import TEXT_SCHEMA
+from crawl_lib.urlfiles import HANDED_ON, encode_line, encode_meta
 from tests.export.crawls import Capture, CrawlMaker, key
 from tests.stores import stores_on
 

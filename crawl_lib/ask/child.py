@@ -17,7 +17,7 @@ from crawl_lib.rounds import open_to_look
 from crawl_lib.stores import Stores
 from crawl_lib.text import read_text
 from crawl_lib.urls import key_of
-from crawl_lib.worker import data_bytes, die_with_parent, set_limits
+from crawl_lib.walls import data_bytes, die_with_parent, set_limits
 
 MEMORY_BYTES = 1 << 30
 SHOWN_CHARS = 100_000

@@ -22,25 +22,14 @@ from crawl_lib.captures import KnownCaptures
 from crawl_lib.errors import KrakeError, os_errors
 from crawl_lib.export import plain_row, url_named
 from crawl_lib.fetch import deciding_line, read_hosts, rules_of_row
-from crawl_lib.frontier import (
-    OUTLINKS_NAME,
-    Queue,
-    decode_meta,
-    full_for,
-    open_plan,
-    open_take,
-    read_handed_on,
-    read_outlinks,
-    read_undecided,
-    split_line,
-    url_of_line,
-)
+from crawl_lib.frontier import Queue, full_for, open_plan, open_take, read_handed_on, read_undecided
 from crawl_lib.index import WHY, why_indexed
 from crawl_lib.keys import KEY_BYTES
 from crawl_lib.node import waiting_sources
 from crawl_lib.realtime import row_facts
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
+from crawl_lib.urlfiles import OUTLINKS_NAME, decode_meta, read_outlinks, split_line, url_of_line
 from crawl_lib.urls import Budgets, Owners, Rejection, Traps, UrlFilter, authority_of, host_of, key_of
 
 LINK_ITERATIONS = 20

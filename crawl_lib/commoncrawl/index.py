@@ -27,8 +27,9 @@ from crawl_lib.commoncrawl.wet import SegmentTexts
 from crawl_lib.config import COMMONCRAWL_MADE
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import InputError, PathNotFoundError
-from crawl_lib.export import SegmentInput, choose, scratch_folder
+from crawl_lib.export import SegmentInput, choose
 from crawl_lib.rounds import note_texts
+from crawl_lib.scratch import scratch_folder
 from crawl_lib.segment import WARC_SUFFIX, SegmentReader
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores

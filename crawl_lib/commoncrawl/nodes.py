@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crawl_lib.engine.numbers import numbered_names
+from crawl_lib.engine.numbers import numbered, numbered_names
 from crawl_lib.export import ARCS_IN, ARCS_OUT, EXPORT_SCHEMA, PAGES, ExportFolder, remedy_of, row_count
 from crawl_lib.graph import arc_column, both_degrees, page_arcs
 from crawl_lib.linkdb import LinkEnds, update_outlinks
@@ -153,7 +153,7 @@ def graph_of(pages: Pages, of: str, scratch: Path) -> Graph:
     names, group_of = numbered_names(pages.column("host"), _reversed_host)
     n_hosts = None
     if of == "domains":
-        names, domain_of_host = numbered_names([pa.array(names, pa.string())], _reversed_domain)
+        names, domain_of_host = numbered(names, _reversed_domain)
         n_hosts = np.bincount(domain_of_host, minlength=len(names))
         group_of = np.append(domain_of_host, np.int32(-1))[group_of]  # -1 is the last one
     pairs = Pairs.write(pages.stores, scratch / f"{of}.arcs", len(names), between(pages.arcs(), group_of))

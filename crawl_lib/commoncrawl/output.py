@@ -12,8 +12,9 @@ from crawl_lib.commoncrawl.graphs import GraphWriter, file_names
 from crawl_lib.commoncrawl.index import AGAIN, INDEX_FOLDER, WET_FOLDER, make_commoncrawl
 from crawl_lib.commoncrawl.nodes import KINDS, ExportPages, Graph, Pages, graph_of, linked_pages
 from crawl_lib.derived import SEGMENTS
-from crawl_lib.export import ARCS_IN, ARCS_OUT, ExportFolder, newest_export, scratch_folder
+from crawl_lib.export import ARCS_IN, ARCS_OUT, ExportFolder, newest_export
 from crawl_lib.graph import require_new, whole_file
+from crawl_lib.scratch import scratch_folder
 from crawl_lib.stores import Stores
 
 REVISION = 1

@@ -14,9 +14,9 @@ from typing import Any
 
 from crawl_lib.crawldir import Kind
 from crawl_lib.errors import PathNotFoundError
-from crawl_lib.frontier import OUTLINKS_NAME, decode_line, part_mapping, read_outlinks
 from crawl_lib.records import MOST_STEPS, json_object
 from crawl_lib.stores import Stores
+from crawl_lib.urlfiles import OUTLINKS_NAME, decode_line, part_mapping, read_outlinks
 from crawl_lib.urls import UrlFilter, budget_domain_of, host_of
 from crawl_lib.versions import SegmentInputs, Version, columns, find_segments
 

@@ -23,9 +23,9 @@ from crawl_lib.crawldb.table import CRAWLDB, Status
 from crawl_lib.crawldir import DAMAGED_PREFIX, LISTS_FOLDER
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
-from crawl_lib.frontier import HANDED_ON
 from crawl_lib.rounds import generated, is_taken_in, list_number
 from crawl_lib.stores import Stores
+from crawl_lib.urlfiles import HANDED_ON
 from crawl_lib.versions import Versions
 
 KEYS_FILE = "listed.parquet"

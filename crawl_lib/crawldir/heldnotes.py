@@ -19,9 +19,9 @@ from crawl_lib.crawldir.settled import delete_settled, read_settled
 from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
-from crawl_lib.frontier import TakenIn
 from crawl_lib.keys import KEY_BYTES
 from crawl_lib.sealed import sealed_json, unsealed
+from crawl_lib.urlfiles import TakenIn
 from crawl_lib.version import code_digest
 
 HELD_FOLDER = "held"

@@ -14,8 +14,8 @@ from crawl_lib.crawldir.register import Register
 from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.frontier import TakenIn
 from crawl_lib.sealed import sealed_json, unsealed
+from crawl_lib.urlfiles import TakenIn
 
 SETTLED_FOLDER = "settled"
 

@@ -21,9 +21,9 @@ import pyarrow as pa
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
-from crawl_lib.export import scratch_folder
 from crawl_lib.records import RETRY_LISTS
 from crawl_lib.repair import finish_swaps, replace_segment
+from crawl_lib.scratch import scratch_folder
 from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
 from crawl_lib.segment import (
     INDEX_NAME,

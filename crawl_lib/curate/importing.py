@@ -36,12 +36,12 @@ from crawl_lib.curate.import_pages import ArchiveReader, FileReport, ImportRepor
 from crawl_lib.curate.needed import steps_of_requisites
 from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import InputError, os_errors
-from crawl_lib.export import scratch_base
 from crawl_lib.fetch import retry_at
 from crawl_lib.node import mark_pages
 from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.repair import is_robots
 from crawl_lib.rounds import commit_iteration, start_import
+from crawl_lib.scratch import scratch_base
 from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.segment import (
     PAGES_SUFFIX,

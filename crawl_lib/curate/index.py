@@ -18,8 +18,8 @@ from pathlib import Path
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import fsync_file, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError, PathNotFoundError, os_errors
-from crawl_lib.export import scratch_folder
 from crawl_lib.repair import finish_all_swaps, repairs_locked
+from crawl_lib.scratch import scratch_folder
 from crawl_lib.segment import INDEX_NAME, RunWriter, SegmentReader, merge_many, surt
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of

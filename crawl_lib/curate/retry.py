@@ -37,17 +37,7 @@ from crawl_lib.crawldir import (
 from crawl_lib.durable import reached
 from crawl_lib.errors import InputError, os_errors
 from crawl_lib.fetch import read_hosts
-from crawl_lib.frontier import (
-    HANDED_ON,
-    OUTLINKS_NAME,
-    Queue,
-    due_of,
-    encode_line,
-    host_of_line,
-    read_outlinks,
-    some_lines,
-    url_of_line,
-)
+from crawl_lib.frontier import Queue, host_of_line
 from crawl_lib.keys import KEY_BYTES
 from crawl_lib.records import RETRY_LISTS, QueuedUrl, metadata_without_list, steps_of_row
 from crawl_lib.repair import keys_of
@@ -56,6 +46,7 @@ from crawl_lib.seeds import Division, check_seeds, hand_over, set_damaged_aside
 from crawl_lib.segment import SegmentReader
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
+from crawl_lib.urlfiles import HANDED_ON, OUTLINKS_NAME, due_of, encode_line, read_outlinks, some_lines, url_of_line
 from crawl_lib.urls import host_of, key_of
 
 _COLUMNS: dict[str, Any] = {

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl_lib.dataclass import dataclass
+from crawl_lib.engine.numbers import column_of, values_of
 from crawl_lib.errors import os_errors
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
@@ -155,14 +156,11 @@ def first_of_each(batches: Iterable[pa.RecordBatch], names: Sequence[str], most:
         begins, values = np.zeros(len(batch), bool), [batch.column(name) for name in names]
         begins[0] = [value[0] for value in values] != last
         for value in values:
-            # `to_numpy` and `pa.array` would load pandas, which takes 0.2 s.
-            begins[1:] |= np.from_dlpack(pc.not_equal(value[1:], value[:-1]).cast(pa.uint8())).view(np.bool_)
+            begins[1:] |= values_of(pc.not_equal(value[1:], value[:-1]))
         numbers, last = np.arange(len(batch)), [value[-1] for value in values]
         starts = np.maximum.accumulate(np.where(begins, numbers, -before))
         before = len(batch) - int(starts[-1])
-        is_kept = numbers - starts < most
-        marks: Any = pa.Array.from_buffers(pa.uint8(), len(batch), [None, pa.py_buffer(is_kept.data)])
-        yield batch.filter(marks.cast(pa.bool_()))
+        yield batch.filter(column_of(numbers - starts < most))
 
 
 def patiently(

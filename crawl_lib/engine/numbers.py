@@ -70,28 +70,36 @@ class KeyNumbers:
         return np.minimum(found, np.int32(len(self) - 1))
 
 
-def numbered_names(
-    columns: "Iterable[pa.Array[Any]]", name_of: Callable[[str], str | None] = str
-) -> tuple[list[str], Ints]:
-    """Number names in their order: return all names, and the number of each row's name, -1 without a name.
+def numbered(texts: Iterable[str], name_of: Callable[[str], str | None] = str) -> tuple[list[str], Ints]:
+    """Number names in their order: return all names, and the number of each text's name, -1 without a name.
 
     `name_of`: makes the name of a text, such as the domain of a host, or None.
     """
-    numbers: dict[str, int] = {}  # of texts, as they come up
-    nodes: dict[str, int] = {}  # of names, as they come up
+    found = [name_of(text) for text in texts]
+    names = sorted({name for name in found if name is not None})
+    numbers: dict[str | None, int] = {None: -1, **{name: number for number, name in enumerate(names)}}
+    return names, np.array([numbers[name] for name in found], np.int32)
+
+
+def numbered_names(
+    columns: "Iterable[pa.Array[Any]]", name_of: Callable[[str], str | None] = str
+) -> tuple[list[str], Ints]:
+    """Number the names of columns of texts, as `numbered` does; each text is looked at once a column."""
+    places: dict[str, int] = {}  # of texts, as they come up
     parts = [np.empty(0, np.int32)]
     for column in columns:
         found = column.dictionary_encode()
-        texts = [str(text) for text in found.dictionary.to_pylist()]
-        for text in texts:
-            if text not in numbers:
-                name = name_of(text)
-                numbers[text] = -1 if name is None else nodes.setdefault(name, len(nodes))
-        parts.append(np.array([numbers[text] for text in texts], np.int32)[found.indices.to_numpy()])
-    names = sorted(nodes)
-    places = np.full(len(names) + 1, -1, np.int32)  # the last one is that of no name
-    places[[nodes[name] for name in names]] = np.arange(len(names), dtype=np.int32)
-    return names, places[np.concatenate(parts)]
+        texts = [places.setdefault(str(text), len(places)) for text in found.dictionary.to_pylist()]
+        parts.append(np.array(texts, np.int32)[values_of(found.indices)])
+    names, numbers = numbered(places, name_of)
+    return names, numbers[np.concatenate(parts)]
+
+
+def count_sorted(counts: Ints, numbers: Ints) -> None:
+    """Add to the count of each number how often it is among sorted ones."""
+    if len(numbers):
+        first, last = int(numbers[0]), int(numbers[-1])
+        counts[first : last + 1] += np.bincount(numbers - first).astype(counts.dtype)
 
 
 def keys_of(column: "pa.Array[Any]") -> Keys:
@@ -100,6 +108,21 @@ def keys_of(column: "pa.Array[Any]") -> Keys:
     if data is None:
         return np.zeros(len(column), f"S{KEY_BYTES}")
     return np.frombuffer(memoryview(data), f"S{KEY_BYTES}", end)[column.offset :]
+
+
+def values_of(column: "pa.Array[Any]") -> Ints:
+    """Return the numbers or flags of a column without nulls. `to_numpy` would load pandas, which takes 0.3 s."""
+    if pa.types.is_boolean(column.type):
+        return np.from_dlpack(column.cast(pa.uint8())).view(np.bool_)
+    return np.from_dlpack(column)
+
+
+def column_of(values: Ints) -> "pa.Array[Any]":
+    """Return a column of numbers or flags. `pa.array` of them would load pandas, which takes 0.3 s."""
+    if values.dtype == np.bool_:
+        return column_of(values.view(np.uint8)).cast(pa.bool_())
+    kind, data = pa.from_numpy_dtype(values.dtype), pa.py_buffer(np.ascontiguousarray(values).data)
+    return pa.Array.from_buffers(kind, len(values), [None, data])
 
 
 def _first_bytes(keys: Keys) -> Ints:

@@ -12,7 +12,7 @@ whole. A second run keeps those, deletes leftovers, and writes the rest; with ot
 """
 
 from crawl_lib.export.choice import Inputs, SegmentInput
-from crawl_lib.export.content import Wanted, content_sizes, read_members, write_offsets
+from crawl_lib.export.content import content_sizes, write_offsets
 from crawl_lib.export.exports import choose, newest_export, remove_older
 from crawl_lib.export.folder import (
     ARC_SCHEMAS,
@@ -35,8 +35,8 @@ from crawl_lib.export.folder import (
     row_count,
     write_table,
 )
+from crawl_lib.export.local import local_files
 from crawl_lib.export.readers import ContentReader, Node, PowerCounts, UrlMapping, WebGraph
 from crawl_lib.export.run import EXPORT_SCHEMA, ExportReport, export_pages, write_mapping
-from crawl_lib.export.scratch import held, local_files, scratch_base, scratch_folder, turn_of
 from crawl_lib.export.show import is_node_id, open_web_graph, page_key, plain_row, show_page, url_named
 from crawl_lib.export.visits import view_visits

@@ -10,9 +10,8 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import deflate
 import numpy as np
@@ -23,9 +22,8 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, DamagedFileError, NoRoomError, os_errors
 from crawl_lib.export.choice import Inputs
 from crawl_lib.export.folder import CONTENT, PAGES, ExportFolder
-from crawl_lib.segment import read_one, split_head
+from crawl_lib.segment import Member, Wanted, read_members, read_one, split_head
 from crawl_lib.stopping import Progress
-from crawl_lib.storage import Storage
 
 MAX_SIZE = (1 << 31) - 1
 MAX_BUCKETS = 256
@@ -33,54 +31,9 @@ AGAIN = "move it away and run `krake export` again"
 CHUNK_BYTES = 1 << 18
 CHUNK_PAGES = 64
 WRITE_BYTES = 1 << 20
-SKIP_BYTES = 1 << 20
-"""A gap up to this in a WARC file is read over; a larger one is skipped by opening the file again behind it."""
 OFFSET_ROW = np.dtype([("node_id", ">i4"), ("offset", ">i8")])
 """A row of the offset file: int32 NodeID, int64 byte offset of the page's first size field; big-endian."""
 Sizes = npt.NDArray[np.int32]
-
-
-class Wanted(NamedTuple):
-    """A record to read: its page's NodeID, its file (path on the storage), offset and length in bytes."""
-
-    node_id: int
-    path: str
-    offset: int
-    length: int
-
-    def damaged(self, problem: str) -> DamagedFileError:
-        """The error of its file, with the command that repairs its segment."""
-        return DamagedFileError(f"{self.path}: {problem}; run `krake fsck --repair`")
-
-
-class Member(NamedTuple):
-    """The gzip member of a wanted record."""
-
-    wanted: Wanted
-    data: bytes
-
-
-def read_members(storage: Storage, wanted: Iterable[Wanted]) -> Iterator[Member]:
-    """The members of wanted records, which come in order of file and offset: each file is opened once and read onward.
-
-    Raises PathNotFoundError, or DamagedFileError naming file and offset where a file is shorter than `pages` says.
-    """
-    path, at = "", 0
-    with ExitStack() as stack:
-        for want in wanted:
-            gap = want.offset - at
-            if want.path != path or gap > SKIP_BYTES:
-                stack.close()
-                file = stack.enter_context(storage.open_read(want.path, want.offset))
-            elif gap < 0:
-                raise want.damaged(f"`pages` names records that overlap at offset {at}")
-            else:
-                file.read(gap)
-            data = file.read(want.length)
-            if len(data) != want.length:
-                raise want.damaged(f"ends within the record at offset {want.offset}, which `pages` names")
-            path, at = want.path, want.offset + want.length
-            yield Member(want, data)
 
 
 def content_of(member: Member, max_bytes: int) -> bytes:

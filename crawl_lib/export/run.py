@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from crawl_lib.dataclass import dataclass
 from crawl_lib.engine import Engine
+from crawl_lib.engine.numbers import column_of
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.export.choice import Inputs, SegmentInput, gather_inputs
-from crawl_lib.export.content import Buckets, Wanted, content_sizes, write_content, write_offsets
+from crawl_lib.export.content import Buckets, content_sizes, write_content, write_offsets
 from crawl_lib.export.folder import (
     CONTENT,
     OFFSETS,
@@ -29,9 +29,9 @@ from crawl_lib.export.folder import (
     row_count,
     write_table,
 )
-from crawl_lib.export.scratch import scratch_folder
 from crawl_lib.export.visits import view_visits
-from crawl_lib.segment import LINKS_NAME, PAGES_NAME, PAGES_SCHEMA, SegmentReader, dropped_files, open_parquet
+from crawl_lib.scratch import scratch_folder
+from crawl_lib.segment import LINKS_NAME, PAGES_NAME, PAGES_SCHEMA, SegmentReader, Wanted, dropped_files, open_parquet
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 
@@ -144,11 +144,11 @@ class _Export:
                 keys += sorted(reader.dropped)
                 numbers += [number] * len(reader.dropped)
         engine.tables("pages", paths, PAGES_SCHEMA)
-        dropped = [bytes_array(keys, pa.binary()), int32_array(np.array(numbers, dtype=np.int32))]
+        dropped = [bytes_array(keys, pa.binary()), column_of(np.array(numbers, dtype=np.int32))]
         engine.values("dropped", pa.table(dropped, names=["key", "segment"]))
         self.leave_out(engine)
         names = [f"{segment.folder}/{segment.node}".encode() for segment in segments]
-        columns = [int32_array(np.arange(len(names), dtype=np.int32)), bytes_array(names, pa.string())]
+        columns = [column_of(np.arange(len(names), dtype=np.int32)), bytes_array(names, pa.string())]
         engine.values("segments", pa.table(columns, names=["segment", "name"]))
         engine.view("captures", "export/captures_of_lists" if self.inputs.revisited else "export/captures")
         accepted = [
@@ -197,7 +197,7 @@ class _Export:
         paths = bytes_array([segment.path.encode() for segment in self.inputs.segments], pa.string())
         count = 0
         for batch in batches:
-            numbers = int32_array(np.arange(count, count + len(batch), dtype=np.int32))
+            numbers = column_of(np.arange(count, count + len(batch), dtype=np.int32))
             added = {"node_id": numbers, "segment_path": paths.take(batch.column("segment"))}
             columns = [added[name] if name in added else batch.column(name) for name in EXPORT_SCHEMA.names]
             yield pa.table(columns, names=EXPORT_SCHEMA.names)
@@ -245,11 +245,6 @@ def write_mapping(folder: ExportFolder) -> None:
                 raise DamagedFileError(f"{pages}: its keys are not in ascending order{remedy_of(pages)}")
             last = keys[-1] if keys else last
             file.write(b"".join(keys))
-
-
-def int32_array(values: npt.NDArray[np.int32]) -> "pa.Array[Any]":
-    """Numbers as an Arrow array. `pa.array` would do, but it imports pandas, which takes a second."""
-    return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(values.data)])
 
 
 def bytes_array(values: Sequence[bytes], kind: pa.DataType) -> "pa.Array[Any]":

@@ -1,7 +1,7 @@
 """What a node fetches next: its FIFO queue on its own disk, and how URLs get into it and out of it, through any crash.
 
 How data flows: injected seeds and the file `outlinks` of each segment hold URLs for their owners, as lines
-(`outlinks`). `intake` reads the parts that are this node's, asks the key store which URLs are new, and appends those
+(`urlfiles`). `intake` reads the parts that are this node's, asks the key store which URLs are new, and appends those
 to the queue (`journal`); URLs that other nodes handed on are queued without asking. A queue that people made is
 adopted first, and with other nodes than before its hosts are divided again (`adopt`). `make_take` writes down the next
 URLs, of no host more than its share while others wait (`fairness`); once their segment is committed, `advance` moves
@@ -46,30 +46,6 @@ from crawl_lib.frontier.move import (
     finish_open_move,
     read_move,
 )
-from crawl_lib.frontier.outlinks import (
-    BARE_META,
-    HANDED_ON,
-    HANDED_ON_MARK,
-    OUTLINKS_NAME,
-    OutlinkPart,
-    OutlinkWriter,
-    Source,
-    decode_line,
-    decode_meta,
-    due_of,
-    encode_line,
-    file_lines,
-    is_listed,
-    is_requisite,
-    join_line,
-    key_of_line,
-    metadata_and_tries,
-    part_mapping,
-    read_outlinks,
-    some_lines,
-    split_line,
-    url_of_line,
-)
 from crawl_lib.frontier.queue import (
     Queue,
     State,
@@ -79,7 +55,6 @@ from crawl_lib.frontier.queue import (
 )
 from crawl_lib.frontier.record import (
     Record,
-    TakenIn,
     digest_of,
     read_record,
 )

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import HostCounts, host_of_line, names_of_domain
-from crawl_lib.frontier.outlinks import HANDED_ON_MARK, file_lines, is_listed, is_requisite, some_lines, url_of_line
+from crawl_lib.urlfiles import HANDED_ON_MARK, file_lines, is_listed, is_requisite, some_lines, url_of_line
 from crawl_lib.urls import Budgets, DomainBudget, Groups, Rejection, Traps, budget_key, pattern_of
 
 _LINES = 50_000

@@ -19,11 +19,11 @@ from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import counts_bytes, host_of_line
 from crawl_lib.frontier.journal import IntakeReport
 from crawl_lib.frontier.move import Change, change_queue, finish_open_move, move_id
-from crawl_lib.frontier.outlinks import file_lines, join_line, key_of_line, some_lines
 from crawl_lib.frontier.queue import Queue, State
 from crawl_lib.frontier.record import digest_of
 from crawl_lib.frontier.take import require_no_take, require_settled, write_lines
 from crawl_lib.sealed import own_file, sealed_json
+from crawl_lib.urlfiles import file_lines, join_line, key_of_line, some_lines
 from crawl_lib.urls import Owners, Rejection, canonicalize, host_of, refused_port, scope_bytes
 
 if TYPE_CHECKING:  # fetching processes import this package

@@ -16,11 +16,11 @@ from crawl_lib.findings import Finding, Findings
 from crawl_lib.frontier.directory import META, NodeDirectory
 from crawl_lib.frontier.journal import Journal, read_journal
 from crawl_lib.frontier.move import Move, impossible_steps, is_there, read_move
-from crawl_lib.frontier.outlinks import decode_line
 from crawl_lib.frontier.queue import Queue, State, count_lines, lines_until
 from crawl_lib.frontier.record import Record, digest_of
 from crawl_lib.frontier.take import Take, open_take
 from crawl_lib.stopping import OnProgress
+from crawl_lib.urlfiles import decode_line
 from crawl_lib.urls import canonicalize, is_list_of_hosts
 
 ROOM = "queue"

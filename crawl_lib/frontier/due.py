@@ -6,9 +6,9 @@ from dataclasses import replace
 from crawl_lib.durable import reached
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.move import Change, change_queue, move_id
-from crawl_lib.frontier.outlinks import decode_meta, due_of, encode_meta
 from crawl_lib.frontier.queue import Queue
 from crawl_lib.frontier.take import require_no_take, require_settled, write_lines
+from crawl_lib.urlfiles import decode_meta, due_of, encode_meta
 
 
 def make_due(queue: Queue, new_due: Callable[[bytes, bytes], int], notes: Sequence[str]) -> int:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from crawl_lib.dataclass import dataclass
 from crawl_lib.frontier.hostcounts import host_of_line
-from crawl_lib.frontier.outlinks import BARE_META_TABS, due_of, is_listed, is_requisite
+from crawl_lib.urlfiles import BARE_META_TABS, due_of, is_listed, is_requisite
 from crawl_lib.urls import budget_domain_of
 
 LOOK_AHEAD_LINES = 100_000

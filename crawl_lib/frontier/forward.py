@@ -5,9 +5,9 @@ from itertools import chain, compress
 from crawl_lib.durable import reached
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.move import Change, change_queue, move_id
-from crawl_lib.frontier.outlinks import is_requisite
 from crawl_lib.frontier.queue import Queue
 from crawl_lib.frontier.take import OTHERS, require_no_take, require_settled, write_lines
+from crawl_lib.urlfiles import is_requisite
 
 
 def bring_forward(queue: Queue) -> int:

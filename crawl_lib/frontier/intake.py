@@ -26,7 +26,12 @@ from crawl_lib.frontier.journal import (
     read_journal,
 )
 from crawl_lib.frontier.move import Change, change_queue, finish_open_move, move_id
-from crawl_lib.frontier.outlinks import (
+from crawl_lib.frontier.queue import Queue
+from crawl_lib.frontier.record import Record
+from crawl_lib.frontier.take import require_no_take, require_settled
+from crawl_lib.sealed import sealed_json
+from crawl_lib.states import KeyState
+from crawl_lib.urlfiles import (
     CHUNK_BYTES,
     HANDED_ON_MARK,
     Source,
@@ -41,11 +46,6 @@ from crawl_lib.frontier.outlinks import (
     split_line,
     via_of_line,
 )
-from crawl_lib.frontier.queue import Queue
-from crawl_lib.frontier.record import Record
-from crawl_lib.frontier.take import require_no_take, require_settled
-from crawl_lib.sealed import sealed_json
-from crawl_lib.states import KeyState
 from crawl_lib.urls import Budgets, Rejection, Traps
 
 if TYPE_CHECKING:  # fetching processes import this package

@@ -11,9 +11,9 @@ from pathlib import Path
 from crawl_lib.durable import write_durable
 from crawl_lib.errors import QueueError, os_error
 from crawl_lib.frontier.directory import META, NodeDirectory
-from crawl_lib.frontier.outlinks import BARE_META, decode_meta
-from crawl_lib.frontier.record import Record, TakenIn, digest_of, read_record
+from crawl_lib.frontier.record import Record, digest_of, read_record
 from crawl_lib.records import QueuedUrl
+from crawl_lib.urlfiles import BARE_META, TakenIn, decode_meta
 
 _COUNT_BYTES = 1 << 20
 _END_BYTES = 1 << 16

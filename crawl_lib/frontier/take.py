@@ -14,10 +14,10 @@ from crawl_lib.errors import DamagedFileError, QueueError, os_errors
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.fairness import Run, Shares, choose, next_due, positions_of, runs_of
 from crawl_lib.frontier.move import Change, change_queue, finish_open_move
-from crawl_lib.frontier.outlinks import decode_meta, encode_meta
 from crawl_lib.frontier.queue import Queue, State
 from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.sealed import own_file, sealed_json, unsealed
+from crawl_lib.urlfiles import decode_meta, encode_meta
 
 _TO_BE_FILLED_IN = 40 * "0"
 OTHERS = bytes.maketrans(b"\0\1", b"\1\0")

@@ -2,12 +2,11 @@
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from crawl_lib.dataclass import dataclass
+from crawl_lib.engine.numbers import Ints, count_sorted, values_of
 from crawl_lib.errors import DamagedFileError, InputError
 from crawl_lib.export import (
     ARC_SCHEMAS,
@@ -19,8 +18,8 @@ from crawl_lib.export import (
     ExportFolder,
     remedy_of,
     row_count,
-    scratch_folder,
 )
+from crawl_lib.scratch import scratch_folder
 from crawl_lib.segment import open_parquet
 from crawl_lib.stopping import Progress
 from crawl_lib.storage import Storage
@@ -31,7 +30,6 @@ BLOCK_WORDS = 1 << 22
 """Numbers of the graph file in one block: 16 MiB as int32, some times as much while it is put together."""
 BATCH_ROWS = 1 << 18
 AGAIN = "move it away and run `krake graph link`"
-Ints = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ def write_graph(folder: ExportFolder, out_degrees: Ints, in_degrees: Ints) -> No
     progress.end()
 
 
-def _degrees(storage: Storage, path: str, column: str, nodes: int, progress: Progress) -> npt.NDArray[np.int32]:
+def _degrees(storage: Storage, path: str, column: str, nodes: int, progress: Progress) -> Ints:
     """How often each NodeID is in a column of an arc file. Raises DamagedFileError, also if it is not sorted."""
     counts = np.zeros(nodes, dtype=np.int32)
     last = 0
@@ -125,7 +123,7 @@ def _degrees(storage: Storage, path: str, column: str, nodes: int, progress: Pro
         if first < last or (np.diff(ids) < 0).any():
             raise DamagedFileError(f"{path}: is not sorted by {column}; {AGAIN}")
         last = int(ids[-1])
-        counts[first : last + 1] += np.bincount(ids - first).astype(np.int32)
+        count_sorted(counts, ids)
         progress.add(len(ids))
     return counts
 
@@ -134,7 +132,7 @@ def arc_column(storage: Storage, path: str, column: str, nodes: int) -> Generato
     """A column of an arc file in blocks that are not empty. Raises DamagedFileError naming it."""
     with open_parquet(storage, path, ARC_SCHEMAS[ARCS_OUT], remedy_of(path)) as table:
         for batch in table.batches(BATCH_ROWS, [column]):
-            ids: Ints = np.from_dlpack(batch.column(0))  # not by `to_numpy`, which imports pandas
+            ids = values_of(batch.column(0))
             if len(ids) and (ids.min() < 0 or ids.max() >= nodes):
                 raise DamagedFileError(f"{path}: {column} has a NodeID outside of 0 to {nodes - 1}; {AGAIN}")
             if len(ids):

@@ -15,9 +15,9 @@ from crawl_lib.export import (
     check_segments,
     checked_table,
     row_count,
-    scratch_folder,
     write_table,
 )
+from crawl_lib.scratch import scratch_folder
 from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, SegmentReader
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores

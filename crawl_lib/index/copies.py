@@ -16,8 +16,8 @@ from pathlib import Path
 
 from crawl_lib.durable import fsync_dir, reached
 from crawl_lib.errors import DamagedFileError, os_errors
-from crawl_lib.export import held
 from crawl_lib.index.versions import INDEX
+from crawl_lib.scratch import held
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version
 

@@ -27,7 +27,6 @@ import pyarrow.parquet as pq
 from crawl_lib.crawldir import DAMAGED_PREFIX
 from crawl_lib.durable import fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError, os_errors
-from crawl_lib.export import turn_of
 from crawl_lib.index.copies import (
     copies_folder,
     delete_other_copies,
@@ -42,6 +41,7 @@ from crawl_lib.index.pages import PAGES_SCHEMA
 from crawl_lib.index.versions import DELETED_FILE, INDEX, LEFT_OUT_FILE, PAGES_FILE, deleted_keys, file_of, made_ms_of
 from crawl_lib.index.wanted import LEFT_OUT_SCHEMA, Wanted
 from crawl_lib.linkdb import update_outlinks
+from crawl_lib.scratch import turn_of
 from crawl_lib.segment import parquet_batches, stored_digest
 from crawl_lib.stores import Stores
 from crawl_lib.text import text_table
@@ -63,7 +63,7 @@ def update_index(stores: Stores, *, now: datetime, purge: bool = False) -> Versi
     Raises InputError before the first segment, ConfigError, DamagedFileError, StorageError, NoRoomError, StoppedError.
     """
     fields = Fields(stores.config.index.languages)
-    with turn_of(stores, f"index-{stores.config.crawl.name}") as notes:
+    with turn_of(stores.config, f"index-{stores.config.crawl.name}", stores) as notes:
         versions = _Noted(stores, INDEX, notes)
         versions.delete_left()
         links = update_outlinks(stores, now=now)

@@ -11,8 +11,9 @@ from math import ceil
 from crawl_lib.crawldir import RetryNow, read_retry_now, retry_now_names
 from crawl_lib.durable import reached
 from crawl_lib.fetch import HostStore, make_hosts_folder
-from crawl_lib.frontier import due_of, host_of_line, is_listed, make_due
+from crawl_lib.frontier import host_of_line, make_due
 from crawl_lib.node.task import NodeTask
+from crawl_lib.urlfiles import due_of, is_listed
 
 
 def follow_notes(task: NodeTask) -> None:

@@ -43,21 +43,15 @@ from crawl_lib.frontier import (
     NodeDirectory,
     NodeLock,
     Queue,
-    Source,
     State,
-    TakenIn,
     change_queue,
     finish_open_move,
-    is_listed,
-    join_line,
-    key_of_line,
     open_take,
     pending_report,
     read_handed_on,
     read_move,
     read_scope_added,
     read_undecided,
-    some_lines,
 )
 from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.node.guards import require_newest
@@ -69,6 +63,7 @@ from crawl_lib.sealed import own_file, sealed_json, unsealed_or_old
 from crawl_lib.seeds import Division, hand_over
 from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores
+from crawl_lib.urlfiles import Source, TakenIn, is_listed, join_line, key_of_line, some_lines
 
 _CHUNK = 50_000
 

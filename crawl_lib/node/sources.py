@@ -15,20 +15,13 @@ from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.fetch import HostStore, make_hosts_folder, page_number
 from crawl_lib.frontier import (
     DROPPED,
-    HANDED_ON_MARK,
-    OUTLINKS_NAME,
     IntakeReport,
     IntakeRules,
     Record,
-    Source,
-    TakenIn,
     adopt,
     intake,
-    is_listed,
-    key_of_line,
     open_plan,
     pending_report,
-    read_outlinks,
     read_record,
     read_scope_added,
     rehome,
@@ -36,6 +29,7 @@ from crawl_lib.frontier import (
 from crawl_lib.node.task import NodeTask
 from crawl_lib.sealed import MANIFEST_FILE, sealed_json
 from crawl_lib.stores import Stores
+from crawl_lib.urlfiles import HANDED_ON_MARK, OUTLINKS_NAME, Source, TakenIn, is_listed, key_of_line, read_outlinks
 from crawl_lib.urls import Budgets, Owners, Traps
 from crawl_lib.worker import prepare_workers
 

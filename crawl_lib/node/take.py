@@ -21,7 +21,6 @@ from crawl_lib.durable import fsync_dir, reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, QueueError
 from crawl_lib.fetch import HostStore, Turns, costs_a_retry, make_hosts_folder, user_agent_header
 from crawl_lib.frontier import (
-    HANDED_ON,
     LARGE_PATTERN,
     HostCounts,
     NodeDirectory,
@@ -29,7 +28,6 @@ from crawl_lib.frontier import (
     TakeHeader,
     advance,
     close_take,
-    decode_line,
     finish_open_move,
     make_take,
     open_take,
@@ -60,6 +58,7 @@ from crawl_lib.segment import (
 )
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores, open_stores
+from crawl_lib.urlfiles import HANDED_ON, decode_line
 from crawl_lib.urls import Owners, host_of
 from crawl_lib.version import VERSION
 from crawl_lib.worker import WorkerTask, room_of, run_workers

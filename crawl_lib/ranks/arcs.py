@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from crawl_lib.engine.numbers import Ints, count_sorted
 from crawl_lib.errors import os_errors
-from crawl_lib.ranks.kernel import Inlinks, Ints, mapped, starts_of
+from crawl_lib.ranks.kernel import Inlinks, mapped, starts_of
 from crawl_lib.stores import Stores
 
 SORTED_ARCS = 1 << 19
@@ -61,7 +62,7 @@ class Pairs:
 
         def counted() -> Iterator[Ints]:
             for ours, others in self.sorted(by_target=by_target):
-                np.add.at(degrees, ours, 1)
+                count_sorted(degrees, ours)
                 yield others
 
         path = self.file.with_suffix(".by_target" if by_target else ".by_source")
@@ -85,7 +86,7 @@ class Pairs:
         """Write the arcs again in the order of ranges of nodes; return how many arcs each range has."""
         counts = np.zeros(self.nodes, np.int64)
         for keys in self._blocks(by_target):
-            np.add.at(counts, keys >> _END_BITS, 1)
+            np.add.at(counts, keys >> _END_BITS, np.int64(1))
         range_of = ((np.cumsum(counts) - counts) // SORTED_ARCS).astype(np.int32)
         sizes = np.bincount(range_of, counts).astype(np.int64)
         cursors = np.cumsum(sizes) - sizes

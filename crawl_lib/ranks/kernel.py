@@ -10,20 +10,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from crawl_lib.config import PageRankConfig
+from crawl_lib.engine.numbers import Ints, column_of
 from crawl_lib.errors import os_errors
 from crawl_lib.parse import load_native
 from crawl_lib.stopping import Progress
 
 BLOCK_ARCS = 1 << 24
 """Between two looks whether to stop: a fraction of a second."""
-Ints = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 _native = cache(load_native)
 
@@ -80,7 +79,7 @@ def with_ranks(batches: Iterable[pa.RecordBatch], ranks: Floats) -> Iterator[pa.
     """What is known of all nodes, in their order, with their ranks."""
     first = 0
     for batch in batches:
-        yield batch.append_column("rank", pa.array(ranks[first : first + len(batch)]))
+        yield batch.append_column("rank", column_of(ranks[first : first + len(batch)]))
         first += len(batch)
 
 

@@ -15,11 +15,20 @@ import pyarrow.compute as pc
 from crawl_lib.config import LinkRankConfig
 from crawl_lib.crawldb import CRAWLDB, newest_version
 from crawl_lib.engine import in_batches
-from crawl_lib.engine.numbers import KeyNumbers, keys_of, numbered_names
+from crawl_lib.engine.numbers import (
+    Ints,
+    KeyNumbers,
+    column_of,
+    count_sorted,
+    keys_of,
+    numbered,
+    numbered_names,
+    values_of,
+)
 from crawl_lib.errors import InputError
 from crawl_lib.linkdb import LinkEnds, update_outlinks
 from crawl_lib.ranks.arcs import Firsts, Pairs, between, packed
-from crawl_lib.ranks.kernel import Floats, Inlinks, Ints, mapped, starts_of, with_ranks
+from crawl_lib.ranks.kernel import Floats, Inlinks, mapped, starts_of, with_ranks
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import domain_of
@@ -43,8 +52,8 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
     """Take in new segments, and rank the ends of all links that count; returns the version that has the ranks.
 
     In memory are 50 bytes for each end of a link while links are thinned, then 40 bytes a URL that has a rank and 5 for
-    each end, and 300 bytes a host. Keys and arcs lie in mapped files, 20 and 4 bytes each. Raises InputError where no
-    link counts, and as `linkdb.update_outlinks` does.
+    each end, and 300 bytes a host. Keys and arcs lie in files of this machine. Raises InputError where no link counts,
+    and as `linkdb.update_outlinks` does.
     """
     links, options = update_outlinks(stores, now=now), stores.config.linkrank
     crawldb = newest_version(stores) if options.duplicates == "drop" and stores.config.order.has_crawldb else None
@@ -53,7 +62,7 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
         ends = LinkEnds(work, links, _STAGE, _duplicates(work, crawldb) if crawldb else None)
         thinned = _Thinned(work, ends, options)
         inlinks, is_node, out_degrees = thinned.inlinks(), thinned.is_node, thinned.out_degrees
-        del thinned, ends.numbers  # memory is for ranks from here on
+        del thinned, ends.places, ends.unseen  # memory is for ranks from here on
         if not inlinks.arcs:
             raise InputError(
                 f"{links.path}: has no links that count, so there is nothing to rank; linkrank.within_host and"
@@ -61,7 +70,7 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
             )
         ranks = _ranks(stores, inlinks, out_degrees[is_node], options)
         batches = ends.batches("id", "key", "url")
-        nodes = (batch.filter(pa.array(is_node[batch.column(0).to_numpy()])).select([1, 2]) for batch in batches)
+        nodes = (batch.filter(column_of(is_node[values_of(batch.column(0))])).select([1, 2]) for batch in batches)
         yield from in_batches(with_ranks(nodes, ranks), GROUP_ROWS)
 
     settings = {**asdict(options), **({"crawldb": crawldb.digest} if crawldb else {})}
@@ -89,14 +98,15 @@ class _Thinned:
     def inlinks(self) -> Inlinks:
         """Thin the links of each page, then those to each page; number the ends that are left by themselves."""
         group_of, scratch = self._groups(), self._work.scratch
-        pairs = Pairs.write(self._work.stores, scratch / "arcs", len(self._ends), self._by_source(group_of))
+        turned = ((targets, sources) for sources, targets in self._by_source(group_of))
+        pairs = Pairs.write(self._work.stores, scratch / "arcs", len(self._ends), turned)
         numbers, first = np.cumsum(self.is_node, dtype=np.int32) - np.int32(1), Firsts(len(self._ends))
         in_degrees = np.zeros(np.count_nonzero(self.is_node), np.int64)
 
         def sources() -> Iterator[Ints]:
-            for targets, sources in pairs.sorted(by_target=True):
+            for targets, sources in pairs.sorted():
                 stays = first.of(targets, group_of[sources])
-                np.add.at(in_degrees, numbers[targets[stays]], 1)
+                count_sorted(in_degrees, numbers[targets[stays]])
                 yield numbers[sources[stays]]
 
         found = mapped(scratch / "sources", sources())
@@ -105,22 +115,23 @@ class _Thinned:
     def _by_source(self, group_of: Ints) -> _Arcs:
         """Yield a page's first link to each group, the link to the smallest key; note what stays."""
         first, loops = Firsts(len(self._ends)), self._loops()
-        for arcs in self._apart():
-            is_loop = _is_in(packed(*(self._domain[ends] for ends in arcs)), loops)
-            sources, targets = (ends[~is_loop] for ends in arcs)
+        for sources, targets in self._apart():
+            if len(loops):
+                stays = ~_is_in(packed(self._domain[sources], self._domain[targets]), loops)
+                sources, targets = sources[stays], targets[stays]  # noqa: PLW2901
             stays = first.of(sources, group_of[targets])
-            sources, targets = sources[stays], targets[stays]
-            np.add.at(self.out_degrees, sources, 1)
+            sources, targets = sources[stays], targets[stays]  # noqa: PLW2901
+            count_sorted(self.out_degrees, sources)
             self.is_node[sources] = self.is_node[targets] = True
             yield sources, targets
 
     def _apart(self) -> _Arcs:
-        """Read the links, by option none within a host or a domain."""
+        """Read the links, by option none within a host, or within a domain, which has all of a host."""
+        options, of = self._options, self._domain
+        if options.within_domain:
+            of = np.arange(len(of)) if options.within_host else self._host
         for sources, targets in self._ends.arcs():
-            stays = np.ones(len(sources), bool)
-            for of, is_kept in ((self._host, self._options.within_host), (self._domain, self._options.within_domain)):
-                if not is_kept:
-                    stays &= of[sources] != of[targets]
+            stays = of[sources] != of[targets]
             yield sources[stays], targets[stays]
 
     def _groups(self) -> Ints:
@@ -130,7 +141,7 @@ class _Thinned:
         if not self._options.one_per_page:
             return np.arange(len(self._ends), dtype=np.int32)
         batches = self._work.engine.stream("linkrank/by_page", GROUP_ROWS, "linkrank.pages")
-        return np.concatenate([np.empty(0, np.int32), *(batch.column("node_group").to_numpy() for batch in batches)])
+        return np.concatenate([np.empty(0, np.int32), *(values_of(batch.column("node_group")) for batch in batches)])
 
     def _loops(self) -> Ints:
         """Find the arcs between domains that are on loops, as packed numbers in order."""
@@ -138,10 +149,11 @@ class _Thinned:
         if self._options.drop_reciprocal or self._options.drop_triangles:
             work, scratch, of = self._work, self._work.scratch, self._domain
             pairs = Pairs.write(work.stores, scratch / "domains", len(of), between(self._apart(), of))
-            work.keep("domain_arcs", _LOOPS, (pa.table([*some], _LOOPS.names) for some in pairs.sorted()))
+            rows = (pa.table([*map(column_of, some)], _LOOPS.names) for some in pairs.sorted())
+            work.keep("domain_arcs", _LOOPS, rows)
             work.engine.values("options", pa.Table.from_pylist([asdict(self._options)]))
             batches = work.engine.stream("linkrank/loops", GROUP_ROWS, "linkrank.loops")
-            found += [packed(*(column.to_numpy() for column in batch.columns)) for batch in batches]
+            found += [packed(*map(values_of, batch.columns)) for batch in batches]
         return np.concatenate(found)
 
 
@@ -153,7 +165,7 @@ def _is_in(numbers: Ints, some: Ints) -> Ints:
 def _sites(ends: LinkEnds) -> tuple[Ints, Ints]:
     """Number the hosts and the domains of ends."""
     hosts, host = numbered_names(batch.column(0) for batch in ends.batches("host"))
-    _, domain_of_host = numbered_names([pa.array(hosts, pa.string())], domain_of)
+    _, domain_of_host = numbered(hosts, domain_of)
     return host, domain_of_host[host]
 
 

@@ -1,12 +1,12 @@
 """Real time: a URL is submitted, and its metadata are there within seconds.
 
-The scheduler has the secrets. `service` listens, `api` maps routes to answers, and a submission goes through the
-`stages` of the `scheduler`, which asks a fetcher by its `link` and keeps `documents` in a table: `store` asks the
-servers (`pages*`). `events` are followed, `tokens` and `limits` say who may ask, `metrics` counts, `probes` asks for
-pictures, and `client` asks from elsewhere with the types of `answers`. The fetcher reads strangers' bytes, behind the
-walls of a crawl's worker: `fetch.LiveRun` asks, `reading` and `picture` read, and parts of a spool get records
-(`places`). Both speak the lines of `protocol`. `collect` makes a segment of closed parts, `filling` a lost table of
-segments; commands find and delete `rows`, and `checking` finds damage.
+The scheduler has the secrets. `service` listens, `asgi` takes requests, `api` maps routes to answers, and a submission
+goes through the `stages` of the `scheduler`, which asks a fetcher by its `link` and keeps `documents` in a table:
+`store` asks the servers (`pages*`). `events` are followed, `tokens` and `limits` say who may ask, `metrics` counts,
+`probes` asks for pictures, and `client` asks from elsewhere with the types of `answers`. The fetcher reads strangers'
+bytes, behind the walls of a crawl's worker: `fetch.LiveRun` asks, `reading` and `picture` read, and parts of a spool
+get records (`places`). Both speak the lines of `protocol`. `collect` makes a segment of closed parts, `filling` a lost
+table of segments; commands find and delete `rows`, and `checking` finds damage.
 
 On a machine of its own a fetcher is behind a `gate` with TLS (`certificates`). `remote` is the scheduler's line to a
 gate, `fetchers` are all such lines; `leases` say which fetcher has which parts of hosts, `held` are a fetcher's own.

@@ -4,20 +4,15 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
-from crawl_lib.errors import BusyError, InputError, KeyStoreError, KrakeError, UrlError
+from crawl_lib.errors import BusyError, InputError, KeyStoreError, UrlError
 from crawl_lib.realtime.answers import (
     MAX_WAIT_S,
     BareAnswer,
@@ -32,6 +27,7 @@ from crawl_lib.realtime.answers import (
     RawPage,
     Submission,
 )
+from crawl_lib.realtime.asgi import Answer, App, Asked, EventStream, Handler, Sending, problem_answer
 from crawl_lib.realtime.events import Event, Subscription
 from crawl_lib.realtime.limits import Rates, Repeats
 from crawl_lib.realtime.link import FetcherDiedError
@@ -43,17 +39,9 @@ from crawl_lib.realtime.tokens import Token, TokenFile
 from crawl_lib.urls import canonicalize, key_of
 from crawl_lib.version import VERSION
 
-MOST_BODY_BYTES = 768 << 10
-"""The longest body of a request: 300 URLs of 2,000 characters are 600 KB."""
-BODY_S = 10.0
-"""The time for a request's body."""
-SEND_S = 30.0
-"""The time for a subscriber to take an event."""
 MOST_SUBSCRIBERS = 100
 READY_S = 1.0
 MOST_IDEMPOTENCY_CHARS = 200
-HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
-"""Headers of every answer."""
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?", re.ASCII)
 _json = msgspec.json.Encoder()
 _submissions = msgspec.json.Decoder(Submission)
@@ -61,7 +49,7 @@ _questions = msgspec.json.Decoder(Question)
 _bare_requests = msgspec.json.Decoder(BareRequest)
 _Body = TypeVar("_Body")
 log = logging.getLogger(__name__)
-Handler = Callable[[Request, Token], Awaitable[Response]]
+_Guarded = Callable[[Asked, Token], Awaitable[Sending]]
 
 
 @dataclass(frozen=True)
@@ -132,45 +120,35 @@ ROUTES = (
 )
 
 
-def make_app(service: Scheduler, tokens: TokenFile) -> Starlette:
+def make_app(service: Scheduler, tokens: TokenFile) -> App:
     """Return the application of a service."""
     answers = _Answers(service)
-    routes = [
-        Route(route.path, _guarded(getattr(answers, route.name), route, tokens), methods=[route.method])
-        for route in ROUTES
-    ]
-    handlers: Any = {
-        HTTPException: _refused,
-        BusyError: _busy,
-        FetcherDiedError: partial(_away, service),
-        KeyStoreError: partial(_away, service),
-        InputError: _wrong,
-        KrakeError: _failed,
-        Exception: _failed,
-    }
-    return Starlette(routes=routes, exception_handlers=handlers)
+    routes: dict[str, dict[str, Handler]] = {}
+    for route in ROUTES:
+        routes.setdefault(route.path, {})[route.method] = _guarded(getattr(answers, route.name), route, tokens)
+    return App(routes, partial(_problem, service))
 
 
-def _guarded(handler: Handler, route: ApiRoute, tokens: TokenFile) -> Callable[[Request], Awaitable[Response]]:
+def _guarded(handler: _Guarded, route: ApiRoute, tokens: TokenFile) -> Handler:
     """Return a handler with a check of the token."""
 
-    async def guarded(request: Request) -> Response:
-        return await handler(request, _NOBODY if route.right is None else _token_of(request, route.right, tokens))
+    async def guarded(asked: Asked) -> Sending:
+        return await handler(asked, _NOBODY if route.right is None else _token_of(asked, route.right, tokens))
 
     return guarded
 
 
 _NOBODY = Token("", (), "")
+_BEARER = {"WWW-Authenticate": "Bearer"}
 
 
-def _token_of(request: Request, right: str, tokens: TokenFile) -> Token:
-    scheme, _, text = request.headers.get("authorization", "").partition(" ")
-    bearer = {"WWW-Authenticate": "Bearer"}
+def _token_of(asked: Asked, right: str, tokens: TokenFile) -> Token:
+    scheme, _, text = (asked.header(b"authorization") or "").partition(" ")
     if scheme.lower() != "bearer" or not text:
-        raise HTTPException(401, "This request has no token: send the header Authorization: Bearer TOKEN.", bearer)
+        raise HTTPException(401, "This request has no token: send the header Authorization: Bearer TOKEN.", _BEARER)
     token = tokens.find(text.strip())
     if token is None:
-        raise HTTPException(401, "The token is not known here: an operator makes tokens.", bearer)
+        raise HTTPException(401, "The token is not known here: an operator makes tokens.", _BEARER)
     if right and right not in token.rights:
         raise HTTPException(403, f"The token has no right {right}.")
     return token
@@ -184,16 +162,16 @@ class _Answers:
         self._rates, self._repeats = Rates(most=300), Repeats()
         self._subscribers = 0
 
-    async def submit(self, request: Request, token: Token) -> Response:
+    async def submit(self, asked: Asked, token: Token) -> Sending:
         """Submit URLs."""
-        body = await _body(request)
-        key = request.headers.get("idempotency-key")
+        body = await asked.body()
+        key = asked.header(b"idempotency-key")
         if key is None:
-            return _answer(await self._submitted(body, token), 202)
+            return Answer(await self._submitted(body, token), 202)
         if not 0 < len(key) <= MOST_IDEMPOTENCY_CHARS:
             raise HTTPException(400, f"An Idempotency-Key has 1 to {MOST_IDEMPOTENCY_CHARS} characters.")
         make = partial(self._submitted, body, token, f"{token.name}\n{key}\n")
-        return _answer(await self._repeats.once(token.name, key, body, make), 202)
+        return Answer(await self._repeats.once(token.name, key, body, make), 202)
 
     async def _submitted(self, body: bytes, token: Token, repeat: str = "") -> bytes:
         wanted = _read(_submissions, body)
@@ -211,15 +189,15 @@ class _Answers:
             known = ", ".join(sorted(self._service.policies))
             raise HTTPException(400, f"There is no policy {name[:100]!r}; there are {known} (realtime.policies).")
 
-    async def page(self, request: Request, token: Token) -> Response:
+    async def page(self, asked: Asked, token: Token) -> Sending:
         """Read one URL, and wait for its document if asked to."""
-        url, max_age_s = _query(request, "url"), _number(request, "max_age_s", 1e9)
-        wait_s = _number(request, "wait_s", MAX_WAIT_S) or 0.0
+        url, max_age_s = _query(asked, "url"), _number(asked, "max_age_s", 1e9)
+        wait_s = _number(asked, "wait_s", MAX_WAIT_S) or 0.0
         key = self._key_of(url)
         row = await self._awaited(key, wait_s) if wait_s else await self._service.store.read(key)
         if row is None:
             raise HTTPException(404, "This URL is unknown: submit it first.")
-        return _answer(_json.encode(_page(url, key, row, max_age_s)))
+        return Answer(_json.encode(_page(url, key, row, max_age_s)))
 
     async def _awaited(self, key: bytes, wait_s: float) -> Row | None:
         """Return a row once nothing is under way, or after the wait."""
@@ -235,16 +213,16 @@ class _Answers:
             finally:
                 self._service.leave(key, future)
 
-    async def batch(self, request: Request, token: Token) -> Response:
+    async def batch(self, asked: Asked, token: Token) -> Sending:
         """Read many URLs."""
-        wanted = _read(_questions, await _body(request))
+        wanted = _read(_questions, await asked.body())
         keys = [self._key_or_none(url) for url in wanted.urls]
         rows = await self._service.store.read_many(list(filter(None, dict.fromkeys(keys))))
         pages = [
             RawPage(url=url, state="unknown") if key is None else self._one(url, key, rows.get(key), wanted.max_age_s)
             for url, key in zip(wanted.urls, keys, strict=True)
         ]
-        return _answer(b'{"pages":%s}' % _json.encode(pages))
+        return Answer(b'{"pages":%s}' % _json.encode(pages))
 
     def _key_or_none(self, url: str) -> bytes | None:
         try:
@@ -258,21 +236,19 @@ class _Answers:
             return RawPage(url=url, state="unavailable", key=key.hex())
         return _page(url, key, row, max_age_s)
 
-    async def delete(self, request: Request, token: Token) -> Response:
+    async def delete(self, asked: Asked, token: Token) -> Sending:
         """Delete the row of a URL, and cancel its fetch."""
-        return _answer(
-            _json.encode(Deleted(deleted=await self._service.delete([self._key_of(_query(request, "url"))])))
-        )
+        return Answer(_json.encode(Deleted(deleted=await self._service.delete([self._key_of(_query(asked, "url"))]))))
 
-    async def events(self, request: Request, token: Token) -> Response:
+    async def events(self, asked: Asked, token: Token) -> Sending:
         """Follow new documents."""
         if self._subscribers >= MOST_SUBSCRIBERS:
             raise BusyError("too many subscribers follow events", retry_after_s=10)
         subscription = Subscription(self._service)
-        await subscription.begin(request.headers.get("last-event-id"))
-        return _EventResponse(self._counted(subscription))
+        await subscription.begin(asked.header(b"last-event-id"))
+        return EventStream(self._counted(subscription))
 
-    async def _counted(self, subscription: Subscription) -> AsyncIterator[bytes]:
+    async def _counted(self, subscription: Subscription) -> AsyncGenerator[bytes, None]:
         self._subscribers += 1
         try:
             yield b"retry: 1000\n\n"
@@ -281,41 +257,41 @@ class _Answers:
         finally:
             self._subscribers -= 1
 
-    async def fetch(self, request: Request, token: Token) -> Response:
+    async def fetch(self, asked: Asked, token: Token) -> Sending:
         """Fetch a URL without a trace."""
-        wanted = _read(_bare_requests, await _body(request))
+        wanted = _read(_bare_requests, await asked.body())
         self._require_policy(wanted.policy)
         self._rates.take(token.name, token.urls_per_s or self._service.config.urls_per_s, 1)
         try:
-            return _answer(_json.encode(await self._service.fetch_bare(wanted.url, wanted.policy)))
+            return Answer(_json.encode(await self._service.fetch_bare(wanted.url, wanted.policy)))
         except UrlError as error:
             raise _no_url(error) from error
 
-    async def health(self, request: Request, token: Token) -> Response:
+    async def health(self, asked: Asked, token: Token) -> Sending:
         """Say that the service answers."""
-        return _answer(_json.encode(Health(status="ok")))
+        return Answer(_json.encode(Health(status="ok")))
 
-    async def ready(self, request: Request, token: Token) -> Response:
+    async def ready(self, asked: Asked, token: Token) -> Sending:
         """Say whether store and fetcher work."""
         service = self._service
-        asked = await asyncio.gather(
+        said = await asyncio.gather(
             *(asyncio.wait_for(service.store.now_ms(place), READY_S) for place in service.store.places),
             return_exceptions=True,
         )
-        problems = [f"key server {number} does not answer" for number, said in enumerate(asked, 1) if _is_error(said)]
+        problems = [f"key server {number} does not answer" for number, one in enumerate(said, 1) if _is_error(one)]
         problems += [] if service.link.is_ready else ["the fetcher is not ready"]
         problems += ["the service stops"] if service.is_stopping else []
         status = "not ready" if problems else "ready"
-        return _answer(_json.encode(Health(status=status, problems=problems)), 503 if problems else 200)
+        return Answer(_json.encode(Health(status=status, problems=problems)), 503 if problems else 200)
 
-    async def metrics(self, request: Request, token: Token) -> Response:
+    async def metrics(self, asked: Asked, token: Token) -> Sending:
         """Give metrics in Prometheus' text format."""
         text = await metrics_text(self._service)
-        return Response(text, headers=HEADERS, media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Answer(text.encode(), media_type=b"text/plain; version=0.0.4; charset=utf-8")
 
-    async def openapi(self, request: Request, token: Token) -> Response:
+    async def openapi(self, asked: Asked, token: Token) -> Sending:
         """Describe all routes."""
-        return _answer(_json.encode(openapi()))
+        return Answer(_json.encode(openapi()))
 
     def _key_of(self, url: str) -> bytes:
         """Return the key of a URL. Raises HTTPException (400) for a malformed URL."""
@@ -364,56 +340,6 @@ class _UrlOnly(msgspec.Struct):
     url: str
 
 
-class _EventResponse(Response):
-    """Server-sent events (WHATWG HTML, 9.2). A client without a read for `SEND_S` is let go."""
-
-    def __init__(self, events: AsyncIterator[bytes]) -> None:
-        super().__init__(headers=HEADERS, media_type="text/event-stream; charset=utf-8")
-        del self.headers["content-length"]
-        self._events = events
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sending = asyncio.create_task(self._send(send))
-        leaving = asyncio.create_task(_left(receive))
-        try:
-            await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (sending, leaving):
-                task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
-
-    async def _send(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        try:
-            async for data in self._events:
-                async with asyncio.timeout(SEND_S):
-                    await send({"type": "http.response.body", "body": data, "more_body": True})
-        except TimeoutError:
-            log.info("a subscriber has taken no event for %g s, and is let go", SEND_S)
-        finally:
-            await self._events.aclose()  # type: ignore[attr-defined]
-        await send({"type": "http.response.body", "body": b""})
-
-
-async def _left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _body(request: Request) -> bytes:
-    """Return the body of a request. Raises HTTPException (408, 413)."""
-    data = bytearray()
-    try:
-        async with asyncio.timeout(BODY_S):
-            async for piece in request.stream():
-                data += piece
-                if len(data) > MOST_BODY_BYTES:
-                    raise HTTPException(413, f"The body is too long: at most {MOST_BODY_BYTES} bytes are taken.")
-    except TimeoutError as error:
-        raise HTTPException(408, f"The body did not come within {BODY_S:g} s.") from error
-    return bytes(data)
-
-
 def _read(decoder: "msgspec.json.Decoder[_Body]", body: bytes) -> _Body:
     try:
         return decoder.decode(body)
@@ -421,15 +347,15 @@ def _read(decoder: "msgspec.json.Decoder[_Body]", body: bytes) -> _Body:
         raise HTTPException(400, f"The body is not what this route takes: {error}.") from error
 
 
-def _query(request: Request, name: str) -> str:
-    values = request.query_params.getlist(name)
+def _query(asked: Asked, name: str) -> str:
+    values = asked.query.get(name, [])
     if len(values) != 1 or not values[0]:
         raise HTTPException(400, f"The query must have {name}= once.")
     return values[0]
 
 
-def _number(request: Request, name: str, most: float) -> float | None:
-    text = request.query_params.get(name)
+def _number(asked: Asked, name: str, most: float) -> float | None:
+    *_, text = asked.query.get(name, [None])
     if text is None:
         return None
     if not _NUMBER.fullmatch(text) or float(text) > most:
@@ -441,38 +367,23 @@ def _no_url(error: UrlError) -> HTTPException:
     return HTTPException(400, f"This is no URL that is fetched ({error.reason}).")
 
 
-def _answer(data: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(data, status, {**HEADERS, **(headers or {})}, media_type="application/json")
-
-
-def _said(status: int, text: str, headers: Any = None) -> Response:
-    return _answer(_json.encode(Problem(error=text)), status, headers)
-
-
-async def _refused(request: Request, error: HTTPException) -> Response:
-    return _said(error.status_code, error.detail, error.headers)
-
-
-async def _busy(request: Request, error: BusyError) -> Response:
-    is_away = "away" in str(error)
-    status = 503 if is_away else 429
-    return _said(status, f"{_sentence(error)}: try again later.", {"Retry-After": str(error.retry_after_s)})
-
-
-async def _away(service: Scheduler, request: Request, error: KrakeError) -> Response:
-    """Answer while a key server or the fetcher is away. The error names servers, so only the log has it."""
-    service.note_problem(error)
-    text = "A part of the service is away, and comes back by itself: try again later."
-    return _said(503, text, {"Retry-After": str(UNAVAILABLE_S)})
-
-
-async def _wrong(request: Request, error: InputError) -> Response:
-    return _said(422, f"{_sentence(error)}.")
-
-
-async def _failed(request: Request, error: Exception) -> Response:
+def _problem(service: Scheduler, error: Exception) -> Answer:
+    """Return the answer for an error. Errors of the service's parts name servers, so only the log has those errors."""
+    match error:
+        case HTTPException():
+            return problem_answer(error.status_code, error.detail, error.headers)
+        case BusyError():
+            status = 503 if "away" in str(error) else 429
+            more = {"Retry-After": str(error.retry_after_s)}
+            return problem_answer(status, f"{_sentence(error)}: try again later.", more)
+        case FetcherDiedError() | KeyStoreError():
+            service.note_problem(error)
+            text = "A part of the service is away, and comes back by itself: try again later."
+            return problem_answer(503, text, {"Retry-After": str(UNAVAILABLE_S)})
+        case InputError():
+            return problem_answer(422, f"{_sentence(error)}.")
     log.error("a request failed", exc_info=error)
-    return _said(500, "This request failed. The log of the service says why.")
+    return problem_answer(500, "This request failed. The log of the service says why.")
 
 
 def _sentence(error: Exception) -> str:

@@ -30,7 +30,6 @@ from crawl_lib.errors import (
     StorageError,
     os_errors,
 )
-from crawl_lib.export import held
 from crawl_lib.frontier import NodeDirectory
 from crawl_lib.node import Room
 from crawl_lib.realtime.certificates import SCHEDULER, Identity
@@ -48,6 +47,7 @@ from crawl_lib.realtime.spooling import (
     Piece,
     ToCollector,
 )
+from crawl_lib.scratch import held
 from crawl_lib.sealed import own_file, sealed_json, unsealed
 from crawl_lib.segment import Part
 from crawl_lib.stores import Stores

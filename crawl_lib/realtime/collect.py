@@ -30,11 +30,11 @@ from crawl_lib.crawldir import Iteration
 from crawl_lib.curate import finish_folder
 from crawl_lib.durable import delete_durable, fsync_dir, reached, write_durable
 from crawl_lib.errors import LockedError, os_errors
-from crawl_lib.export import held
 from crawl_lib.frontier import NodeDirectory
 from crawl_lib.realtime.places import live_spool, live_submissions
 from crawl_lib.realtime.submissions import closed_logs, write_submissions
 from crawl_lib.rounds import start_live
+from crawl_lib.scratch import held
 from crawl_lib.sealed import own_file, sealed_json, unsealed
 from crawl_lib.segment import (
     ROWLESS_SUFFIX,

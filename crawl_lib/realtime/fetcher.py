@@ -58,7 +58,8 @@ from crawl_lib.segment import PartWriter, Position, WarcInfo, list_parts, part_p
 from crawl_lib.states import Outcome
 from crawl_lib.urls import Chain, Scope
 from crawl_lib.version import VERSION
-from crawl_lib.worker import Forked, build_walls, data_bytes, fork_server, limit_worker, refuse_calls
+from crawl_lib.walls import Forked, data_bytes, fork_server, refuse_calls
+from crawl_lib.worker import build_walls, limit_worker
 
 LIVE_LIST = "live"
 """The list of each URL. Pages of a list may be fetched again."""
@@ -127,7 +128,7 @@ class Fetcher:
         """Carry out a line."""
         match message:
             case Grant():
-                self.held.grant(message.parts, message.until_ms)
+                self.held.grant(message.parts, message.until_ms, message.unowned)
                 self._refuse_lapsed()
             case Stop():
                 self.stopping.set()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any, TypeVar
 
 from crawl_lib.errors import StoppedError
@@ -13,11 +14,16 @@ from crawl_lib.realtime.remote import LineLostError, RemoteLink
 
 STOP_S = 4.5
 """The time for requests in flight, and for the return of leases."""
+OWNER_S = 3.0
+"""How long a URL waits for a fetcher with its part; then the URL is due for another scheduler."""
+_NOT_HERE = Refused(id=0, rule="not_granted", reason="no fetcher of this scheduler has the host")
 _T = TypeVar("_T")
 
 
 class Fetchers:
     """The lines to all fetchers, with the methods of `FetcherLink`."""
+
+    is_shared = True
 
     def __init__(self, links: Sequence[RemoteLink], leases: Leases) -> None:
         """Take the lines. `leases`: closed at the end of `run`."""
@@ -30,8 +36,13 @@ class Fetchers:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a fetcher takes URLs now."""
-        return any(link.is_ready for link in self._links)
+        """Whether a fetcher takes URLs now, from this scheduler or from another one."""
+        return any(link.is_ready or link.is_elsewhere for link in self._links)
+
+    @property
+    def parts(self) -> frozenset[int]:
+        """The parts of hosts that this scheduler's fetchers have now."""
+        return frozenset(chain.from_iterable(link.epochs for link in self._links))
 
     @property
     def restarts(self) -> int:
@@ -56,30 +67,39 @@ class Fetchers:
             async with asyncio.timeout(STOP_S):
                 await self._is_over.wait()
 
+    async def epoch(self, part: int) -> int:
+        """Return the epoch of the lease on a part; 0 if no fetcher of this scheduler has the part."""
+        link = await self._link_of(part)
+        return link.epochs.get(part, 0) if link else 0
+
     async def fetch(self, **wanted: Any) -> Done | Refused:
         """Have a URL fetched by the fetcher with its part; see `FetcherLink.fetch`. Raises StoppedError."""
-        return await self._asked(wanted["part"], lambda link: link.fetch(**wanted))
+        return await self._asked(wanted["part"], lambda link: link.fetch(**wanted)) or _NOT_HERE
 
     async def fetch_bare(self, **wanted: Any) -> Bare:
         """Have a URL fetched without a trace. Raises StoppedError."""
-        return await self._asked(wanted["part"], lambda link: link.fetch_bare(**wanted))
+        return await self._asked(wanted["part"], lambda link: link.fetch_bare(**wanted)) or Bare(_NOT_HERE, b"", b"")
 
-    async def _asked(self, part: int, ask: Callable[[RemoteLink], Awaitable[_T]]) -> _T:
-        """Ask the fetcher with a part; after the loss of a line ask the next one."""
-        while True:
-            link = await self._link_of(part)
+    async def _asked(self, part: int, ask: Callable[[RemoteLink], Awaitable[_T]]) -> _T | None:
+        """Ask the fetcher with a part, after the loss of a line the next one; None if no fetcher has the part."""
+        while link := await self._link_of(part):
             with suppress(LineLostError):
                 return await ask(link)
+        return None
 
     def _tell(self) -> None:
         """Wake all who wait for the owner of a part."""
         news, self._news = self._news, asyncio.Event()
         news.set()
 
-    async def _link_of(self, part: int) -> RemoteLink:
-        while not self._is_stopping:
-            for link in self._links:
-                if link.is_ready and link.has(part):
-                    return link
-            await self._news.wait()
-        raise StoppedError("the service stops, and the URL stays due")
+    async def _link_of(self, part: int) -> RemoteLink | None:
+        """Return the line to the fetcher with a part; None after `OWNER_S` without any. Raises StoppedError."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(OWNER_S):
+                while not self._is_stopping:
+                    if link := next((link for link in self._links if part in link.epochs), None):
+                        return link
+                    await self._news.wait()
+        if self._is_stopping:
+            raise StoppedError("the service stops, and the URL stays due")
+        return None

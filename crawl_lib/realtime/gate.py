@@ -28,7 +28,7 @@ from crawl_lib.frontier import NodeLock
 from crawl_lib.node import Room
 from crawl_lib.realtime.certificates import Identity
 from crawl_lib.realtime.fetcher import STOP_S, FetcherProcess, start_fetcher
-from crawl_lib.realtime.link import FetcherDiedError
+from crawl_lib.realtime.link import FetcherDiedError, TakenError
 from crawl_lib.realtime.places import live_spool
 from crawl_lib.realtime.protocol import MAX_LINE_BYTES, PROTOCOL_VERSION, Hello, LineReader, Parting, Setup
 from crawl_lib.realtime.spooling import ToGate, answers
@@ -66,7 +66,7 @@ class Gate:
     def __init__(self, place: FetcherPlace, identity: Identity, lock: int, clock: Callable[[], float]) -> None:
         """Listen to nobody yet. `lock`: the descriptor of the directory's lock. `clock`: monotonic seconds."""
         self._place, self._identity, self._lock, self._clock = place, identity, lock, clock
-        # A thread for all starts: each fetcher dies with its thread (`worker.forkserver`).
+        # A thread for all starts: each fetcher dies with its thread (`walls.forkserver`).
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="krake-fetcher")
         self._lines: set[asyncio.Task[None]] = set()
         self._scheduler: _Relay | None = None
@@ -107,8 +107,8 @@ class Gate:
         except (KrakeError, OSError, ValueError) as error:  # ValueError: a line above the limit
             log.warning("%s: %s", peer, error)
             with contextlib.suppress(KrakeError, OSError):
-                is_death = isinstance(error, FetcherDiedError)
-                writer.write(Parting(reason=str(error)[:1000], is_death=is_death).to_line())
+                is_death, is_taken = isinstance(error, FetcherDiedError), isinstance(error, TakenError)
+                writer.write(Parting(reason=str(error)[:1000], is_death=is_death, is_taken=is_taken).to_line())
         finally:
             writer.close()
 
@@ -151,7 +151,7 @@ class Gate:
         require_room(room)
         while (earlier := self._scheduler) is not None:
             if not earlier.is_ending and self._clock() - earlier.heard_s < SILENCE_S:
-                raise ProtocolError(f"scheduler {earlier.peer} has this fetcher; wait for its silence")
+                raise TakenError(f"scheduler {earlier.peer} has this fetcher; wait for its silence")
             await earlier.end("another scheduler took over after a silence")
         if reader.at_eof():  # the scheduler has not waited
             return

@@ -6,7 +6,7 @@ stopped for a while sends nothing afterwards.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from crawl_lib.config import FetchConfig
@@ -33,12 +33,15 @@ class Held:
         self._since_ms: dict[int, float] = {}
         self._until_ms: float = 0.0
 
-    def grant(self, parts: Iterable[tuple[int, int]], until_ms: int | None) -> None:
-        """Hold these ranges of parts, and no others. `until_ms`: None without an end."""
+    def grant(
+        self, parts: Iterable[tuple[int, int]], until_ms: int | None, unowned: Iterable[tuple[int, int]] = ()
+    ) -> None:
+        """Hold these ranges of parts, and no others. `until_ms`: None without an end. `unowned`: see `Grant`."""
         now_ms = self._now_ms()
         earlier = self._since_ms if now_ms < self._until_ms else {}
         new_ms = now_ms if until_ms is not None else float("-inf")
-        self._since_ms = {part: earlier.get(part, new_ms) for first, last in parts for part in range(first, last + 1)}
+        fresh = dict.fromkeys(_numbers(unowned), float("-inf"))
+        self._since_ms = {part: earlier.get(part, fresh.get(part, new_ms)) for part in _numbers(parts)}
         self._until_ms = until_ms if until_ms is not None else float("inf")
 
     def has(self, part: int) -> bool:
@@ -60,3 +63,8 @@ class Held:
         row = self._store.host(host)
         known_s = min(row.delay_s, self._config.max_crawl_delay_s) if row is not None else 0.0
         return 1000 * max(delay_s, known_s)
+
+
+def _numbers(ranges: Iterable[tuple[int, int]]) -> Iterator[int]:
+    for first, last in ranges:
+        yield from range(first, last + 1)

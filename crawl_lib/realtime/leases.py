@@ -6,13 +6,19 @@ fetcher's time + `GRANT_S`. A grant therefore ends before its lease, and two gra
 the clocks of fetchers show. Only a clock that runs a tenth slower than the server's breaks this.
 
 While the first key server is away nobody renews, and all fetchers stop when their grants end.
+
+Several schedulers may serve; each line to a fetcher is another lessee. The newest line alone renews, with new epochs.
+A late write of an earlier line is therefore older than each write of the newest line.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from hashlib import sha1
+from secrets import token_hex
+from typing import TypeVar
 
 from crawl_lib.config import KeyStorageConfig
 from crawl_lib.realtime.pages import PARTS, PageServer
@@ -22,6 +28,22 @@ LEASE_S = 2.5
 GRANT_S = 2.2
 SEEN_S = 4.0
 """A fetcher that no scheduler has heard for so long is no member: others get its parts."""
+_T = TypeVar("_T")
+
+
+@dataclass
+class Lessee:
+    """A line to a fetcher. `unowned`: the parts that no fetcher had had before this renewal."""
+
+    fetcher: str
+    line: str = field(default_factory=lambda: token_hex(8))
+    has_begun: bool = False
+    unowned: frozenset[int] = frozenset()
+
+    @property
+    def words(self) -> dict[str, str]:
+        """Values for the SQL of leases."""
+        return {"fetcher": f"'{self.fetcher}'", "line": f"'{self.line}'"}
 
 
 @lru_cache(64)
@@ -59,29 +81,41 @@ class LeaseTable:
         self.server = server
         self._is_there = False
 
-    def renew(self, fetcher: str) -> dict[int, int]:
+    def renew(self, lessee: Lessee) -> dict[int, int]:
         """Take and renew what a fetcher should have; return its parts, with their epochs.
 
-        A lease on a part that another member should have ends by itself.
+        A lease on a part that another member should have ends by itself. A line that another line has replaced gets
+        nothing; if it is the living one, the next call makes it the newest line again.
         """
+        self._ensure()
+        begins, lessee.has_begun = not lessee.has_begun, True
+        lessee.unowned = frozenset()
+        if begins:
+            lessee.unowned = frozenset(int(part) for (part,) in self.server.ask("lease_free.sql"))
+            self.server.run("lease_begin.sql", **lessee.words)
+        self.server.run("lease_seen.sql", **lessee.words)
+        lines = {_text(name): _text(line) for name, line in self.server.ask("lease_members.sql", seen=_ms(SEEN_S))}
+        if lines.get(lessee.fetcher) != lessee.line:
+            lessee.has_begun = False
+            return {}
+        wanted = wanted_parts(lessee.fetcher, frozenset(lines))
+        if wanted:
+            parts = ",".join(map(str, wanted))
+            self.server.run("lease_take.sql", **lessee.words, lease=_ms(LEASE_S), parts=parts, begins=int(begins))
+        held = {int(part): int(epoch) for part, epoch in self.server.ask("lease_held.sql", **lessee.words)}
+        return {part: held[part] for part in wanted if part in held}
+
+    def give_back(self, lessee: Lessee) -> None:
+        """Free the parts of a fetcher that sends nothing more."""
+        self.server.run("lease_end.sql", **lessee.words)
+
+    def _ensure(self) -> None:
         if not self._is_there:
             self.server.ensure()
             self.server.run(
                 f"create_leases{self.server.SUFFIX}", rows=",".join(f"({part},'',0,0)" for part in range(PARTS))
             )
             self._is_there = True
-        name = f"'{fetcher}'"
-        self.server.run("lease_seen.sql", fetcher=name)
-        found = self.server.ask("lease_members.sql", seen=_ms(SEEN_S))
-        wanted = wanted_parts(fetcher, frozenset([fetcher, *(_text(member) for (member,) in found)]))
-        if wanted:
-            self.server.run("lease_take.sql", fetcher=name, lease=_ms(LEASE_S), parts=",".join(map(str, wanted)))
-        held = {int(part): int(epoch) for part, epoch in self.server.ask("lease_held.sql", fetcher=name)}
-        return {part: held[part] for part in wanted if part in held}
-
-    def give_back(self, fetcher: str) -> None:
-        """Free the parts of a fetcher that sends nothing more."""
-        self.server.run("lease_end.sql", fetcher=f"'{fetcher}'")
 
 
 def _ms(seconds: float) -> int:
@@ -104,13 +138,16 @@ class Leases:
         """Return the leases on the first key server of a config. Raises ConfigError."""
         return cls(lambda: connect_pages(config, password, config.servers[0]))
 
-    async def renew(self, fetcher: str) -> dict[int, int]:
+    async def renew(self, lessee: Lessee) -> dict[int, int]:
         """See `LeaseTable.renew`."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._table.renew, fetcher)
+        return await self._in_thread(partial(self._table.renew, lessee))
 
-    async def give_back(self, fetcher: str) -> None:
+    async def give_back(self, lessee: Lessee) -> None:
         """See `LeaseTable.give_back`."""
-        await asyncio.get_running_loop().run_in_executor(self._pool, self._table.give_back, fetcher)
+        await self._in_thread(partial(self._table.give_back, lessee))
+
+    async def _in_thread(self, call: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
     def close(self) -> None:
         """Close the connection, after the current call."""

@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any, Protocol, TypeVar
 
 from crawl_lib.errors import KrakeError, ProtocolError, StoppedError
+from crawl_lib.realtime.pages import PARTS
 from crawl_lib.realtime.protocol import (
     ALL_PARTS,
     PROTOCOL_VERSION,
@@ -30,8 +31,7 @@ from crawl_lib.realtime.protocol import (
 )
 
 FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 2.0
-"""A dead fetcher is started again after such pauses, doubled after each death."""
+"""A dead fetcher is started again after this pause, doubled after each death up to `longest_pause_s`."""
 STEADY_S = 30.0
 """After so long a life, the first pause is used again."""
 LAST_WORDS_S = 5.0
@@ -61,6 +61,10 @@ class FetcherDiedError(KrakeError):
     """The fetcher died before its answer; another fetcher is started, and the URL is asked for again."""
 
 
+class TakenError(ProtocolError):
+    """Another scheduler has the fetcher."""
+
+
 @dataclass
 class _Asked:
     """A question without an answer. `head`, `body`: the pieces of a bare fetch."""
@@ -87,12 +91,17 @@ class FetcherLink:
 
     who = "the fetcher"
     died: type[FetcherDiedError] = FetcherDiedError
+    parts: frozenset[int] = frozenset(range(PARTS))
+    """The parts of hosts that are fetched now."""
+    is_shared = False
+    """Whether other schedulers may work on the same table."""
+    longest_pause_s = 2.0
 
     def __init__(
         self, start: Callable[[], FetcherProcess], on_part: Callable[[ClosedPart], None] = lambda part: None
     ) -> None:
         self._start, self._on_part = start, on_part
-        # A thread for all starts: each fetcher dies with its thread (`worker.forkserver`).
+        # A thread for all starts: each fetcher dies with its thread (`walls.forkserver`).
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="krake-fetcher")
         self._ids = count(1)
         self._asked: dict[int, _Asked] = {}
@@ -113,13 +122,21 @@ class FetcherLink:
             began_s = time.monotonic()
             try:
                 await self._serve()
+            except TakenError as error:
+                log.debug("%s: %s", self.who, error)
+                self.restarts -= 1
             except (KrakeError, OSError) as error:
                 log.error("%s is started again: %s", self.who, error)
             if self._stop.is_set():
                 return
             self.restarts += 1
-            pause_s = FIRST_PAUSE_S if time.monotonic() - began_s > STEADY_S else min(2 * pause_s, LONGEST_PAUSE_S)
+            is_steady = time.monotonic() - began_s > STEADY_S
+            pause_s = FIRST_PAUSE_S if is_steady else min(2 * pause_s, self.longest_pause_s)
             await asyncio.sleep(pause_s)
+
+    async def epoch(self, part: int) -> int | None:
+        """Return the epoch of the lease on a part; None without leases."""
+        return None
 
     async def fetch(self, **wanted: Any) -> Done | Refused:
         """Have a URL fetched; `wanted`: the fields of `protocol.Fetch`, without its id.

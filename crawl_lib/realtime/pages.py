@@ -7,7 +7,7 @@ old. A row whose URL was redirected waits for the target instead, and ends with 
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha1
@@ -55,8 +55,9 @@ class Wish:
 class Row(NamedTuple):
     """The row of a URL; times are milliseconds of the server's clock.
 
-    `due_ms`: None without work to do. `fetched_ms`: 0 without a document. `tries`: fetchers killed by the
-    URL. `waits_for`: the key of the redirect's target. `data`: the document, None in a row without documents.
+    `due_ms`: None without work to do; before `fetched_ms` while only the picture of the document is missing.
+    `fetched_ms`: 0 without a document. `tries`: fetchers killed by the URL. `waits_for`: the key of the redirect's
+    target. `data`: the document, None in a row without documents.
     """
 
     key: bytes
@@ -71,22 +72,32 @@ class Row(NamedTuple):
     data: bytes | None
 
     @property
+    def is_due(self) -> bool:
+        """Whether the URL is to be fetched."""
+        return self.due_ms is not None and self.due_ms >= self.fetched_ms
+
+    @property
     def is_open(self) -> bool:
         """Whether the URL is due, or waits for the target of a redirect."""
-        return self.due_ms is not None or self.waits_for is not None
+        return self.is_due or self.waits_for is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
     """A document to write. `again_ms`: milliseconds from now on until a submission makes the row due again.
 
-    `epoch`: of the writer; rows of a higher epoch stay unchanged.
+    `epoch`: of the writer; rows of a higher epoch stay unchanged. `made_ms`: above 0 for a document that is handed on
+    to a row whose part may have another owner. The document was written into its own row at that time, and rows with a
+    younger document stay unchanged, whatever their epochs. `stays_due`: another document follows, with the picture;
+    after a kill before that document, the URL is fetched again.
     """
 
     key: bytes
     data: bytes
     again_ms: int
     epoch: int
+    made_ms: int = 0
+    stays_due: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +150,8 @@ class PageServer(ABC):
     """This server's clock in milliseconds, as SQL."""
     SUFFIX = ".sql"
     """Ends the names of files with statements for this kind of server only."""
+    IS_FILE = False
+    """Whether the table is in a file of this machine: no read waits for another program."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -201,7 +214,7 @@ class PageServer(ABC):
         return self.states([*together])
 
     def finish(self, documents: Sequence[Finished]) -> None:
-        """Write documents; each row is due no more, and waits for nothing.
+        """Write documents; each row waits for nothing, and is due no more, unless the row is to stay due.
 
         The statement's time is the time of the events. Readers of events may have passed the time of a slow
         statement; then the documents are written again, with a later time.
@@ -232,14 +245,25 @@ class PageServer(ABC):
         """Return the rows of known keys, without documents."""
         return self._found("states.sql", keys=_list(keys)) if keys else {}
 
-    def due(self, after: Mark, limit: int, parts: Sequence[int] = ALL_PARTS) -> list[Row]:
+    def due(self, after: Mark, limit: int, parts: Collection[int] = ALL_PARTS) -> list[Row]:
         """Return due rows, the oldest first, from a mark on."""
         found = self._found("due.sql", parts=",".join(map(str, parts)), limit=limit, **_marked(after))
         return list(found.values())
 
-    def waiting(self, target: bytes, key: bytes, limit: int) -> list[Row]:
-        """Return waiting rows by target and key, from the given target and key on."""
-        return list(self._found("waiting.sql", target=_blob(target), after_key=_blob(key), limit=limit).values())
+    def waiting(self, target: bytes, key: bytes, limit: int, parts: Collection[int] = ALL_PARTS) -> list[Row]:
+        """Return waiting rows of parts by target and key, from the given target and key on."""
+        words = {"target": _blob(target), "after_key": _blob(key), "parts": ",".join(map(str, parts))}
+        return list(self._found("waiting.sql", limit=limit, **words).values())
+
+    def written_ms(self, key: bytes, epoch: int) -> int | None:
+        """Return when a document of an epoch was written into a row; None if the row has another one by now."""
+        found = self._selected(self._text("written.sql", hash=_blob(key), epoch=epoch))
+        return int(found[0][0]) if found else None
+
+    def queues(self) -> dict[str, int]:
+        """Count the due rows of each authority. Not on SQLite."""
+        rows = self._selected(self._text("queues.sql", parts=",".join(map(str, ALL_PARTS))))
+        return {bytes(authority).decode(errors="replace"): int(count) for authority, count in rows}
 
     def waiters(self, targets: Sequence[bytes]) -> list[Row]:
         """Return the rows waiting for any of these targets."""
@@ -297,15 +321,7 @@ class PageServer(ABC):
             )
 
     def _found(self, name: str, **words: object) -> dict[bytes, Row]:
-        found = {}
-        for key, due, fetched, again, shared, tries, shares, waits, request, data in self._selected(
-            self._text(name, **words)
-        ):
-            waits_for = None if waits is None else bytes(waits)
-            found[bytes(key)] = Row(
-                bytes(key), due, fetched, again, shared, tries, shares, waits_for, bytes(request), data
-            )
-        return found
+        return rows_of(self._selected(self._text(name, **words)))
 
     def run(self, name: str, **words: object) -> None:
         """Run the repeatable statements of a file of `sql/realtime/`, with values in place of words."""
@@ -319,6 +335,15 @@ class PageServer(ABC):
     def _text(self, name: str, **words: object) -> str:
         """Return the statement of a file of `sql/realtime/` with values in place of words."""
         return _filled(statement_of(name), {"now": self.NOW, **words})
+
+
+def rows_of(selected: Iterable[Any]) -> dict[bytes, Row]:
+    """Return the rows of a statement, by key."""
+    found = {}
+    for key, due, fetched, again, shared, tries, shares, waits, request, data in selected:
+        waits_for = None if waits is None else bytes(waits)
+        found[bytes(key)] = Row(bytes(key), due, fetched, again, shared, tries, shares, waits_for, bytes(request), data)
+    return found
 
 
 def lacks_table(name: str) -> KeyTablesError:

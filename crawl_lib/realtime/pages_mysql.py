@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from pymysql.connections import Connection
@@ -54,7 +55,7 @@ class MySqlPages(MySqlServer, PageServer):
 
     def next_epoch(self) -> int:
         """Return an epoch above all epochs of this server; the statement's answer belongs to its connection."""
-        return self._repeated(_next_epoch)
+        return self._repeated(partial(_next_epoch, self.NOW))
 
     def _repeated(self, work: Callable[[Connection[Any]], _T]) -> _T:
         try:
@@ -93,7 +94,7 @@ class MySqlPages(MySqlServer, PageServer):
     def _finish_some(self, documents: Sequence[Finished]) -> None:
         rows = " UNION ALL ".join(
             f"SELECT x'{one.key.hex()}' AS hash, {one.again_ms} AS again_ms, {one.epoch} AS epoch,"
-            f" x'{one.data.hex()}' AS data"
+            f" {one.made_ms} AS made_ms, x'{one.data.hex()}' AS data, {one.stays_due:d} AS stays_due"
             for one in documents
         )
         statement = statement_of("finish.sql").replace(":now", self.NOW).replace(":rows", rows)
@@ -115,6 +116,7 @@ def _together(connection: Connection[Any], statements: Sequence[str]) -> None:
     connection.commit()
 
 
-def _next_epoch(connection: Connection[Any]) -> int:
-    connection.query("UPDATE krakepagesepoch SET epoch = LAST_INSERT_ID(epoch + 1)")
+def _next_epoch(now: str, connection: Connection[Any]) -> int:
+    # Leases have their times as epochs: a service without leases may follow on one with leases.
+    connection.query(f"UPDATE krakepagesepoch SET epoch = LAST_INSERT_ID(GREATEST(epoch + 1, {now}))")
     return int(connection.insert_id())  # type: ignore[no-untyped-call]

@@ -13,9 +13,11 @@ from crawl_lib.realtime.pages import (
     Finished,
     Followed,
     PageServer,
+    Row,
     Wish,
     lacks_table,
     max_age_ms,
+    rows_of,
     statement_of,
     statements_of,
 )
@@ -26,6 +28,7 @@ class SqlitePages(PageServer):
 
     NOW = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
     SUFFIX = ".sqlite.sql"
+    IS_FILE = True
 
     def __init__(self, path: Path, *, timeout_s: float = 30.0, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock=clock)
@@ -54,7 +57,10 @@ class SqlitePages(PageServer):
     def next_epoch(self) -> int:
         """Return an epoch above all epochs of this file."""
         with self._writing() as connection:
-            ((epoch,),) = connection.execute("UPDATE krakepagesepoch SET epoch = epoch + 1 RETURNING epoch").fetchall()
+            # Leases have their times as epochs: a service without leases may follow on one with leases.
+            ((epoch,),) = connection.execute(
+                f"UPDATE krakepagesepoch SET epoch = max(epoch + 1, {self.NOW}) RETURNING epoch"
+            ).fetchall()
         return int(epoch)
 
     def problem(self) -> str:
@@ -74,6 +80,20 @@ class SqlitePages(PageServer):
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+    def read(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
+        """Return the rows of known keys, with documents."""
+        return self._by_key("read.sql", keys)
+
+    def states(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
+        """Return the rows of known keys, without documents."""
+        return self._by_key("states.sql", keys)
+
+    def _by_key(self, name: str, keys: Sequence[bytes]) -> dict[bytes, Row]:
+        """Return rows by a prepared statement: to prepare a statement takes longer than to read a row."""
+        statement = statement_of(name).replace(":keys", ",".join("?" * len(keys)))
+        with self._open() as connection:
+            return rows_of(connection.execute(statement, keys))
 
     def follow(self, hops: Sequence[Followed]) -> None:
         """Let rows wait for the targets of their redirects, in one transaction."""
@@ -103,7 +123,15 @@ class SqlitePages(PageServer):
 
     def _finish(self, documents: Sequence[Finished]) -> None:
         values = [
-            {"hash": one.key, "data": one.data, "again_ms": one.again_ms, "epoch": one.epoch} for one in documents
+            {
+                "hash": one.key,
+                "data": one.data,
+                "again_ms": one.again_ms,
+                "epoch": one.epoch,
+                "made_ms": one.made_ms,
+                "stays_due": one.stays_due,
+            }
+            for one in documents
         ]
         self._write_all("finish.sqlite.sql", values)
 

@@ -56,11 +56,13 @@ class Grant(Message, tag="grant", frozen=True, kw_only=True):
     """The hosts for the fetcher from now on, in place of the hosts of the last grant.
 
     `parts`: ranges of the parts 0 to 255, both ends included. A fetcher without a grant refuses each URL. `until_ms`:
-    the end of the grant by the fetcher's own clock (`Clock`), None without an end.
+    the end of the grant by the fetcher's own clock (`Clock`), None without an end. `unowned`: the parts among them that
+    no fetcher ever had.
     """
 
     parts: tuple[tuple[PartNumber, PartNumber], ...]
     until_ms: Count | None = None
+    unowned: tuple[tuple[PartNumber, PartNumber], ...] = ()
 
 
 class Clock(Message, tag="clock", frozen=True, kw_only=True):
@@ -209,11 +211,12 @@ class ClosedPart(Message, tag="part", frozen=True, kw_only=True):
 class Parting(Message, tag="parting", frozen=True, kw_only=True):
     """The reason why a gate ends the line. The scheduler connects again after a pause.
 
-    `is_death`: the fetcher has died, perhaps by a URL without an answer.
+    `is_death`: the fetcher has died, perhaps by a URL without an answer. `is_taken`: another scheduler has the fetcher.
     """
 
     reason: str
     is_death: bool = False
+    is_taken: bool = False
 
 
 ToFetcher = Hello | Grant | Fetch | Cancel | Stop

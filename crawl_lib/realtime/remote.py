@@ -6,6 +6,7 @@ suspected of the loss, as it would be of a death: the URL is asked for again.
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,8 +15,8 @@ from dataclasses import dataclass
 from crawl_lib.config import Config, FetcherConfig, to_mapping
 from crawl_lib.errors import ConfigError, KeyStoreError, ProtocolError, os_errors
 from crawl_lib.realtime.certificates import Identity
-from crawl_lib.realtime.leases import GRANT_S, Leases, ranges_of
-from crawl_lib.realtime.link import FetcherDiedError, FetcherLink, FetcherProcess
+from crawl_lib.realtime.leases import GRANT_S, Leases, Lessee, ranges_of
+from crawl_lib.realtime.link import FetcherDiedError, FetcherLink, FetcherProcess, TakenError
 from crawl_lib.realtime.protocol import PROTOCOL_VERSION, Clock, ClosedPart, Grant, Hello, Parting, Setup, Stop
 
 CONNECT_S = 3.0
@@ -80,6 +81,9 @@ class RemoteLink(FetcherLink):
     `has_ended`: a planned end was answered by the fetcher's own end.
     """
 
+    longest_pause_s = 0.5
+    """A second scheduler asks so often whether the first is silent."""
+
     def __init__(
         self,
         fetcher: FetcherConfig,
@@ -90,8 +94,9 @@ class RemoteLink(FetcherLink):
     ) -> None:
         """Connect to nothing yet. `identity`: of the scheduler. `setup`: see `setup_of`."""
         super().__init__(_none_here, on_part)
-        self._leases = leases
+        self._leases, self._lessee = leases, Lessee(fetcher.name)
         self._epochs: dict[int, int] = {}
+        self._taken_s = -math.inf
         self._until_s = 0.0
         self._has_clock = False
         self.has_ended = False
@@ -115,6 +120,7 @@ class RemoteLink(FetcherLink):
 
     def _greet(self, writer: asyncio.StreamWriter) -> None:
         self.died, self._has_clock = LineLostError, False
+        self._lessee, self._epochs = Lessee(self.name), {}
         writer.write(Hello(version=PROTOCOL_VERSION, name="scheduler").to_line())
         writer.write(self._setup.to_line())
 
@@ -129,15 +135,21 @@ class RemoteLink(FetcherLink):
         except TimeoutError as error:
             raise ProtocolError(f"{self.who}: silent for {silence_s:g} s") from error
 
-    def has(self, part: int) -> bool:
-        """Say whether the fetcher has a part now, as far as this end knows."""
-        return part in self._epochs and time.monotonic() < self._until_s
+    @property
+    def epochs(self) -> dict[int, int]:
+        """The parts that the fetcher has now, as far as this end knows, with the epochs of their leases."""
+        return self._epochs if self.is_ready and time.monotonic() < self._until_s else {}
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another scheduler had the fetcher a moment ago."""
+        return time.monotonic() < self._taken_s + SILENCE_S
 
     async def end(self) -> None:
         """Give the leases back after a planned end of `run`, if the fetcher has said its last word."""
         if self.has_ended:
             with suppress(KeyStoreError):
-                await self._leases.give_back(self.name)
+                await self._leases.give_back(self._lessee)
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         await super()._read(reader)
@@ -151,18 +163,23 @@ class RemoteLink(FetcherLink):
 
     async def _renew(self, clock: Clock, writer: asyncio.StreamWriter, heard_s: float) -> None:
         """Renew the leases, which begin after the fetcher's time `clock`; grant them until that time + `GRANT_S`."""
+        lessee = self._lessee
         try:
-            epochs = await self._leases.renew(self.name)
+            epochs = await self._leases.renew(lessee)
         except KeyStoreError as error:
             log.warning("%s: its leases are not renewed: %s", self.who, error)
             return
         if self._writer is writer:
             self._epochs, self._until_s = epochs, heard_s + GRANT_S
             until_ms = clock.now_ms + round(1000 * GRANT_S)
-            writer.write(Grant(parts=ranges_of(epochs), until_ms=until_ms).to_line())
+            unowned = ranges_of(lessee.unowned & epochs.keys())
+            writer.write(Grant(parts=ranges_of(epochs), until_ms=until_ms, unowned=unowned).to_line())
             self.on_grant()
 
     def _on_parting(self, parting: Parting) -> None:
         if parting.is_death:
             self.died = FetcherDiedError
+        if parting.is_taken and not self._stop.is_set():
+            self._taken_s = time.monotonic()
+            raise TakenError(parting.reason)
         super()._on_parting(parting)

@@ -71,7 +71,7 @@ def row_facts(stores: Stores, key: bytes) -> Facts | None:
 
 
 def _facts(row: Row, request: Facts, document: Facts | None) -> Facts:
-    state = "due" if row.due_ms is not None else "redirected" if row.waits_for is not None else "known"
+    state = "due" if row.is_due else "redirected" if row.waits_for is not None else "known"
     times = {"due": row.due_ms, "fetched": row.fetched_ms, "again": row.again_ms, "shared": row.shared_ms}
     return {
         "state": state,

@@ -9,13 +9,13 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
-from crawl_lib.config import Config, PolicyConfig, realtime_of
+from crawl_lib.config import Config, realtime_of
 from crawl_lib.errors import BusyError, KeyStoreError, KrakeError, StoppedError
 from crawl_lib.fetch import limits_of
 from crawl_lib.realtime import stages
@@ -23,7 +23,7 @@ from crawl_lib.realtime.answers import MAX_BARE_BYTES, BareAnswer, Decision
 from crawl_lib.realtime.documents import Document, Request, decoded, encoded, joined, request_bytes, request_of
 from crawl_lib.realtime.fetchers import Fetchers
 from crawl_lib.realtime.link import FetcherLink
-from crawl_lib.realtime.pages import Finished, Followed, Mark, Row, Wish, part_of
+from crawl_lib.realtime.pages import ALL_PARTS, LOOK_BACK_MS, Finished, Followed, Mark, Row, Wish, part_of
 from crawl_lib.realtime.probes import Probes
 from crawl_lib.realtime.protocol import Done, Refused
 from crawl_lib.realtime.stages import ACCEPTING, MOST_TRIES, WORKING, Handing, Stage, Visit
@@ -32,7 +32,10 @@ from crawl_lib.realtime.submissions import FLUSH_S, SubmissionLog
 from crawl_lib.urls import UrlFilter, canonicalize, host_of, key_of
 
 RECOVER_S = 60.0
-"""The table is asked for due rows so often, besides after each problem."""
+"""The table is asked for all due rows so often, besides after each problem, and with each new part."""
+LOOK_S = 0.05
+"""The table is asked so often for what other schedulers submit and finish."""
+QUEUES_S = 0.5
 RETRY_S = 0.1
 LONGEST_RETRY_S = 2.0
 SWEEP_S = 60.0
@@ -50,7 +53,7 @@ log = logging.getLogger(__name__)
 class Scheduler:
     """A running service without its API.
 
-    `visits`: due URLs in memory, by key.
+    `visits`: due URLs in memory, by key. `pictureless`: keys of rows that stay due until a probe has ended.
     `counts`: outcomes, decisions and problems, for metrics.
     """
 
@@ -69,6 +72,7 @@ class Scheduler:
         self.max_length_chars = config.urls.max_length_chars
         self.max_redirects = config.fetch.max_redirects
         self.visits: dict[bytes, Visit] = {}
+        self.pictureless: set[bytes] = set()
         self.probes = Probes(self)
         self.counts: Counter[str] = Counter()
         self.latencies: Counter[float] = Counter()
@@ -84,6 +88,8 @@ class Scheduler:
         self._fetching: set[asyncio.Task[None]] = set()
         self._listeners: set[asyncio.Event] = set()
         self._readers: dict[bytes, list[asyncio.Future[None]]] = {}
+        self._queues: Counter[str] = Counter()
+        self._newest_ms = dict.fromkeys(store.places, 0)
         self._wanted, self._room = asyncio.Event(), asyncio.Event()
 
     # -- from the start to the stop
@@ -93,6 +99,9 @@ class Scheduler:
         self._fetching.add(self.spawn(self.link.run()))
         for work in (self._keep_recovering(), self._keep_sweeping(), self._keep_logging()):
             self.spawn(work)
+        if self.link.is_shared:
+            self.spawn(self._keep_counting())
+            self.spawn(self._keep_waking())
 
     async def stop(self) -> None:
         """Let requests under way end, leave all others due, and close everything; takes less than 10 s.
@@ -128,8 +137,8 @@ class Scheduler:
 
     @property
     def waiting(self) -> int:
-        """How many URLs are in memory."""
-        return len(self.visits) + self._accepting
+        """How many URLs are in memory, or in the table by other schedulers."""
+        return max(len(self.visits), self._queues.total()) + self._accepting
 
     async def accept(
         self, urls: Sequence[str], policy: str, max_age_s: float | None = None, *, token: str = "", repeat: str = ""
@@ -172,12 +181,16 @@ class Scheduler:
 
     def wait_s(self, host: str) -> float:
         """Estimate how long a new URL of a host waits: the host's URLs times its pace, in seconds."""
-        return round(len(self._hosts.get(host, ())) * self._pace_s(host), 1)
+        return round(self._length(host) * self._pace_s(host), 1)
+
+    def _length(self, host: str) -> int:
+        """Return how many URLs of a host wait."""
+        return max(len(self._hosts.get(host, ())), self._queues[host])
 
     def is_full(self, host: str, key: bytes = b"") -> bool:
         """Say whether a new URL of a host would wait too long; URLs on their way into the table count."""
         reserved = self._reserved.get(host, Counter[bytes]())
-        number = len(self._hosts.get(host, ())) + len(reserved)
+        number = self._length(host) + len(reserved)
         return key not in reserved and number * self._pace_s(host) > self.config.max_wait_s
 
     @contextmanager
@@ -208,10 +221,16 @@ class Scheduler:
 
     # -- URLs that are due
 
-    def begin(self, request: Request, row: Row) -> Visit:
-        """Begin the work on a due row, unless the work has begun; return its context."""
+    def begin(self, request: Request, row: Row) -> Visit | None:
+        """Begin the work on a due row, unless the work has begun; return its context.
+
+        Returns None where another scheduler has the fetcher with the part of the URL.
+        """
         if row.key in self.visits:
             return self.visits[row.key]
+        if part_of(host_of(request.url)) not in self.link.parts:
+            self._queues[host_of(request.url)] += self.link.is_shared
+            return None
         visit = Visit(request.url, self.policies.get(request.policy, self.policies["default"]), row=row)
         visit.set_request(replace(request, hop=None, target=None))
         visit.tries = row.tries
@@ -225,6 +244,7 @@ class Scheduler:
         try:
             await self._through(visit, WORKING)
         finally:
+            self.pictureless.discard(visit.key)
             self.end(visit)
 
     def note_latency(self, visit: Visit) -> None:
@@ -246,11 +266,12 @@ class Scheduler:
 
     async def ask(self, visit: Visit, before: Document | None) -> Done | Refused:
         """Have the fetcher ask for a URL. Raises FetcherDiedError."""
-        request, policy = visit.request, visit.policy
+        request, policy, part = visit.request, visit.policy, part_of(visit.host)
+        visit.epoch = await self._epoch(visit.key, part)
         said = await self.link.fetch(
             url=request.url,
             key=visit.key.hex(),
-            part=part_of(visit.host),
+            part=part,
             redirects=request.redirects,
             via=request.via,
             left_s=max(0.1, self.config.give_up_s - request.spent_ms / 1000),
@@ -264,6 +285,11 @@ class Scheduler:
             self.counts[f"outcome_{said.hop.outcome}"] += 1
             self._learn(visit, said)
         return said
+
+    async def _epoch(self, key: bytes, part: int) -> int:
+        """Return the epoch for what is written into a row: of the lease on its part, else of this service."""
+        epoch = await self.link.epoch(part)
+        return await self.persistent(self.store.epoch, key) if epoch is None else epoch
 
     def _learn(self, visit: Visit, done: Done) -> None:
         """Note the pace of a host: the wait of a URL, by the number of URLs ahead."""
@@ -317,26 +343,45 @@ class Scheduler:
 
     # -- redirects and documents
 
-    async def follow(self, request: Request) -> Document | None:
-        """Let a row wait for the target of its redirect; return the whole document if the target has one."""
-        assert request.target is not None
-        key, target = key_of(request.url), bytes.fromhex(request.target.key)
-        hop = Followed(key, target, request_bytes(request), await self.persistent(self.store.epoch, key))
-        await self.persistent(self.store.follow, hop)
-        return await self._ask_for_target(request)
+    async def follow(self, request: Request, epoch: int) -> Document | None:
+        """Let a row wait for the target of its redirect; return the whole document if the target has one.
 
-    async def _ask_for_target(self, request: Request) -> Document | None:
-        """Submit the target of a waiting row; return the row's document for a known target, or for a loop."""
+        The fetch of a target without a row begins at once. Its document waits for the rows (`Visit.entered`).
+        """
         assert request.target is not None
+        key, wanted = key_of(request.url), _after(request)
+        early = await self._begin_unknown(wanted)
+        try:
+            hop = Followed(key, bytes.fromhex(request.target.key), request_bytes(request), epoch)
+            await self.persistent(self.store.follow, hop)
+            document = await self._ask_for_target(request, wanted)
+        except BaseException:
+            if early is not None and early.task is not None:
+                early.task.cancel()
+            raise
+        if early is not None:
+            early.entered.set()
+        return document
+
+    async def _begin_unknown(self, wanted: Request) -> Visit | None:
+        """Begin the work on a URL without a row; the caller submits the URL, and sets `entered`."""
+        key = key_of(wanted.url)
+        try:
+            row = await self.store.state(key)
+        except KeyStoreError:  # the submission waits for the server
+            return None
+        is_ours = part_of(host_of(wanted.url)) in self.link.parts
+        if row is not None or key in self.visits or not is_ours:
+            return None
+        visit = self.begin(wanted, Row(key, 0, 0, 0, 0, 0, 0, None, request_bytes(wanted), None))
+        assert visit is not None
+        visit.entered.clear()
+        return visit
+
+    async def _ask_for_target(self, request: Request, wanted: Request) -> Document | None:
+        """Submit the target of a waiting row; return the row's document for a known target, or for a loop."""
         assert request.hop is not None
-        key, target = key_of(request.url), bytes.fromhex(request.target.key)
-        wanted = Request(
-            url=request.target.url,
-            policy=request.policy,
-            redirects=request.redirects + 1,
-            via=key.hex(),
-            spent_ms=request.spent_ms,
-        )
+        key, target = key_of(request.url), key_of(wanted.url)
         wish = Wish(target, part_of(host_of(wanted.url)), request_bytes(wanted), shares=0)
         row = await self.persistent(self.submit, wish)
         if row is None or not row.is_open:
@@ -350,7 +395,7 @@ class Scheduler:
             return Document(
                 url=request.url, outcome="redirect_loop", final_url=wanted.url, hops=[request.hop], error=error
             )
-        if row.due_ms is not None:
+        if row.is_due:
             self.begin(self.request_in(row) or wanted, row)
         return None
 
@@ -367,11 +412,18 @@ class Scheduler:
             row = found
         return False
 
-    async def write(self, key: bytes, document: Document, policy: PolicyConfig) -> None:
-        """Write a document into a row."""
-        epoch = await self.persistent(self.store.epoch, key)
-        finished = Finished(key, encoded(document), stages.again_ms(document, policy), epoch)
+    async def write(self, document: Document, handing: Handing, *, stays_due: bool = False) -> None:
+        """Write a document into the row of its URL. `stays_due`: the document's picture is missing."""
+        again_ms = stages.again_ms(document, handing.policy)
+        finished = Finished(handing.key, encoded(document), again_ms, handing.epoch, stays_due=stays_due)
         await self.persistent(self.store.finish, finished)
+
+    async def _write_on(self, key: bytes, document: Document, handing: Handing) -> None:
+        """Write a document into a row that waited for it, unless the row has a younger document."""
+        made_ms = await self.persistent(self.store.written_ms, handing.key, handing.epoch)
+        if made_ms is not None:
+            again_ms = stages.again_ms(document, handing.policy)
+            await self.persistent(self.store.finish, Finished(key, encoded(document), again_ms, 0, made_ms))
 
     def hand_on(self, key: bytes, document: Document, handing: Handing, steps: int = 1) -> None:
         """Wake the readers of a new document, and write the document into all rows waiting for its URL.
@@ -393,15 +445,13 @@ class Scheduler:
         document = self._whole(request, rest, steps)
         if document.outcome == rest.outcome:
             handing.ahead[row.key] = document.url, document.hops[:steps]
-        await self.write(row.key, document, handing.policy)
+        await self._write_on(row.key, document, handing)
         self.hand_on(row.key, document, handing, steps + 1)
 
     async def hand_on_again(self, document: Document, handing: Handing) -> None:
         """Write a richer document into the rows that `hand_on` has found."""
-        for task in handing.tasks:  # the tasks add tasks
-            await asyncio.wait([task])
         for key, (url, hops) in handing.ahead.items():
-            await self.write(key, replace(document, url=url, hops=[*hops, *document.hops]), handing.policy)
+            await self._write_on(key, replace(document, url=url, hops=[*hops, *document.hops]), handing)
             self.changed(key)
 
     def _whole(self, request: Request, rest: Document, steps: int) -> Document:
@@ -498,37 +548,54 @@ class Scheduler:
     # -- after a start, and after problems
 
     async def _keep_recovering(self) -> None:
+        """Find due rows: all of them now and then, and new ones of other schedulers all the time."""
+        known = frozenset[int]()
+        again_s = 0.0
         while True:
-            self._wanted.clear()
-            for place in self.store.places:
-                try:
-                    await self.store.ensure(place)
-                    await self.recover(place)
-                except KeyStoreError as error:
-                    log.warning("due rows cannot be read yet: %s", error)
-                    self._wanted.set()
-            await asyncio.sleep(RETRY_S * 5)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), RECOVER_S)
+            parts, now_s = self.link.parts, time.monotonic()
+            is_wanted = bool(self._wanted.is_set() or parts - known or now_s >= again_s)
+            if is_wanted:
+                self._wanted.clear()
+            if is_wanted or self.link.is_shared:
+                await asyncio.gather(*(self._look(place, parts, is_whole=is_wanted) for place in self.store.places))
+            again_s, known = (now_s + RECOVER_S if is_wanted else again_s), parts
+            await asyncio.sleep(5 * RETRY_S if self._wanted.is_set() else LOOK_S)
 
-    async def recover(self, place: int) -> None:
+    async def _look(self, place: int, parts: Collection[int], *, is_whole: bool) -> None:
+        try:
+            if is_whole:
+                await self.store.ensure(place)
+                await self.recover(place, parts)
+            elif parts:
+                await self._begin_due(place, parts, Mark(max(0, self._newest_ms[place] - LOOK_BACK_MS)))
+        except KeyStoreError as error:
+            log.warning("due rows cannot be read yet: %s", error)
+            self._wanted.set()
+
+    async def recover(self, place: int, parts: Collection[int] = ALL_PARTS) -> None:
         """Take due and waiting rows of a server into memory. Raises KeyStoreError."""
-        mark = Mark()
-        while rows := await self.store.due(place, mark):
-            mark = Mark(rows[-1].due_ms or 0, rows[-1].key)
-            while len(self.visits) >= self.config.max_waiting:
-                self._room.clear()
-                await self._room.wait()
-            await asyncio.gather(*(self._begin_if_due(row.key) for row in rows))
+        if not parts:
+            return
+        await self._begin_due(place, parts, Mark())
         target = key = b""
-        while rows := await self.store.waiting(place, target, key):
+        while rows := await self.store.waiting(place, target, key, parts):
             target, key = rows[-1].waits_for or b"", rows[-1].key
             for row in rows:
                 await self._go_on(row)
 
+    async def _begin_due(self, place: int, parts: Collection[int], mark: Mark) -> None:
+        """Begin the due rows of a server from a mark on."""
+        while rows := await self.store.due(place, mark, parts):
+            mark = Mark(rows[-1].due_ms or 0, rows[-1].key)
+            self._newest_ms[place] = max(self._newest_ms[place], mark.time_ms)
+            while len(self.visits) >= self.config.max_waiting:
+                self._room.clear()
+                await self._room.wait()
+            await asyncio.gather(*(self._begin_if_due(row.key) for row in rows if row.key not in self.visits))
+
     async def _begin_if_due(self, key: bytes) -> None:
         """Begin a row after a new look: the earlier look may be out of date."""
-        row = None if key in self.visits else await self.store.state(key)
+        row = None if key in self.visits or key in self.pictureless else await self.store.state(key)
         if row is not None and row.due_ms is not None and (request := self.request_in(row)) is not None:
             self.begin(request, row)
 
@@ -537,12 +604,34 @@ class Scheduler:
         request = self.request_in(row)
         if request is None or request.target is None or row.waits_for in self.visits:
             return
-        document = await self._ask_for_target(request)
+        document = await self._ask_for_target(request, _after(request))
         current = await self.store.state(row.key)
         if document is not None and current is not None and current.waits_for == row.waits_for:
             policy = self.policies.get(request.policy, self.policies["default"])
-            await self.write(row.key, document, policy)
-            self.hand_on(row.key, document, Handing(policy))
+            epoch = await self._epoch(row.key, part_of(host_of(request.url)))
+            handing = Handing(row.key, policy, epoch)
+            await self.write(document, handing)
+            self.hand_on(row.key, document, handing)
+
+    async def _keep_counting(self) -> None:
+        """Know how many URLs of a host wait, whichever scheduler they came to."""
+        while True:
+            with suppress(KeyStoreError):
+                counted = await self.store.queues()
+                self._queues = Counter[str]()
+                for authority, number in counted.items():
+                    self._queues[host_of(f"{authority}/")] += number
+            await asyncio.sleep(QUEUES_S)
+
+    async def _keep_waking(self) -> None:
+        """Wake readers of documents that other schedulers have written."""
+        while True:
+            for key in list(self._readers):
+                with suppress(KeyStoreError):
+                    row = await self.store.state(key)
+                    if row is None or not row.is_open:
+                        self.changed(key)
+            await asyncio.sleep(LOOK_S)
 
     async def _keep_logging(self) -> None:
         while True:
@@ -565,3 +654,15 @@ class Scheduler:
                     swept = await self.store.sweep(place, marks[place], math.ceil(self.config.keep_s * 1000))
                     self.counts["rows_swept"] += swept.deleted
                     marks[place] = swept.mark
+
+
+def _after(request: Request) -> Request:
+    """Return the request for the target of a redirect."""
+    assert request.target is not None
+    return Request(
+        url=request.target.url,
+        policy=request.policy,
+        redirects=request.redirects + 1,
+        via=key_of(request.url).hex(),
+        spent_ms=request.spent_ms,
+    )

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import fcntl
 import logging
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from crawl_lib.config import Config, realtime_of
+from crawl_lib.config import Config, KeyStorageConfig, is_sqlite_server, realtime_of
 from crawl_lib.errors import ConfigError, os_errors
 from crawl_lib.frontier import NodeDirectory, NodeLock
 from crawl_lib.realtime.api import make_app
@@ -24,7 +25,7 @@ from crawl_lib.realtime.link import FetcherLink, FetcherProcess
 from crawl_lib.realtime.places import FETCHER, fetcher_names, live_submissions
 from crawl_lib.realtime.remote import RemoteLink, setup_of
 from crawl_lib.realtime.scheduler import Scheduler
-from crawl_lib.realtime.store import open_pages
+from crawl_lib.realtime.store import open_pages, sqlite_path
 from crawl_lib.realtime.submissions import SubmissionLog
 from crawl_lib.realtime.tokens import TokenFile
 from crawl_lib.serve import Address, Server, listen
@@ -93,6 +94,7 @@ def serve_realtime(
     with ExitStack() as stack:
         lock = stack.enter_context(NodeLock(directory, node, config.queue.lock_timeout_s, what="krake serve realtime"))
         listening = stack.enter_context(contextlib.closing(listen(address, OPTION)))
+        stack.enter_context(only_scheduler(config.key_storage))
         store = open_pages(config.key_storage, stores.secrets.key_storage_password)
         link = remote_fetchers(stores) or FetcherLink(lambda: start_fetcher(lock.fileno()))
         folder = live_submissions(directory, fetcher_names(config)[0])
@@ -102,6 +104,27 @@ def serve_realtime(
         serving = _serve(stores, service, tokens, listening, on_ready)
         # In the main thread, uvloop would take the signals that `signals.stop_on_signals` waits for.
         stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="krake-realtime")).submit(_run, serving).result()
+
+
+@contextlib.contextmanager
+def only_scheduler(config: KeyStorageConfig) -> Iterator[None]:
+    """Be the only scheduler of a table in a SQLite file. Raises ConfigError for a second one."""
+    name = config.servers[0]
+    if not is_sqlite_server(name):
+        yield
+        return
+    path = sqlite_path(name)
+    with os_errors(path, "cannot be used (key_storage.servers)"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("ab")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(
+                f"key_storage.servers: another scheduler works with {name}: several need MySQL or MariaDB"
+            ) from error
+        yield
 
 
 def remote_fetchers(stores: Stores) -> Fetchers | None:

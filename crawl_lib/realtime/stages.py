@@ -61,12 +61,21 @@ _NOT_BEGUN = frozenset({"not_granted", "stopping"})
 class Handing:
     """Handing a document on to rows whose redirects lead to its URL.
 
-    `policy`: of the document. `ahead`: URL, and hops ahead of the document, by the key of a row. `tasks`: at work.
+    `key`: of the URL. `policy`, `epoch`: of the document. `ahead`: URL, and hops ahead of the document, by the key of a
+    row. `tasks`: at work.
     """
 
+    key: bytes
     policy: PolicyConfig
+    epoch: int
     ahead: dict[bytes, tuple[str, list[Hop]]] = field(default_factory=dict)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+
+def _set_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
 
 
 @dataclass(eq=False)
@@ -76,8 +85,8 @@ class Visit:
     `given`: as submitted. `max_age_s`: of the submission. `repeat`: names a submission that counts once. `request`: URL
     in canonical form, policy and hops before. `decision`: the answer of the accepting stages. `row`: from the table.
     `done`, `document`: the result of the fetch. `tries`: fetchers killed by the URL. `ahead`: earlier URLs of the host.
-    `is_told`: a submission has had the answer `new`. `began_s`: start of the work, by the monotonic clock. `handing`:
-    the rows whose redirects lead here.
+    `entered`: set once the table has the row. `is_told`: a submission has had the answer `new`. `began_s`: start of
+    the work, by the monotonic clock. `epoch`: of the lease for the fetch. `handing`: rows whose redirects lead here.
     """
 
     given: str
@@ -93,6 +102,8 @@ class Visit:
     document: Document | None = None
     tries: int = 0
     ahead: int = 0
+    entered: asyncio.Event = field(default_factory=_set_event)
+    epoch: int = 0
     is_told: bool = False
     began_s: float = field(default_factory=time.monotonic)
     task: asyncio.Task[None] | None = None
@@ -105,7 +116,7 @@ class Visit:
     @cached_property
     def handing(self) -> Handing:
         """The rows that have had the document, or wait for it."""
-        return Handing(self.policy)
+        return Handing(self.key, self.policy, self.epoch)
 
     def set_request(self, request: Request) -> None:
         """Set the request, with key and host of its URL."""
@@ -152,9 +163,10 @@ async def decide(visit: Visit, service: Scheduler) -> bool:
     # Equal times: this submission made the row due. The recovery may have begun the row since.
     is_new = row.due_ms is not None and row.due_ms == row.shared_ms and not (opened and opened.is_told)
     visit.decide("new" if is_new else "waiting", wait_s=service.wait_s(visit.host))
-    if row.due_ms is not None:
+    if row.is_due:
         opened = opened or service.begin(service.request_in(row) or visit.request, row)
-        opened.is_told = True
+        if opened:
+            opened.is_told = True
     return True
 
 
@@ -181,7 +193,7 @@ def _is_fresh(row: Row, visit: Visit) -> bool:
 
 
 async def fetch(visit: Visit, service: Scheduler) -> bool:
-    """Have the fetcher ask for the URL, with the conditions of the document before."""
+    """Have the fetcher ask for the URL, with the conditions of the document before; then wait for the URL's row."""
     before = await _document_before(visit, service)
     while True:
         try:
@@ -195,9 +207,10 @@ async def fetch(visit: Visit, service: Scheduler) -> bool:
             continue
         if isinstance(said, Done) or said.rule not in _NOT_BEGUN:
             break
-        if service.is_stopping or said.rule == "cancelled":
+        if service.is_stopping or said.rule == "cancelled" or part_of(visit.host) not in service.link.parts:
             return False  # the row stays due
         await asyncio.sleep(0.2)
+    await visit.entered.wait()
     visit.done = said
     visit.document = _document(visit, said, before)
     return True
@@ -231,7 +244,8 @@ async def follow(visit: Visit, service: Scheduler) -> bool:
         visit.document = ended(visit.document, outcome, error)
         return True
     spent_ms = visit.request.spent_ms + visit.done.spent_ms
-    rest = await service.follow(replace(visit.request, hop=visit.done.hop, target=target, spent_ms=spent_ms))
+    followed = replace(visit.request, hop=visit.done.hop, target=target, spent_ms=spent_ms)
+    rest = await service.follow(followed, visit.epoch)
     if rest is None:
         return False  # whoever finishes the target finishes this row
     visit.document = rest
@@ -264,7 +278,10 @@ def ended(document: Document, outcome: str, error: str) -> Document:
 async def write(visit: Visit, service: Scheduler) -> bool:
     """Write the document into the row, and end the wait."""
     assert visit.document is not None
-    await service.write(visit.key, visit.document, visit.policy)
+    stays_due = bool(_picture_of(visit))  # a killed service has the picture probed after its next start
+    if stays_due:
+        service.pictureless.add(visit.key)
+    await service.write(visit.document, visit.handing, stays_due=stays_due)
     if service.visits.get(visit.key) is visit:  # not for the second document, after a probe
         service.note_latency(visit)
     service.end(visit)
@@ -280,12 +297,14 @@ async def notify(visit: Visit, service: Scheduler) -> bool:
 
 async def related(visit: Visit, service: Scheduler) -> bool:
     """Probe the picture of the page, if the policy asks for a probe; the document is written again."""
-    document = visit.document
-    url = "" if document is None else _image_url(document)
-    if document is None or visit.policy.image != "probe" or not url or document.image is not None:
+    assert visit.document is not None
+    url = _picture_of(visit)
+    if not url:
         return False
     seen = await service.probes.look(url, visit.key, visit.policy)
-    visit.document = replace(document, image=seen)
+    for task in visit.handing.tasks:  # the tasks add tasks; rows have the document before its second form
+        await asyncio.wait([task])
+    visit.document = replace(visit.document, image=seen)
     return True
 
 
@@ -296,7 +315,11 @@ async def hand_on_again(visit: Visit, service: Scheduler) -> bool:
     return True
 
 
-def _image_url(document: Document) -> str:
+def _picture_of(visit: Visit) -> str:
+    """Return the URL of the picture to probe; "" for none."""
+    document = visit.document
+    if document is None or document.image is not None or visit.policy.image != "probe":
+        return ""
     image = document.facts.get("image")
     url = image.get("url") if isinstance(image, dict) else image
     return url if isinstance(url, str) else ""

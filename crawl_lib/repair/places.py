@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from crawl_lib.errors import LockedError
-from crawl_lib.export import scratch_base
 from crawl_lib.frontier import NodeDirectory, NodeLock, Queue
 from crawl_lib.repair.folders.identity import nodes_left
+from crawl_lib.scratch import scratch_base
 from crawl_lib.stores import Stores
 
 

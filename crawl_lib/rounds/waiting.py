@@ -9,8 +9,9 @@ from crawl_lib import fetch
 from crawl_lib.config import Config
 from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import KrakeError, os_errors
-from crawl_lib.frontier import Queue, due_of, host_of_line
+from crawl_lib.frontier import Queue, host_of_line
 from crawl_lib.stores import node_dir
+from crawl_lib.urlfiles import due_of
 
 QUEUE_LINES = 1_000_000
 """So many URLs of a queue are looked at."""

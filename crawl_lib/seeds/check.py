@@ -7,8 +7,8 @@ from typing import Any
 from crawl_lib.crawldir import DAMAGED_PREFIX, LISTS_FOLDER, SEEDS_FOLDER, CrawlDirectory
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings
-from crawl_lib.frontier import OUTLINKS_NAME, part_mapping, read_outlinks, split_line
 from crawl_lib.records import RETRY_LISTS
+from crawl_lib.urlfiles import OUTLINKS_NAME, part_mapping, read_outlinks, split_line
 
 ROOM = "folder"
 _SEEDS_AGAIN = "inject the same seeds with the same --run-id again: that puts this folder aside"

@@ -24,13 +24,14 @@ from crawl_lib.crawldir import (
 from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import reached
 from crawl_lib.errors import StoppedError, StorageError, TargetExistsError
-from crawl_lib.frontier import OUTLINKS_NAME, OutlinkWriter, encode_line, host_of_line
+from crawl_lib.frontier import host_of_line
 from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
 from crawl_lib.seeds.check import set_damaged_aside
 from crawl_lib.seeds.contact import require_contact
 from crawl_lib.seeds.lines import Seeds
 from crawl_lib.stopping import Progress, Work
 from crawl_lib.storage import Storage
+from crawl_lib.urlfiles import OUTLINKS_NAME, OutlinkWriter, encode_line
 from crawl_lib.urls import Owners, host_of, scope_bytes
 
 DIGEST_VERSION = 1

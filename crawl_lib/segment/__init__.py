@@ -5,7 +5,8 @@ How data flows: each fetching process has a `PartWriter` (`spool`). Its `append`
 `runs`). A full WARC file closes its part (`parts`), which is then sealed (`publish`): its WARC file goes into the
 take's hidden folder on the DFS, and its local room is free. When all processes have closed and all parts are sealed,
 `build_segment` merges the parts' rows into the files of the segment (`build`, `manifest`) and `publish` uploads those
-and makes all visible by one rename. `SegmentReader` reads them, `warc` reads records, also of other programs.
+and makes all visible by one rename. `SegmentReader` reads them, `warc` reads records, also of other programs, and
+`members` the records whose places `pages` names.
 
 The WARC is the log: a part that was open at a kill is cut to its last whole group, and its rows are made again from it
 (`recover`). Nothing visible is ever half there. The durable steps: `docs/protocol.md`.
@@ -38,6 +39,7 @@ from crawl_lib.segment.manifest import (
     read_dropped,
     write_dropped,
 )
+from crawl_lib.segment.members import Member, Wanted, read_members
 from crawl_lib.segment.parts import (
     CLOSED_SUFFIX,
     LINKS_SUFFIX,

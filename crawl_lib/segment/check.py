@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
-from crawl_lib.frontier import OUTLINKS_NAME, part_mapping, read_outlinks, split_line
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment.encoder import safe_uri
 from crawl_lib.segment.manifest import (
@@ -40,6 +39,7 @@ from crawl_lib.segment.warc import WarcRecord, walk
 from crawl_lib.states import Outcome
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
+from crawl_lib.urlfiles import OUTLINKS_NAME, part_mapping, read_outlinks, split_line
 
 OUTCOMES = frozenset(map(str, Outcome))
 ACCOUNTED = ("deferred", "dropped", "lost")

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
-from crawl_lib.frontier import OUTLINKS_NAME, part_mapping, read_outlinks
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment.manifest import (
     LINKS_NAME,
@@ -26,6 +25,7 @@ from crawl_lib.segment.tables import ParquetTable, open_parquet, parquet_errors
 from crawl_lib.segment.warc import WarcRecord, read_one, walk
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
+from crawl_lib.urlfiles import OUTLINKS_NAME, part_mapping, read_outlinks
 
 BATCH_ROWS = 10_000
 SCHEMAS = {PAGES_NAME: PAGES_SCHEMA, LINKS_NAME: LINKS_SCHEMA}

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from crawl_lib.durable import fsync_file
 from crawl_lib.errors import os_errors
-from crawl_lib.frontier import OutlinkWriter
+from crawl_lib.urlfiles import OutlinkWriter
 
 
 def merge_runs(paths: Iterable[Path]) -> Iterator[bytes]:

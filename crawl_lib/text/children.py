@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from crawl_lib.stopping import Work
 from crawl_lib.text.child import LENGTH_BYTES, message
-from crawl_lib.worker import clean_environment
+from crawl_lib.walls import clean_environment
 
 MOST_ANSWER_BYTES = 256 << 20
 _WALL_FACTOR = 12

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crawl_lib.engine import Engine, Room, open_engine
-from crawl_lib.export import scratch_folder
+from crawl_lib.scratch import scratch_folder
 from crawl_lib.storage import LocalStorage, Storage
 from crawl_lib.stores import Stores
 from crawl_lib.versions.version import GROUP_ROWS, Versions
@@ -113,7 +113,7 @@ class Work:
             else:
                 self.engine.local_table(name, self.scratch / path)
         else:
-            self.engine.values(name, schema.empty_table())
+            self.engine.values(name, pa.Table.from_batches([], schema))
         return path
 
     def keep_rows(self, name: str, schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> str | None:
@@ -128,7 +128,9 @@ class Work:
         if not first:
             return None
         path = f"{self.folder}/{name}.parquet"
-        with self.tables.open_write(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        # Without dictionaries: most texts are URLs, for which these take twice as long, and more room.
+        options: dict[str, Any] = {"compression": "zstd", "use_dictionary": False}
+        with self.tables.open_write(path) as file, pq.ParquetWriter(file, schema, **options) as writer:
             for rows in chain(first, waiting):
                 writer.write_table(rows.cast(schema))
         return path

@@ -26,10 +26,9 @@ from crawl_lib.parse import Page, count_links, parse_head
 from crawl_lib.records import Fetched
 from crawl_lib.segment import Position, read_one
 from crawl_lib.states import Outcome
-from crawl_lib.worker.calls import refuse_calls
-from crawl_lib.worker.forkserver import fork_child
+from crawl_lib.walls import refuse_calls, set_limits
+from crawl_lib.walls.forkserver import fork_child
 from crawl_lib.worker.reading import Pieces, Reader, Reading, slices
-from crawl_lib.worker.sandbox import set_limits
 
 DATA_BYTES = 128 << 20
 """Memory of a child, without what it has of the worker: above, its allocations fail."""

@@ -32,11 +32,10 @@ from crawl_lib.scoring import load_plugins
 from crawl_lib.segment import PartWriter, WarcInfo, finished_positions, kept_outcomes
 from crawl_lib.states import Outcome
 from crawl_lib.urls import Chain, Scope, UrlFilter, host_of
+from crawl_lib.walls import data_bytes, refuse_calls, set_limits, shut_in
 from crawl_lib.worker.aside import Aside
-from crawl_lib.worker.calls import refuse_calls
 from crawl_lib.worker.page import PageHandler
 from crawl_lib.worker.patterns import SIMILAR, Patterns
-from crawl_lib.worker.sandbox import data_bytes, set_limits, shut_in
 from crawl_lib.worker.texts import Texts
 from crawl_lib.worker.workers import PAUSE_SIGNAL, WorkerTask
 

@@ -21,9 +21,7 @@ from typing import Any, Protocol
 
 from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import KrakeError, StoppedError, os_error
-from crawl_lib.worker.calls import NO_FILTER_TEXT, can_filter
-from crawl_lib.worker.forkserver import Forked, ended, fork_server
-from crawl_lib.worker.sandbox import NONE_TEXT, landlock_abi
+from crawl_lib.walls import NO_FILTER_TEXT, NONE_TEXT, Forked, can_filter, ended, fork_server, landlock_abi
 
 log = logging.getLogger(__name__)
 STOP_GRACE_S = 4.0

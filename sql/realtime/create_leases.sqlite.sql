@@ -7,6 +7,7 @@ CREATE TABLE IF NOT EXISTS krakeleases (
 );
 CREATE TABLE IF NOT EXISTS krakemembers (
     fetcher TEXT NOT NULL PRIMARY KEY,
-    seen_ms INTEGER NOT NULL
+    seen_ms INTEGER NOT NULL,
+    line TEXT NOT NULL
 );
 INSERT OR IGNORE INTO krakeleases VALUES :rows;

@@ -3,8 +3,8 @@ UPDATE krakepages
 SET data = :data,
     fetched_ms = :now,
     again_ms = :now + :again_ms,
-    due_ms = NULL,
+    due_ms = CASE WHEN :stays_due THEN due_ms END,
     waits_for = NULL,
     tries = 0,
-    epoch = :epoch
-WHERE hash = :hash AND epoch <= :epoch;
+    epoch = max(epoch, :epoch)
+WHERE hash = :hash AND ((:made_ms = 0 AND epoch <= :epoch) OR fetched_ms < :made_ms);

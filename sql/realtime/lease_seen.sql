@@ -1,2 +1,2 @@
--- Notes that a fetcher was heard. Both kinds of server.
-REPLACE INTO krakemembers VALUES (:fetcher, :now);
+-- Notes that a fetcher was heard by its line. Both kinds of server.
+UPDATE krakemembers SET seen_ms = :now WHERE fetcher = :fetcher AND line = :line;

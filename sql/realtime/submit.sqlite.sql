@@ -5,12 +5,14 @@ ON CONFLICT (hash) DO UPDATE SET
     shares = shares + excluded.shares,
     shared_ms = excluded.shared_ms,
     request = CASE
-        WHEN due_ms IS NULL AND waits_for IS NULL AND (again_ms <= :now OR fetched_ms < excluded.again_ms)
+        WHEN (due_ms IS NULL OR due_ms < fetched_ms) AND waits_for IS NULL
+            AND (again_ms <= :now OR fetched_ms < excluded.again_ms)
         THEN excluded.request
         ELSE request
     END,
     due_ms = CASE
-        WHEN due_ms IS NULL AND waits_for IS NULL AND (again_ms <= :now OR fetched_ms < excluded.again_ms)
+        WHEN (due_ms IS NULL OR due_ms < fetched_ms) AND waits_for IS NULL
+            AND (again_ms <= :now OR fetched_ms < excluded.again_ms)
         THEN :now
         ELSE due_ms
     END;

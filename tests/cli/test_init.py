@@ -44,7 +44,7 @@ def test_a_config_for_real_time_can_be_served(run: Callable[..., Done], tmp_path
     assert "serve realtime" in done.out
     config = load_config(tmp_path / "live" / "live.yml")
     require_realtime(config)
-    assert config.fetch.ip_delay_s == 0
+    assert (config.fetch.connections, config.fetch.ip_delay_s) == (500, 0)
     assert config.realtime.policies_by_name["preview"].image == "probe"
     assert Path(config.realtime.tokens).is_relative_to(tmp_path / "live")
     krake = Krake(tmp_path, lambda words: run(*words))

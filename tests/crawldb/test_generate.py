@@ -28,13 +28,13 @@ from crawl_lib.crawldir import LISTS_FOLDER, Settled, write_json_bytes, write_se
 from crawl_lib.curate.forget import Pages, forget
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError
-from crawl_lib.frontier import HANDED_ON, OUTLINKS_NAME, TakenIn, decode_line, encode_line, read_outlinks
 from crawl_lib.records import RETRY_LISTS, Earlier, QueuedUrl
 from crawl_lib.repair import fsck, repair_crawl, restart_node, sweep
 from crawl_lib.rounds import commit_iteration, ended_before, start_iteration
 from crawl_lib.seeds import Division, hand_over
 from crawl_lib.storage import LocalStorage
 from crawl_lib.stores import open_stores
+from crawl_lib.urlfiles import HANDED_ON, OUTLINKS_NAME, TakenIn, decode_line, encode_line, read_outlinks
 from crawl_lib.urls import Owners, budget_domain_of, host_of
 from tests.crawldb.tables import NOW, at, leave_version, row_of
 from tests.curate.test_retry import Sites

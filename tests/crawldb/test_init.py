@@ -17,8 +17,8 @@ from crawl_lib.crawldir import write_settled
 from crawl_lib.crawldir.settled import Settled
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import InputError
-from crawl_lib.frontier import TakenIn
 from crawl_lib.storage import open_storage
+from crawl_lib.urlfiles import TakenIn
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.test_update import DAY, NOW, A, B, C, T
 from tests.stores import stores_on

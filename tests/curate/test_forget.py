@@ -20,10 +20,10 @@ from crawl_lib.crawldir.forgotten import Forget, key_array
 from crawl_lib.curate.forget import _ROWS, Pages, finish_open, forget, rows_of, which_are_meant
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier import HostCounts
-from crawl_lib.frontier.outlinks import encode_line
 from crawl_lib.keys import open_key_store
 from crawl_lib.records import QueuedUrl
 from crawl_lib.stores import Secrets, Stores, open_stores
+from crawl_lib.urlfiles import encode_line
 from crawl_lib.urls import host_of, key_of
 from demo import Serving
 from tests.cli.conftest import Krake

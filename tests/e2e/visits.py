@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.config import Config
-from crawl_lib.frontier import HANDED_ON, encode_line
 from crawl_lib.records import Earlier, QueuedUrl
 from crawl_lib.seeds import Division, hand_over
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import open_stores
+from crawl_lib.urlfiles import HANDED_ON, encode_line
 from tests.e2e.crawl import make_config, run_iteration
 
 DATE = "Sun, 22 Nov 2026 08:00:00 GMT"

@@ -25,8 +25,8 @@ from crawl_lib.errors import (
 )
 from crawl_lib.export import ContentReader, UrlMapping, export_pages
 from crawl_lib.export import run as run_module
-from crawl_lib.export.scratch import scratch_folder
 from crawl_lib.graph import link_export
+from crawl_lib.scratch import scratch_folder
 from crawl_lib.storage import Storage
 from tests.export.crawls import Capture, CrawlMaker, key
 from tests.stores import stores_on

@@ -12,14 +12,14 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from crawl_lib import scratch as scratch_module
 from crawl_lib.config import Config
 from crawl_lib.engine.remote import StoreFiles
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.export import ContentReader, export_pages
-from crawl_lib.export import scratch as scratch_module
-from crawl_lib.export.scratch import scratch_folder
 from crawl_lib.export.show import open_web_graph, show_page
 from crawl_lib.graph import finalize_export, link_export
+from crawl_lib.scratch import scratch_folder
 from crawl_lib.storage import Storage
 from crawl_lib.storage.filestore import Entry
 from tests.export.crawls import Capture, CrawlMaker

@@ -21,20 +21,12 @@ import crawl_lib.repair.queue
 import crawl_lib.seeds
 from crawl_lib import durable
 from crawl_lib.config import UrlsConfig
-from crawl_lib.frontier import (
-    IntakeRules,
-    Queue,
-    Source,
-    adopt,
-    encode_line,
-    intake,
-    pending_report,
-    read_record,
-)
+from crawl_lib.frontier import IntakeRules, Queue, adopt, intake, pending_report, read_record
 from crawl_lib.keys import Answer, Claim
 from crawl_lib.records import QueuedUrl
 from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.states import KeyState
+from crawl_lib.urlfiles import Source, encode_line
 from crawl_lib.urls import Budgets, Owners
 
 

@@ -14,7 +14,6 @@ from crawl_lib.frontier import (
     TakeHeader,
     advance,
     close_take,
-    decode_line,
     make_take,
     read_handed_on,
     read_scope_added,
@@ -22,6 +21,7 @@ from crawl_lib.frontier import (
 from crawl_lib.frontier.check import check_queue
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
+from crawl_lib.urlfiles import decode_line
 from crawl_lib.urls import Owners, host_of
 from tests.frontier.helpers import Keys, hand_made, key, source, take_in, urls_of
 from tests.frontier.shares import head

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.frontier import HANDED_ON, Queue
+from crawl_lib.frontier import Queue
 from crawl_lib.records import QueuedUrl
+from crawl_lib.urlfiles import HANDED_ON
 from tests.frontier.helpers import Keys, key, source, take_in, urls_of
 
 FULL, GOOD = key("http://a.test/full"), key("http://a.test/good")

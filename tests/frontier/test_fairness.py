@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.frontier import (
-    BARE_META,
     Change,
     Queue,
     Shares,
@@ -26,9 +25,9 @@ from crawl_lib.frontier import (
     write_lines,
 )
 from crawl_lib.frontier.fairness import choose, interleaved, positions_of, runs_of
-from crawl_lib.frontier.outlinks import encode_meta
 from crawl_lib.records import QueuedUrl
 from crawl_lib.sealed import sealed_json, unsealed
+from crawl_lib.urlfiles import BARE_META, encode_meta
 
 NOW, MAX_WAIT_S = 1_000, 100
 

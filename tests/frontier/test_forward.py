@@ -10,20 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.errors import QueueError
-from crawl_lib.frontier import (
-    Queue,
-    TakeHeader,
-    advance,
-    bring_forward,
-    close_take,
-    encode_line,
-    is_requisite,
-    make_take,
-    open_take,
-)
+from crawl_lib.frontier import Queue, TakeHeader, advance, bring_forward, close_take, make_take, open_take
 from crawl_lib.frontier.fairness import choose
-from crawl_lib.frontier.outlinks import encode_meta
 from crawl_lib.records import QueuedUrl
+from crawl_lib.urlfiles import encode_line, encode_meta, is_requisite
 from tests.frontier.helpers import Keys, source, take_in, urls_of
 from tests.frontier.shares import head
 

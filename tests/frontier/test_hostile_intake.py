@@ -13,10 +13,11 @@ from statistics import median
 from time import monotonic, process_time
 
 from crawl_lib.config import TrapsConfig, UrlsConfig
-from crawl_lib.frontier import HostCounts, IntakeRules, Queue, Source, encode_line, intake, pending_report
-from crawl_lib.frontier.outlinks import CHUNK_BYTES, OutlinkWriter, _line_blocks, read_outlinks
+from crawl_lib.frontier import HostCounts, IntakeRules, Queue, intake, pending_report
 from crawl_lib.keys import Answer
 from crawl_lib.records import QueuedUrl
+from crawl_lib.urlfiles import CHUNK_BYTES, OutlinkWriter, Source, encode_line, read_outlinks
+from crawl_lib.urlfiles.outlinks import _line_blocks
 from crawl_lib.urls import Budgets, Traps
 from tests.frontier.helpers import Keys
 from tests.urls.hostile import Habit, ordinary

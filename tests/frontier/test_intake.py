@@ -12,11 +12,8 @@ import pytest
 from crawl_lib.errors import DamagedFileError, QueueError, StoppedError, StorageError
 from crawl_lib.frontier import (
     HostCounts,
-    OutlinkWriter,
     Queue,
-    Source,
     TakeHeader,
-    TakenIn,
     advance,
     close_take,
     make_take,
@@ -26,12 +23,12 @@ from crawl_lib.frontier import (
 )
 from crawl_lib.frontier.check import check_queue
 from crawl_lib.frontier.hostcounts import host_of_line
-from crawl_lib.frontier.outlinks import read_outlinks
 from crawl_lib.keys import Claim, ShardedKeyStore, SqliteKeyServer
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
 from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.states import KeyState
+from crawl_lib.urlfiles import OutlinkWriter, Source, TakenIn, read_outlinks
 from crawl_lib.urls import host_of
 from tests.frontier.helpers import Keys, key, lines_of, source, take_in, urls_of
 from tests.frontier.shares import head

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier import (
-    HANDED_ON,
     HostCounts,
     Queue,
     Shares,
@@ -22,22 +21,26 @@ from crawl_lib.frontier import (
     adopt,
     advance,
     close_take,
-    decode_line,
-    decode_meta,
-    encode_line,
-    is_listed,
-    join_line,
     make_take,
     read_handed_on,
     rehome,
-    split_line,
     take_in_again,
 )
 from crawl_lib.frontier.fairness import choose
-from crawl_lib.frontier.outlinks import due_of, encode_meta
 from crawl_lib.records import Earlier, QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
 from crawl_lib.states import KeyState
+from crawl_lib.urlfiles import (
+    HANDED_ON,
+    decode_line,
+    decode_meta,
+    due_of,
+    encode_line,
+    encode_meta,
+    is_listed,
+    join_line,
+    split_line,
+)
 from crawl_lib.urls import Owners
 from tests.frontier.helpers import Keys, key, source, take_in, to_be_adopted, urls_of
 from tests.frontier.shares import head

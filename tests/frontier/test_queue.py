@@ -27,10 +27,10 @@ from crawl_lib.frontier import (
 from crawl_lib.frontier.check import check_queue
 from crawl_lib.frontier.hostcounts import read_counts
 from crawl_lib.frontier.move import Move, Step
-from crawl_lib.frontier.outlinks import join_line
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
 from crawl_lib.sealed import sealed_json
+from crawl_lib.urlfiles import join_line
 from crawl_lib.urls import Owners
 from tests.frontier.helpers import Keys, fill, hand_made, source, take_in, urls_of
 from tests.frontier.shares import head

@@ -9,19 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl_lib.errors import QueueError
-from crawl_lib.frontier import (
-    Queue,
-    Source,
-    TakeHeader,
-    advance,
-    close_take,
-    decode_line,
-    make_take,
-    pending_report,
-    read_handed_on,
-    rehome,
-)
+from crawl_lib.frontier import Queue, TakeHeader, advance, close_take, make_take, pending_report, read_handed_on, rehome
 from crawl_lib.records import QueuedUrl
+from crawl_lib.urlfiles import Source, decode_line
 from crawl_lib.urls import Owners, host_of
 from tests.frontier.helpers import Keys, hand_made, lines_of, source, take_in, urls_of
 from tests.frontier.shares import head

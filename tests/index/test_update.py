@@ -19,12 +19,11 @@ import pyarrow as pa
 import pytest
 import tantivy
 
-from crawl_lib import stages
+from crawl_lib import scratch, stages
 from crawl_lib.crawldir import write_json_bytes
 from crawl_lib.curate import drop_pages
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import DamagedFileError, NoRoomError, StoppedError, StorageError
-from crawl_lib.export import held, scratch, scratch_base
 from crawl_lib.index import (
     INDEX,
     INDEX_OUTPUT,
@@ -39,6 +38,7 @@ from crawl_lib.index import (
 from crawl_lib.index.files import change_files, tantivy_errors
 from crawl_lib.linkdb import update_outlinks
 from crawl_lib.repair import fsck
+from crawl_lib.scratch import held, scratch_base
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.search import IndexReader, IndexVersions, OpenIndex, Sites, stored_page
 from crawl_lib.search import answer as answer_to

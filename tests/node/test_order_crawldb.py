@@ -18,7 +18,7 @@ from crawl_lib.config import Config, from_mapping, to_mapping
 from crawl_lib.crawldir import LISTS_FOLDER
 from crawl_lib.curate import Failures, retry
 from crawl_lib.errors import ConfigError
-from crawl_lib.frontier import HANDED_ON, Queue, encode_line
+from crawl_lib.frontier import Queue
 from crawl_lib.keys import open_key_store
 from crawl_lib.node.retire import retire_lost, retire_node
 from crawl_lib.records import QueuedUrl
@@ -27,6 +27,7 @@ from crawl_lib.rounds import crawl_status, note_crawldb, other_crawls, start_ite
 from crawl_lib.seeds import Division, hand_over
 from crawl_lib.states import Outcome
 from crawl_lib.stores import open_stores
+from crawl_lib.urlfiles import HANDED_ON, encode_line
 from tests.curate.test_retry import LEAVES, Sites
 from tests.e2e.crawl import Result, make_config, run_iteration
 from tests.worker.children import run_stage

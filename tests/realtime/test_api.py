@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 from crawl_lib.errors import BusyError, ConfigError
-from crawl_lib.realtime.api import MOST_BODY_BYTES, ROUTES, make_app, openapi
+from crawl_lib.realtime.api import ROUTES, make_app, openapi
+from crawl_lib.realtime.asgi import MOST_BODY_BYTES
 from crawl_lib.realtime.events import Event, Subscription
 from crawl_lib.realtime.limits import Rates
 from crawl_lib.realtime.metrics import METRICS, PREFIX
@@ -141,6 +142,25 @@ def test_a_batch_is_answered_in_order(tmp_path: Path) -> None:
         assert [page["state"] for page in pages] == ["waiting", "unknown", "known", "unknown", "known"]
         assert pages[2]["document"]["facts"] == {"title": A}
         assert pages[0]["document"] is None
+
+    run(tmp_path, test)
+
+
+def test_a_few_rows_of_a_file_are_read_without_a_thread(tmp_path: Path, monkeypatch) -> None:
+    """A question to a thread costs more CPU than the read."""
+
+    async def test(served: Served) -> None:
+        urls = [f"http://{number}.example/" for number in range(20)]
+        await served.submit(*urls)
+        for url in urls:
+            await served.page(url)
+        asked: list[object] = []
+        monkeypatch.setattr(asyncio.get_running_loop(), "run_in_executor", lambda *given: asked.append(given))
+        assert (await served.page(urls[0], wait_s=0))["state"] == "known"
+        pages = (await served.client.post("/v1/pages:batch", json={"urls": urls})).json()["pages"]
+        monkeypatch.undo()
+        assert [page["state"] for page in pages] == ["known"] * 20
+        assert not asked
 
     run(tmp_path, test)
 
@@ -360,7 +380,7 @@ def test_the_description_has_all_routes_and_no_other(tmp_path: Path) -> None:
         described = (await served.client.get("/openapi.json")).json()
         assert described == json.loads(json.dumps(openapi(), default=str))
         app = make_app(served.service, served.tokens)
-        served_routes = {(method.lower(), route.path) for route in app.routes for method in route.methods - {"HEAD"}}
+        served_routes = {(method.lower(), path) for path, methods in app.routes.items() for method in methods}
         assert {(method, path) for path, found in described["paths"].items() for method in found} == served_routes
         text = json.dumps(described)
         for reference in set(re.findall(r'"#/components/schemas/([^"]+)"', text)):
@@ -427,7 +447,7 @@ def test_every_route_but_healthz_needs_a_token_with_its_right(tmp_path: Path) ->
 
 
 def test_a_subscriber_that_reads_nothing_is_let_go(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("crawl_lib.realtime.api.SEND_S", 0.01)
+    monkeypatch.setattr("crawl_lib.realtime.asgi.SEND_S", 0.01)
 
     async def test(served: Served) -> None:
         never = asyncio.Event()

@@ -18,7 +18,6 @@ from crawl_lib.crawldb import CRAWLDB, update
 from crawl_lib.crawldir import Kind, kind_of
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import DamagedFileError, LockedError
-from crawl_lib.export import held
 from crawl_lib.frontier import NodeDirectory
 from crawl_lib.realtime import collect_parts
 from crawl_lib.realtime.fetcher import queued_of
@@ -28,6 +27,7 @@ from crawl_lib.realtime.submissions import SubmissionLog
 from crawl_lib.records import TakenUrl
 from crawl_lib.repair import salvage_segment
 from crawl_lib.rounds import start_import
+from crawl_lib.scratch import held
 from crawl_lib.segment import (
     SUBMISSIONS_NAME,
     SUBMISSIONS_SCHEMA,
@@ -80,7 +80,7 @@ def config(tmp_path: Path) -> Config:
 
 
 def node_dir(config: Config) -> Path:
-    return stores_of(config).node_dir("node-0")
+    return stores_of(config).node_dir(config.servers[0])
 
 
 def fetch(config: Config, *urls: str, prefix: str = "krake-1000-live-0-0") -> None:

@@ -15,7 +15,7 @@ from crawl_lib.config import FetcherConfig
 from crawl_lib.errors import ConfigError
 from crawl_lib.realtime import Client, TokenFile
 from crawl_lib.realtime.certificates import SCHEDULER, Identity
-from crawl_lib.realtime.leases import Leases, wanted_parts
+from crawl_lib.realtime.leases import Leases, Lessee, wanted_parts
 from crawl_lib.realtime.pages import PARTS, part_of
 from crawl_lib.realtime.pages_sqlite import SqlitePages
 from crawl_lib.realtime.protocol import Setup
@@ -86,10 +86,10 @@ def test_leases_are_given_back_once_the_fetcher_has_said_its_last_word(tmp_path:
         leases = Leases(lambda: SqlitePages(tmp_path / "pages.sqlite"))
         setup = Setup(config={}, digest="0" * 64)
         link = RemoteLink(FetcherConfig("live-1", "127.0.0.1:1"), Identity(tmp_path, SCHEDULER), setup, leases)
-        await leases.renew("live-1")
+        await leases.renew(link._lessee)
         link.has_ended = has_ended
         await link.end()
-        others = await leases.renew("live-2")
+        others = await leases.renew(Lessee("live-2"))
         leases.close()
         return len(others)
 

@@ -12,7 +12,7 @@ import pytest
 from crawl_lib.config import FetchConfig
 from crawl_lib.fetch import HostRow, HostStore
 from crawl_lib.realtime.held import Held
-from crawl_lib.realtime.leases import GRANT_S, LEASE_S, SEEN_S, LeaseTable, ranges_of, wanted_parts
+from crawl_lib.realtime.leases import GRANT_S, LEASE_S, SEEN_S, LeaseTable, Lessee, ranges_of, wanted_parts
 from crawl_lib.realtime.pages import PARTS, PageServer, part_of
 from crawl_lib.realtime.pages_sqlite import SqlitePages
 
@@ -46,11 +46,11 @@ def set_clock(server: PageServer, now_ms: int) -> None:
 
 def test_a_lease_is_taken_renewed_lapses_and_is_given_back(connect: Callable[..., PageServer]) -> None:
     one, other = connect(), connect()
-    tables = LeaseTable(one), LeaseTable(other)
+    tables, lessees = (LeaseTable(one), LeaseTable(other)), [Lessee(name) for name in NAMES]
 
     def renew(number: int, now_ms: int) -> dict[int, int]:
         set_clock((one, other)[number], now_ms)
-        return tables[number].renew(NAMES[number])
+        return tables[number].renew(lessees[number])
 
     began = 1_800_000_000_000
     first = renew(0, began)
@@ -66,10 +66,28 @@ def test_a_lease_is_taken_renewed_lapses_and_is_given_back(connect: Callable[...
     renew(1, began + 4000)
     later = renew(1, began + 500 + ms(SEEN_S))
     assert set(later) == set(range(PARTS)), "the first was silent"
-    tables[1].give_back(NAMES[1])
+    tables[1].give_back(lessees[1])
     again = renew(0, began + 501 + ms(SEEN_S))
     assert sorted(again) == list(range(PARTS))
     assert all(epoch > began for epoch in again.values())
+
+
+def test_the_newest_line_alone_renews_with_new_epochs(connect: Callable[..., PageServer]) -> None:
+    server = connect()
+    table, first, second = LeaseTable(server), Lessee(NAMES[0]), Lessee(NAMES[0])
+    began = 1_800_000_000_000
+    set_clock(server, began)
+    old = table.renew(first)
+    assert first.unowned == set(range(PARTS))
+    set_clock(server, began + 100)
+    new = table.renew(second)
+    assert second.unowned == frozenset()
+    assert all(new[part] > old[part] for part in range(PARTS))
+    assert table.renew(first) == {}, "another line has replaced this one"
+    table.give_back(first)
+    assert table.renew(second) == new, "what an older line gives back is not its own any more"
+    assert all(epoch > began + 100 for epoch in table.renew(first).values()), "the living line comes again"
+    assert table.renew(second) == {}
 
 
 @dataclass
@@ -87,7 +105,8 @@ class Fetcher:
     is_alive: bool = True
     stopped_until_ms: int = 0
     asked: list[tuple[int, int]] = field(default_factory=list)
-    granted: list[tuple[tuple[tuple[int, int], ...], int]] = field(default_factory=list)
+    granted: list[tuple[tuple[tuple[int, int], ...], int, tuple[tuple[int, int], ...]]] = field(default_factory=list)
+    lessee: Lessee = field(default_factory=lambda: Lessee(""))
 
 
 class World:
@@ -108,7 +127,8 @@ class World:
         """A fetcher whose clock began somewhere and runs up to 1 % too fast or too slow."""
         clock = [0]
         held = Held(self.config, self.store, lambda: clock[0])
-        return Fetcher(name, held, clock, self.random.randrange(1 << 40), self.random.uniform(0.99, 1.01))
+        pace = self.random.uniform(0.99, 1.01)
+        return Fetcher(name, held, clock, self.random.randrange(1 << 40), pace, lessee=Lessee(name))
 
     def step(self) -> None:
         """Let 50 ms pass."""
@@ -130,12 +150,14 @@ class World:
         if fetcher.asked and self.now_ms >= max(fetcher.asked[0][0], self.down_until_ms):
             _, clock_ms = fetcher.asked.pop()
             set_clock(self.server, 1_800_000_000_000 + self.now_ms)
-            fetcher.granted.append((ranges_of(self.table.renew(fetcher.name)), clock_ms + ms(GRANT_S)))
+            held = self.table.renew(fetcher.lessee)
+            unowned = ranges_of(fetcher.lessee.unowned & held.keys())
+            fetcher.granted.append((ranges_of(held), clock_ms + ms(GRANT_S), unowned))
 
     def hear(self, fetcher: Fetcher) -> None:
         """Read grants, and say the time twice a second; some words take up to a second."""
-        for parts, until_ms in fetcher.granted:
-            fetcher.held.grant(parts, until_ms)
+        for granted in fetcher.granted:
+            fetcher.held.grant(*granted)
         fetcher.granted.clear()
         if not fetcher.asked and self.now_ms % 500 == 0:
             delay_ms = 50 * self.random.randrange(1, 20) if self.random.random() < 0.2 else 0

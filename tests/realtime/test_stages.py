@@ -95,6 +95,56 @@ def test_a_chain_over_several_servers_ends_on_each(tmp_path: Path) -> None:
     run(tmp_path, test, web, connections=servers)
 
 
+class TestTheTargetOfARedirect:
+    """The wait for two transactions would cost each hop 20 ms."""
+
+    def test_is_fetched_before_its_row_is_written_and_ends_after(self, tmp_path: Path, monkeypatch) -> None:
+        web = Web()
+        web.answers[A] = lambda wanted: redirect(wanted, B)
+
+        async def test(served: Served) -> None:
+            written, follow = asyncio.Event(), served.store.follow
+
+            async def slow(hop: Followed) -> None:
+                await written.wait()
+                await follow(hop)
+
+            monkeypatch.setattr(served.store, "follow", slow)
+            await served.submit(A)
+            while web.urls != [A, B]:
+                await asyncio.sleep(0)
+            for _ in range(50):  # the answer comes, and its document waits
+                await asyncio.sleep(0)
+            assert (await served.client.get("/v1/pages", params={"url": B})).status_code == 404
+            written.set()
+            found = await served.page(A)
+            assert [hop["url"] for hop in found["document"]["hops"]] == [A, B]
+            assert (await served.page(B))["document"]["outcome"] == "ok"
+
+        run(tmp_path, test, web)
+
+    def test_is_fetched_no_more_after_the_redirecting_url_was_deleted(self, tmp_path: Path, monkeypatch) -> None:
+        web = Web()
+        web.answers[A] = lambda wanted: redirect(wanted, B)
+        web.hold(B)
+
+        async def test(served: Served) -> None:
+            async def never(hop: Followed) -> None:
+                await asyncio.Event().wait()
+
+            monkeypatch.setattr(served.store, "follow", never)
+            await served.submit(A)
+            while web.urls != [A, B]:
+                await asyncio.sleep(0)
+            assert (await served.client.delete("/v1/pages", params={"url": A})).json() == {"deleted": 1}
+            while not web.cancelled:
+                await asyncio.sleep(0)
+            while served.service.visits:
+                await asyncio.sleep(0)
+
+        run(tmp_path, test, web)
+
+
 def test_a_known_target_is_not_fetched_again(tmp_path: Path) -> None:
     web = Web()
     web.answers[A] = lambda wanted: redirect(wanted, B)
@@ -276,6 +326,57 @@ def test_a_policy_limits_the_fetch_and_probes_the_picture(tmp_path: Path) -> Non
 
 
 class TestDeath:
+    def test_a_picture_is_probed_after_a_restart(self, connect, tmp_path: Path, monkeypatch) -> None:
+        """The row stays due until the probe has ended, and is known meanwhile. Only a restart begins the URL again."""
+        image = "http://pictures.example/1.png"
+        policy = {"realtime": {"policies": [{"name": "cards", "image": "probe"}]}}
+
+        def web_of() -> Web:
+            web = Web()
+            web.answers[A] = lambda wanted: page(wanted, facts={"image": {"url": image}})
+            web.answers[image] = lambda wanted: page(wanted, facts={"width": 3})
+            return web
+
+        async def before(served: Served) -> None:
+            served.web.hold(image)
+            await served.submit(A, policy="cards")
+            assert (await served.page(A))["state"] == "known"
+            while image not in served.web.urls:
+                await asyncio.sleep(0)
+            [decision] = await served.submit(A, policy="cards")
+            assert decision["decision"] == "known"
+            await served.service.recover(0)
+            assert served.service.visits == {}
+            assert (await served.store.queue(0)).due == 0, "nobody waits for the document"
+
+        async def after(served: Served) -> None:
+            while image not in served.web.urls:
+                await asyncio.sleep(0)
+            while "image" not in (found := await served.page(A))["document"]:
+                await asyncio.sleep(0)
+            assert found["document"]["image"]["width"] == 3
+            row = await served.store.state(key_of(A))
+            assert row is not None
+            assert row.due_ms is None
+
+        run(tmp_path, before, web_of(), connections=[connect], **policy)
+        run(tmp_path, after, web_of(), connections=[connect], **policy)
+
+    def test_a_page_is_fetched_again_for_who_asks_before_its_picture_came(self, connect, tmp_path: Path) -> None:
+        web, image = Web(), "http://pictures.example/1.png"
+        web.answers[A] = lambda wanted: page(wanted, facts={"image": {"url": image}})
+
+        async def test(served: Served) -> None:
+            web.hold(image)
+            await served.submit(A, policy="cards")
+            await served.page(A)
+            [decision] = await served.submit(A, policy="cards", max_age_s=0)
+            assert decision["decision"] == "new"
+            while web.urls.count(A) < 2:
+                await asyncio.sleep(0)
+
+        run(tmp_path, test, web, connections=[connect], realtime={"policies": [{"name": "cards", "image": "probe"}]})
+
     def test_a_dead_fetcher_is_started_again_and_its_urls_are_asked_for_again(self, tmp_path: Path) -> None:
         web = Web()
         deaths = iter([None])
@@ -292,7 +393,7 @@ class TestDeath:
         run(tmp_path, test, web)
 
     def test_a_page_that_kills_each_fetcher_ends(self, tmp_path: Path, monkeypatch) -> None:
-        monkeypatch.setattr("crawl_lib.realtime.link.LONGEST_PAUSE_S", 0.01)
+        monkeypatch.setattr("crawl_lib.realtime.link.FetcherLink.longest_pause_s", 0.01)
         web = Web()
         web.answers[A] = lambda wanted: None
 

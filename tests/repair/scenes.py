@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import yaml
 
-from crawl_lib.config import load_config
+from crawl_lib.config import Config, load_config
 from crawl_lib.crawldb import newest_version
 from crawl_lib.frontier import Queue
-from crawl_lib.frontier.outlinks import encode_line
+from crawl_lib.keys import interval
+from crawl_lib.realtime.documents import Document, Request, encoded, request_bytes
+from crawl_lib.realtime.pages import Finished, Wish, part_of
+from crawl_lib.realtime.store import connect_pages
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.keys.held import note_held
 from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.stores import open_stores
+from crawl_lib.urlfiles import encode_line
+from crawl_lib.urls import host_of, key_of
 from demo import Serving, SynthWeb
 from tests.cli.conftest import Krake
 from tests.e2e.crawl import Result
 from tests.older import as_older, scope_of
+from tests.realtime.test_collect import fetch, submitted
 from tests.repair.killed import run_killed
 
 LABEL = "e"
@@ -54,6 +60,7 @@ ROUND = r"dfs/crawl/\d+"
 SEGMENT = rf"{ROUND}/node-[ab]"
 HIDDEN = rf"{ROUND}/\.(new-)?node-[ab]-[^/]+"
 SPOOL = rf"{NODE}/spool"
+LIVE = rf"{NODE}/live/live-0"
 VERSION = r"dfs/crawl/(crawldb|captures|linkdb|linkrank|outlinks|duplicates|terms|index)/\d+"
 LIST = r"dfs/crawl/lists/[^/]*"
 
@@ -87,6 +94,15 @@ KINDS = (
     Kind("notes of reading", rf"{SPOOL}/[^/]*\.reading", 2),
     Kind("WARC of a part", rf"{SPOOL}/[^/]*\.warc\.gz"),
     Kind("segment that is built", f"{SPOOL}/segment/.*", 2),
+    # The real-time service
+    Kind("WARC of a part in real time", rf"{LIVE}/(collect/)?spool/[^/]*\.warc\.gz", 3),
+    Kind("end of a part in real time", rf"{LIVE}/spool/[^/]*\.rowless\.json", 3),
+    Kind("rows of a part in real time", rf"{LIVE}/collect/spool/[^/]*(?<!\.warc\.gz)", 2),
+    Kind("log of submissions", rf"{LIVE}/(collect/)?submissions/[^/]*", 2),
+    Kind("submissions that are collected", rf"{LIVE}/collect/submissions\.parquet"),
+    Kind("note of a collection", rf"{LIVE}/collect/run\.json", 3),
+    Kind("segment that is collected", rf"{LIVE}/collect/segment/.*", 2),
+    Kind("table of documents", r"keys/\d-pages\.sqlite(-wal|-shm)?", 4),
     # The crawl directory
     Kind("iteration", rf"{ROUND}/iteration\.json", 4),
     Kind("agreed", rf"{ROUND}/agreed-\d+\.json", 3),
@@ -297,6 +313,31 @@ def _with_servers(directory: Path, *nodes: str) -> None:
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "servers": list(nodes)}))
 
 
+def _in_real_time(directory: Path) -> None:
+    """A collection was killed after it built the segment; a part and a log were closed since."""
+    path = directory / "krake.yml"
+    given = {**yaml.safe_load(path.read_text()), "urls": {"scope": "any"}, "realtime": {"tokens": "tokens.json"}}
+    path.write_text(yaml.safe_dump(given))
+    config, urls = load_config(str(path)), [*_pages(_newest(directory)), *_pages(_oldest(directory))]
+    _documents(config, urls)
+    fetch(config, *urls[:3])
+    submitted(config, *urls[:3])
+    _run(directory, "realtime", "collect", kill_at="segment.build.manifest")
+    fetch(config, *urls[3:], prefix="krake-2000-live-0-0")
+    submitted(config, *urls[3:])
+
+
+def _documents(config: Config, urls: Sequence[str]) -> None:
+    for place, name in enumerate(config.key_storage.servers):
+        table = connect_pages(config.key_storage, None, name)
+        table.ensure()
+        own = [url for url in urls if interval(key_of(url), len(config.key_storage.servers)) == place]
+        table.submit([Wish(key_of(url), part_of(host_of(url)), request_bytes(Request(url=url))) for url in own])
+        documents = [Document(url=url, outcome="ok", final_url=url) for url in own[1:]]
+        table.finish([Finished(key_of(one.url), encoded(one), 86_400_000, 1) for one in documents])
+        table.close()
+
+
 ON = (("crawl", "--run-id", "one", "--iterations", str(ROUNDS + 1)), ("settle",))
 ON_TABLES = (ON[0], ("crawldb", "update"))
 SECOND = (("crawl", "--run-id", "two", "--batch-size", "5"), ("settle",))
@@ -318,6 +359,7 @@ SCENES = (
     Scene("retired", _retired, (("nodes", "retire", "node-a"), ("settle",))),
     Scene("emptied", _emptied, (("fsck", "--repair"), ("settle",))),
     Scene("tables", lambda directory: None, ON_TABLES, "crawldb"),
+    Scene("real time", _in_real_time, (("realtime", "collect"), ("crawldb", "update")), "crawldb"),
     Scene("listed", _killed("take.leftover"), ON_TABLES, "crawldb"),
 )
 

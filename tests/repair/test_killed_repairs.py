@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.frontier.outlinks import encode_line
 from crawl_lib.records import QueuedUrl
 from crawl_lib.sealed import sealed_json, unsealed
+from crawl_lib.urlfiles import encode_line
 from tests.cli.conftest import Krake
 from tests.repair.killed import ROOT, run_killed
 from tests.repair.test_damages import (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.frontier.outlinks import encode_line
 from crawl_lib.records import QueuedUrl
+from crawl_lib.urlfiles import encode_line
 from demo import Serving
 from tests.cli.conftest import Krake, krake
 from tests.repair.conftest import configure

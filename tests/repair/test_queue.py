@@ -8,9 +8,9 @@ import pytest
 
 from crawl_lib.frontier import Queue, Shares, TakeHeader, advance, close_take, make_take, open_take
 from crawl_lib.frontier.journal import CLAIM, INSERT, READ, Journal
-from crawl_lib.frontier.outlinks import encode_line, encode_meta
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
+from crawl_lib.urlfiles import encode_line, encode_meta
 from tests.frontier.helpers import Keys, key, source, take_in, urls_of
 
 VIA = b"v" * 20

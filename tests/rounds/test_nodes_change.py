@@ -15,11 +15,12 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.crawldir.settled import Settled, delete_settled, read_settled, settled_nodes, write_settled
 from crawl_lib.errors import ConfigError, PathNotFoundError
-from crawl_lib.frontier import Queue, TakenIn
+from crawl_lib.frontier import Queue
 from crawl_lib.node.retire import retire_lost, retire_node
 from crawl_lib.rounds import layout, start_iteration
 from crawl_lib.sealed import sealed_json
 from crawl_lib.stores import open_stores
+from crawl_lib.urlfiles import TakenIn
 from crawl_lib.urls import Owners
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, check_counts, make_config, run_iteration

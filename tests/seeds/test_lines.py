@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from crawl_lib.config import RuleConfig, UrlsConfig
 from crawl_lib.crawldir import CrawlDirectory
 from crawl_lib.errors import InputError
-from crawl_lib.frontier import decode_line, read_outlinks
 from crawl_lib.seeds import Division, Seeds, parse_seeds
 from crawl_lib.seeds.inject import inject
 from crawl_lib.storage.local import LocalStorage
+from crawl_lib.urlfiles import decode_line, read_outlinks
 from crawl_lib.urls import Owners, UrlFilter, canonicalize, host_of
 
 GOOD = "http://a.test/"

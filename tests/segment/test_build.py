@@ -13,7 +13,6 @@ import pytest
 from fastwarc.warc import ArchiveIterator
 
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError
-from crawl_lib.frontier.outlinks import decode_line
 from crawl_lib.records import QueuedUrl
 from crawl_lib.segment import (
     LINKS_SCHEMA,
@@ -29,6 +28,7 @@ from crawl_lib.segment import (
 )
 from crawl_lib.stopping import Work
 from crawl_lib.storage import LocalStorage
+from crawl_lib.urlfiles import decode_line
 from tests.segment.helpers import NODES, TIME, answered, facts, fetches, fill, key, robots, taken, writer
 
 

@@ -31,8 +31,7 @@ from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
 from crawl_lib.text import TEXT_SCHEMA, TextReport, count_words, extract_text, stage, text_profile, text_table
 from crawl_lib.text.child import message, read_message
-from crawl_lib.worker import clean_environment
-from crawl_lib.worker.sandbox import NONE_TEXT, landlock_abi
+from crawl_lib.walls import NONE_TEXT, clean_environment, landlock_abi
 from tests.export.crawls import Capture, CrawlMaker, key
 from tests.forked import run_forked
 from tests.stores import stores_on

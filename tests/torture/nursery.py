@@ -1,9 +1,9 @@
 """A fork server that is forked instead of started: it costs milliseconds, and runs the same code.
 
 A task has threads and open databases when it needs one, and must not be forked then. So it is forked before the task
-begins. What it forks has no walls (`worker.sandbox`): the harness notes steps, and keeps what is deleted, elsewhere. The
+begins. What it forks has no walls (`walls.sandbox`): the harness notes steps, and keeps what is deleted, elsewhere. The
 attempts whose server is started as always have them.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from importlib.abc import MetaPathFinder
 from typing import Any
 
 from crawl_lib import durable
-from crawl_lib.worker import forkserver, worker
+from crawl_lib.walls import forkserver
+from crawl_lib.worker import worker
 
 
 class _NoPandas(MetaPathFinder):
@@ -40,7 +41,7 @@ def begin_fork_server() -> None:
 
 
 class _ForkedServer(subprocess.Popen):  # type: ignore[type-arg]
-    """Looks like a started process to `worker.forkserver`."""
+    """Looks like a started process to `walls.forkserver`."""
 
     def _execute_child(self, args: Any, executable: Any, preexec: Any, close: Any, pass_fds: Any, *rest: Any) -> None:
         errors = rest[10]

@@ -11,9 +11,9 @@ from typing import Any
 from crawl_lib import durable
 from crawl_lib.fetch import dispatch
 from crawl_lib.frontier import move, take
-from crawl_lib.frontier.outlinks import split_line
 from crawl_lib.frontier.queue import Queue, State
 from crawl_lib.node import take as node_take
+from crawl_lib.urlfiles import split_line
 
 
 def _no_fsync_dir(directory: Any) -> None:

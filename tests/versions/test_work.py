@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.export import scratch_folder
+from crawl_lib.scratch import scratch_folder
 from crawl_lib.stores import open_stores
 from crawl_lib.versions import Work, columns
 from tests.e2e.crawl import make_config

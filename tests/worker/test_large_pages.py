@@ -31,6 +31,7 @@ from crawl_lib.segment.tables import read_blocks
 from crawl_lib.states import Outcome
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import UrlFilter, key_of
+from crawl_lib.walls import data_bytes
 from crawl_lib.worker import aside as aside_module
 from crawl_lib.worker import reading
 from crawl_lib.worker.aside import Aside
@@ -38,7 +39,6 @@ from crawl_lib.worker.discovery import Discovery
 from crawl_lib.worker.large import Handled, LargePages, ReadingNotes, Steps
 from crawl_lib.worker.page import PageHandler
 from crawl_lib.worker.reading import BARRED, UNREAD, Pieces, Reader, Reading
-from crawl_lib.worker.sandbox import data_bytes
 from crawl_lib.worker.worker import _Worker
 from crawl_lib.worker.workers import WorkerTask
 from tests.e2e.crawl import Result, make_config

@@ -49,7 +49,7 @@ def test_the_memory_of_one_page_serves_the_next():
     """Else glibc gives the trees of such pages back to the kernel; thousands of page faults bring them again."""
     code = """
 import resource
-from crawl_lib.worker.process import keep_memory
+from crawl_lib.walls.process import keep_memory
 keep_memory()
 from crawl_lib.config import ParseConfig
 from crawl_lib.parse import parse_html
@@ -71,7 +71,7 @@ assert after - before < 500, after - before
 def test_arrow_takes_its_memory_where_the_rest_does():
     """An allocator of its own costs 2 % of the CPU of a crawl."""
     code = """
-from crawl_lib.worker.process import keep_memory
+from crawl_lib.walls.process import keep_memory
 keep_memory()
 import pyarrow
 assert pyarrow.default_memory_pool().backend_name == "system", pyarrow.default_memory_pool().backend_name
@@ -84,7 +84,7 @@ def test_a_fetching_process_may_have_as_many_descriptors_as_the_system_allows():
     """Python itself keeps the limit that it was started with; sockets beyond it would be failures of hosts."""
     code = """
 import resource
-from crawl_lib.worker.process import DESCRIPTORS, allow_descriptors
+from crawl_lib.walls.process import DESCRIPTORS, allow_descriptors
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, most))
 allow_descriptors()

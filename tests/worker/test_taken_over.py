@@ -18,12 +18,11 @@ from crawl_lib.records import Fetched
 from crawl_lib.segment import Position
 from crawl_lib.states import Outcome
 from crawl_lib.text.child import message, read_message
-from crawl_lib.worker import aside, calls, clean_environment
-from crawl_lib.worker.calls import NO_FILTER_TEXT, can_filter
-from crawl_lib.worker.sandbox import data_bytes
+from crawl_lib.walls import NO_FILTER_TEXT, calls, can_filter, clean_environment, data_bytes
+from crawl_lib.worker import aside
 from tests.e2e.crawl import make_config
+from tests.walls.test_sandbox import crawl
 from tests.worker import taken_over
-from tests.worker.test_sandbox import crawl
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADERS = Path("/usr/include")

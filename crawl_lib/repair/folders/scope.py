@@ -16,10 +16,11 @@ from crawl_lib.crawldir import (
     scope_digest,
 )
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
-from crawl_lib.frontier import OUTLINKS_NAME, host_of_line, part_mapping, read_outlinks
+from crawl_lib.frontier import host_of_line
 from crawl_lib.repair.folders.identity import readable_iterations
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.stores import Stores
+from crawl_lib.urlfiles import OUTLINKS_NAME, part_mapping, read_outlinks
 from crawl_lib.urls import is_list_of_hosts, scope_bytes, whole_hosts
 
 

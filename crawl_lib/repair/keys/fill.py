@@ -37,7 +37,6 @@ from crawl_lib.errors import (
     PathNotFoundError,
     QueueError,
 )
-from crawl_lib.export import scratch_folder
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, open_take, take_in_again
 from crawl_lib.keys import (
@@ -58,6 +57,7 @@ from crawl_lib.repair.keys.held import (
     queued_urls,
     urls_on_their_way,
 )
+from crawl_lib.scratch import scratch_folder
 from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores, has_tables
 

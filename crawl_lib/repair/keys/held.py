@@ -33,27 +33,15 @@ from crawl_lib.crawldir import (
     write_note,
 )
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
-from crawl_lib.export import scratch_folder
-from crawl_lib.frontier import (
-    HANDED_ON_MARK,
-    INSERT,
-    NodeDirectory,
-    Queue,
-    TakenIn,
-    file_lines,
-    read_handed_on,
-    read_journal,
-    read_move,
-    readable_take,
-    some_lines,
-    url_of_line,
-)
+from crawl_lib.frontier import INSERT, NodeDirectory, Queue, read_handed_on, read_journal, read_move, readable_take
 from crawl_lib.keys import KeyHeap
 from crawl_lib.node import waiting_sources
 from crawl_lib.repair.folders.identity import nodes_left
+from crawl_lib.scratch import scratch_folder
 from crawl_lib.segment import SegmentReader, microseconds_of
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores
+from crawl_lib.urlfiles import HANDED_ON_MARK, TakenIn, file_lines, some_lines, url_of_line
 from crawl_lib.urls import canonicalize
 
 _some = partial(some_lines, count=50_000)

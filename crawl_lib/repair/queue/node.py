@@ -54,7 +54,6 @@ from crawl_lib.frontier import (
     read_leftover,
     read_lost,
     readable_take,
-    some_lines,
     take_lines,
     write_leftover,
 )
@@ -72,6 +71,7 @@ from crawl_lib.segment import (
 )
 from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores
+from crawl_lib.urlfiles import some_lines
 
 Cure = Callable[[str], None]
 """Repairs one damage; given what is wrong."""

@@ -19,7 +19,6 @@ from crawl_lib.durable import fsync_file, reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError, QueueError
 from crawl_lib.findings import sqlite_problem
 from crawl_lib.frontier import (
-    BARE_META,
     CLAIM,
     COUNTS_TABLES,
     HANDED_ON_SUFFIX,
@@ -30,15 +29,11 @@ from crawl_lib.frontier import (
     Queue,
     Record,
     State,
-    TakenIn,
     change_queue,
     count_lines,
-    decode_meta,
     digest_of,
-    file_lines,
     finish_open_move,
     host_of_line,
-    is_listed,
     is_readable,
     lines_until,
     note_lost,
@@ -47,12 +42,11 @@ from crawl_lib.frontier import (
     read_journal,
     read_lost,
     read_move,
-    some_lines,
-    split_line,
     write_lines,
     write_take,
 )
 from crawl_lib.stopping import go_on, until_stopped
+from crawl_lib.urlfiles import BARE_META, TakenIn, decode_meta, file_lines, is_listed, some_lines, split_line
 from crawl_lib.urls import is_list_of_hosts, scope_bytes, whole_hosts
 
 ASKED = 10_000

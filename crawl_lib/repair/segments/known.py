@@ -14,17 +14,7 @@ from typing import Any
 
 from crawl_lib.crawldir import INDEX_FILE, Iteration, SegmentRef, readable_json
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
-from crawl_lib.frontier import (
-    HANDED_ON,
-    OUTLINKS_NAME,
-    Take,
-    decode_line,
-    encode_line,
-    is_readable,
-    part_mapping,
-    read_outlinks,
-    readable_take,
-)
+from crawl_lib.frontier import Take, is_readable, readable_take
 from crawl_lib.records import QueuedUrl, metadata_without_list, steps_of_row
 from crawl_lib.repair.segments.glean import LONGEST_URL, is_robots
 from crawl_lib.seeds import Division, check_seeds, hand_over, set_damaged_aside
@@ -41,6 +31,7 @@ from crawl_lib.segment import (
 )
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
+from crawl_lib.urlfiles import HANDED_ON, OUTLINKS_NAME, decode_line, encode_line, part_mapping, read_outlinks
 from crawl_lib.urls import Owners, UrlFilter, canonicalize, host_of, key_of
 from crawl_lib.version import VERSION
 

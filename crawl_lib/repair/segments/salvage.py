@@ -24,12 +24,11 @@ from typing import Any
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
-from crawl_lib.export import scratch_folder
-from crawl_lib.frontier import HANDED_ON, encode_line
 from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.repair.segments.glean import Gleaner, Piece, fetched_of, is_robots
 from crawl_lib.repair.segments.known import LOST_NAME, Known, read_lost
 from crawl_lib.repair.segments.swap import replace_segment
+from crawl_lib.scratch import scratch_folder
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.segment import (
     SEQUENCE,
@@ -47,6 +46,7 @@ from crawl_lib.segment import (
 )
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
+from crawl_lib.urlfiles import HANDED_ON, encode_line
 from crawl_lib.urls import key_of
 from crawl_lib.version import VERSION
 from crawl_lib.worker import PageHandler

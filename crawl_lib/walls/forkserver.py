@@ -29,7 +29,7 @@ from functools import partial
 
 from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import KrakeError, printable
-from crawl_lib.worker.sandbox import clean_environment
+from crawl_lib.walls import clean_environment
 
 _PR_SET_PDEATHSIG = 1
 _FORK_DESCRIPTORS = 4

@@ -1,4 +1,4 @@
-"""Fetching processes are forked from a server, which comes and goes without notice; see `worker.forkserver`."""
+"""Fetching processes are forked from a server, which comes and goes without notice; see `walls.forkserver`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from crawl_lib import stages
 from crawl_lib.errors import KrakeError, StorageError
 from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import open_stores
-from crawl_lib.worker.forkserver import Forked, ForkServer, fork_server
+from crawl_lib.walls import Forked, fork_server
+from crawl_lib.walls.forkserver import ForkServer
 from crawl_lib.worker.workers import run_workers
 from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config, run_iteration
@@ -28,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)
 SERVER = """\
 import os, sys
-from crawl_lib.worker import forkserver
+from crawl_lib.walls import forkserver
 def echo():
     line = sys.stdin.readline()
     os.write(1, line.encode())
@@ -300,7 +301,7 @@ def test_a_fork_of_the_task_has_a_server_of_its_own() -> None:
     """And leaves that of its parent alone, also when it ends."""
     code = """
 import json, os
-from crawl_lib.worker.forkserver import fork_server
+from crawl_lib.walls.forkserver import fork_server
 first = fork_server()
 pid = os.fork()
 own = fork_server().process.pid

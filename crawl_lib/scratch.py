@@ -1,17 +1,15 @@
-"""Local room for a stage or reader of an export, or for a repair: a folder held by one process at a time."""
+"""Folders for scratch files on the local disk, each held by one process at a time."""
 
 import fcntl
 import os
 import shutil
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from crawl_lib.config import Config
 from crawl_lib.errors import LockedError, ScratchError, os_errors
-from crawl_lib.export.folder import ExportFolder
-from crawl_lib.stores import Stores
+from crawl_lib.stopping import Work
 
 LOCK = "export.lock"
 """Held for the moment in which a process deletes what others left and makes its folder."""
@@ -66,18 +64,18 @@ def scratch_base(config: Config, name: str) -> Iterator[Path]:
 
 
 @contextmanager
-def turn_of(stores: Stores, name: str) -> Iterator[Path]:
+def turn_of(config: Config, name: str, work: Work) -> Iterator[Path]:
     """Wait until no other process of this machine holds `scratch_base` of a name, then hold the folder, and give it.
 
     Raises ScratchError, StoppedError.
     """
     with ExitStack() as stack:
         while True:
-            stores.go_on()
+            work.go_on()
             with suppress(LockedError):
-                folder = stack.enter_context(scratch_base(stores.config, name))
+                folder = stack.enter_context(scratch_base(config, name))
                 break
-            stores.stop.wait(LOOK_S)
+            work.stop.wait(LOOK_S)
         yield folder
 
 
@@ -93,22 +91,3 @@ def held(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def local_files(folder: ExportFolder) -> Iterator[Callable[[str], Path]]:
-    """A function from the name of an export's file to its place on the local disk, good within the block.
-
-    Files of a remote store are copied to a folder of this reader in the scratch directory, which is deleted at the end.
-    """
-    local = folder.storage.local_path(folder.path)
-    if local is not None:
-        yield local.joinpath
-        return
-    with scratch_folder(folder.stores.config, f"read-{folder.name}-{uuid.uuid4().hex}") as scratch:
-
-        def copied(file: str) -> Path:
-            folder.storage.download(folder.file(file), scratch / file)
-            return scratch / file
-
-        yield copied

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from crawl_lib import stages
 from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import open_stores
-from crawl_lib.worker.forkserver import fork_server
-from crawl_lib.worker.sandbox import LET_THROUGH, clean_environment
+from crawl_lib.walls import clean_environment, fork_server
+from crawl_lib.walls.sandbox import LET_THROUGH
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import make_config, run_iteration
 from tests.torture.children import children_of

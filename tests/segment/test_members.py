@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.export import content
-from crawl_lib.export.content import Wanted, read_members
+from crawl_lib.segment import Wanted, members, read_members
 from crawl_lib.storage import Storage
 
 
@@ -36,7 +35,7 @@ def read(store: OneFile, wanted: list[Wanted]) -> list[bytes]:
 
 @pytest.fixture(params=[1, 4, 64, 1 << 20])
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "SKIP_BYTES", request.param)
+    monkeypatch.setattr(members, "SKIP_BYTES", request.param)
 
 
 @pytest.mark.usefixtures("sizes")

@@ -10,17 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.frontier import (
-    OutlinkPart,
+from crawl_lib.records import QueuedUrl
+from crawl_lib.urlfiles import (
     OutlinkWriter,
     decode_line,
+    decode_meta,
     encode_line,
+    encode_meta,
     join_line,
+    part_mapping,
     read_outlinks,
     split_line,
 )
-from crawl_lib.frontier.outlinks import decode_meta, encode_meta, part_mapping
-from crawl_lib.records import QueuedUrl
+from crawl_lib.urlfiles.outlinks import OutlinkPart
 
 plain = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1)
 urls = st.builds(

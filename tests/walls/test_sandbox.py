@@ -14,9 +14,8 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.stores import open_stores
+from crawl_lib.walls import NONE_TEXT, fork_server, landlock_abi
 from crawl_lib.worker import workers
-from crawl_lib.worker.forkserver import fork_server
-from crawl_lib.worker.sandbox import NONE_TEXT, landlock_abi
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import make_config, run_iteration
 
@@ -29,7 +28,7 @@ needs_landlock = pytest.mark.skipif(not ABI, reason=NONE_TEXT)
 TRIED = """
 import contextlib, json, os, signal, socket, sqlite3, sys, threading
 from pathlib import Path
-from crawl_lib.worker import sandbox
+from crawl_lib.walls import sandbox
 from crawl_lib.worker.worker import build_walls
 if {abi}:
     sandbox.landlock_abi = lambda: {abi}
@@ -244,7 +243,8 @@ def test_what_a_worker_needs_goes_on(home: Path, abi: int) -> None:
 SERVER = """
 import json, os, sys
 from pathlib import Path
-from crawl_lib.worker import forkserver, sandbox, worker
+from crawl_lib.walls import forkserver, sandbox
+from crawl_lib.worker import worker
 {prepare}
 forkserver.serve(int(sys.argv[-2]), int(sys.argv[-1]), worker.main)
 """
@@ -317,7 +317,7 @@ def test_a_kernel_without_landlock_is_named_once_by_the_task_and_in_each_log(
 def test_a_system_call_that_is_refused_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """As containers do whose filter does not know it."""
     code = (
-        "from crawl_lib.worker import sandbox\nsandbox._call = lambda *_: -1\nprint(sandbox.shut_in(read=[], write=[]))"
+        "from crawl_lib.walls import sandbox\nsandbox._call = lambda *_: -1\nprint(sandbox.shut_in(read=[], write=[]))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == NONE_TEXT
