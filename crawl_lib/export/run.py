@@ -198,7 +198,8 @@ class _Export:
         count = 0
         for batch in batches:
             numbers = column_of(np.arange(count, count + len(batch), dtype=np.int32))
-            columns = [numbers, *batch.columns, paths.take(batch.column("segment"))]
+            added = {"node_id": numbers, "segment_path": paths.take(batch.column("segment"))}
+            columns = [added[name] if name in added else batch.column(name) for name in EXPORT_SCHEMA.names]
             yield pa.table(columns, names=EXPORT_SCHEMA.names)
             count += len(batch)
 
