@@ -17,7 +17,10 @@ class Sites:
 
     @classmethod
     def of(cls, sites: Iterable[SiteConfig]) -> "Sites":
-        """Return what a config says. Raises ConfigError naming a site that is no host."""
+        """Return the sites of a config.
+
+        Raises ConfigError naming an invalid host.
+        """
         factors = {}
         for one in sites:
             try:
