@@ -14,7 +14,7 @@ from enum import IntEnum
 from itertools import count
 
 from crawl_lib.config import FetchConfig, HostConfig, RetryConfig
-from crawl_lib.fetch.hoststore import NO_BACK_OFF, BackOff, HostRow, HostStore
+from crawl_lib.fetch.hoststore import NO_BACK_OFF, BackOff, HostRow, HostState, HostStore
 from crawl_lib.fetch.robotstxt import Rules
 from crawl_lib.records import TakenUrl
 from crawl_lib.states import Outcome
@@ -249,6 +249,8 @@ class Gate:
         self.in_heap = False
 
 
+BLOCKED = Outcome.FILTERED, "an operator has blocked the host"
+_FOR_EVER_S = 1e9
 _USUAL = HostConfig("domain", "")
 USUAL_ANSWER_S = 0.5
 """How long a host takes to answer that was not asked yet."""
@@ -274,6 +276,12 @@ def pace_s(config: FetchConfig, row: HostRow | None, name: str) -> float:
     if row is not None:
         delay_s = max(delay_s, min(row.delay_s, config.max_crawl_delay_s))
     return delay_s and delay_s + (row.answer_s if row is not None and row.answer_s else USUAL_ANSWER_S)
+
+
+def _time_of(item: Host | Gate, when: float) -> float:
+    """Return the time of an item in the heap by its present delay. `when`: by the delay before."""
+    wanted = item.wanted_at() if isinstance(item, Host) else None
+    return when if wanted is None else wanted
 
 
 def port_error(port: int) -> str:
@@ -311,6 +319,7 @@ class Hosts:
         self.begun: dict[str, Host] = {}
         self._sites: dict[str, Site] = {}
         self._hold_from = store.hold_from()
+        self._is_blocked: Callable[[str], bool] = lambda host: False
 
     def site(self, authority: str) -> Site:
         """The site of `scheme://host[:port]`."""
@@ -342,7 +351,43 @@ class Hosts:
             # A wall clock that was set back never means more than one delay.
             host.ended_at = self.clock() - max(0.0, ago_s)
         self._go_by_back_off(host, self.store.back_off(name))
+        if self._is_blocked(name):
+            self.give_up(host, BLOCKED, _FOR_EVER_S)
         return host
+
+    def set_limits(self, config: FetchConfig, is_blocked: Callable[[str], bool]) -> None:
+        """Go by other `fetch.hosts` from now on. `is_blocked`: says which hosts are asked for nothing."""
+        self.config, self._is_blocked = config, is_blocked
+        for host in self.begun.values():
+            least_s, host.connections = limits_of(config, host.name)
+            told_s = [site.rules.crawl_delay_s for site in host.sites if site.rules is not None]
+            host.delay_s = max(least_s, *(min(delay_s, config.max_crawl_delay_s) for delay_s in [0.0, *told_s]))
+            if is_blocked(host.name):
+                self.give_up(host, BLOCKED, _FOR_EVER_S)
+            elif host.ending == BLOCKED:
+                host.ending, host.ending_until = None, math.inf
+        self._heap = [(_time_of(item, when), number, item) for when, number, item in self._heap]
+        heapq.heapify(self._heap)
+
+    def begun_site(self, authority: str) -> Site | None:
+        """Return the site of an authority, if it is in use."""
+        return self._sites.get(authority)
+
+    def learn(self, state: HostState) -> None:
+        """Take what another fetcher knew of a host, where this is newer than what is known here."""
+        name, robots = state.host.host, state.robots
+        own, begun = self.store.host(name), self.begun.get(name)
+        if own is None or own.last_end < state.host.last_end:
+            self.store.save_hosts([state.host])
+        if state.back_off.times:
+            self.store.save_back_off(name, state.back_off)
+        if robots is not None:
+            own_robots = self.store.robots(robots.authority)
+            if own_robots is None or own_robots.fetched < robots.fetched:
+                self.store.save_robots(robots, self.store.host(name) or state.host)
+        if begun is not None:
+            begun.rest_s = max(begun.rest_s, min(state.host.delay_s, self.config.max_crawl_delay_s))
+            self._go_by_back_off(begun, self.store.back_off(name))
 
     def _go_by_back_off(self, host: Host, back_off: BackOff) -> None:
         if back_off.until > self.wall() + self.retry.max_wait_s:  # by a clock that was ahead
