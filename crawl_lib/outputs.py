@@ -56,7 +56,8 @@ class CdxjOutput(Output):
 def _key_of_line(line: bytes) -> bytes:
     """Return the key of the URL of a line of CDXJ; b"": the line is damaged."""
     with suppress(ValueError, KeyError, TypeError):
-        return key_of(str(json.loads(line[line.index(b" {") :])["url"]))
+        fields = json.loads(line[line.index(b" {") :])
+        return key_of(str(fields["url"]))
     return b""
 
 

@@ -75,7 +75,8 @@ def is_later(live: dict[str, Any], row: dict[str, Any] | None) -> bool:
         return row is None and live["state"] != "unknown"
     hops = (live["document"] or {}).get("hops")
     fetched_s = hops[0]["time_ms"] / 1000 if hops else datetime.fromisoformat(live["fetched"]).timestamp()
-    return bool(round(1000 * fetched_s) > round(1000 * row["time"].timestamp()))
+    captured_s = row["time"].timestamp()
+    return bool(round(1000 * fetched_s) > round(1000 * captured_s))
 
 
 def newest_rows(stores: Stores, keys: Collection[bytes]) -> dict[bytes, dict[str, Any]]:

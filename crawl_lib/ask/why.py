@@ -196,8 +196,12 @@ def full_here(stores: Stores, owner: str | None, url: str, notes: list[str]) -> 
     return found
 
 
-def _waiting_lines(stores: Stores, queue: Queue) -> Iterator[tuple[str, int | None, Iterable[tuple[bytes, bytes]]]]:
-    """What a node has yet to fetch: where it lies, how many URLs, and their lines of data and meta."""
+_Lines = Iterable[tuple[bytes, bytes]]
+"""Lines of data, each with its line of meta."""
+
+
+def _waiting_lines(stores: Stores, queue: Queue) -> Iterator[tuple[str, int | None, _Lines]]:
+    """Yield the lines of URLs that wait on a node, after the name of their place and their number."""
     take = open_take(queue.directory)
     if take is not None:
         yield "take", take.count, take.lines()
@@ -211,7 +215,7 @@ def _waiting_lines(stores: Stores, queue: Queue) -> Iterator[tuple[str, int | No
         yield f"{source.folder}/{source.node}", None, (split_line(line)[:2] for line in source.open())
 
 
-def _among(lines: Iterable[tuple[bytes, bytes]], url: str, where: str) -> Facts | None:
+def _among(lines: _Lines, url: str, where: str) -> Facts | None:
     wanted = url.encode()
     for place, (line, meta) in enumerate(lines, 1):
         if line == wanted:

@@ -47,7 +47,8 @@ class Captures:
         known = [one for one in there.segments if version is None or str(one[0]) in version.manifest["segments"]]
         if not known:
             raise InputError(f"{stores.crawl.path}: has no segment yet; `krake crawl` makes some")
-        inputs = replace(there, segments=tuple(sorted(known, key=lambda one: str(one[0]))))
+        by_name = sorted(known, key=lambda one: str(one[0]))
+        inputs = replace(there, segments=tuple(by_name))
         inputs.give(engine, links=None)
         paths = (SegmentReader(stores.storage, one.path).verified(LINKS_NAME, stores) for one, _ in inputs.segments)
         view_visits(engine, "export/visits", lambda: list(paths))
@@ -71,7 +72,8 @@ class Captures:
         """
         digest = sha256("".join(f"{segment} {digest}\n" for segment, digest in self.segments).encode())
         for batch in self.work.engine.stream(self.query, GROUP_ROWS, "captures.pages"):
-            digest.update(repr([batch.column(name).to_pylist() for name in ("key", "time", "segment")]).encode())
+            columns = [batch.column(name).to_pylist() for name in ("key", "time", "segment")]
+            digest.update(repr(columns).encode())
         return digest.hexdigest()
 
     def read(self, *wanted: str, query: str = "") -> Iterator[list[Row]]:

@@ -175,10 +175,16 @@ def _old_shares(stores: Stores, parent: Version | None, bits: int) -> Iterator[p
                 yield pa.concat_tables(waiting)
                 waiting, current = [PLACES_SCHEMA.empty_table()], current + 1
             first, end = np.searchsorted(share_of, [share, share + 1])
-            waiting.append(pa.Table.from_batches([batch.slice(first, end - first)]).cast(PLACES_SCHEMA))
+            rows = pa.Table.from_batches([batch.slice(first, end - first)])
+            waiting.append(rows.cast(PLACES_SCHEMA))
     while current < 1 << bits:
         yield pa.concat_tables(waiting)
         waiting, current = [PLACES_SCHEMA.empty_table()], current + 1
+
+
+def _numbers(octets: Any, kind: str) -> Any:
+    """Return each row of octets as one number of a kind."""
+    return np.ascontiguousarray(octets).view(kind)[:, 0]
 
 
 def _newest_of_each(tables: tuple[pa.Table, pa.Table]) -> Iterator[pa.RecordBatch]:
@@ -190,8 +196,8 @@ def _newest_of_each(tables: tuple[pa.Table, pa.Table]) -> Iterator[pa.RecordBatc
     if not len(rows):
         return
     keys = _bytes_of(rows["key"])
-    first, second = (np.ascontiguousarray(keys[:, at : at + 8]).view(">u8")[:, 0].astype(np.uint64) for at in (0, 8))
-    third = np.ascontiguousarray(keys[:, 16:]).view(">u4")[:, 0]
+    first, second = (_numbers(keys[:, at : at + 8], ">u8").astype(np.uint64) for at in (0, 8))
+    third = _numbers(keys[:, 16:], ">u4")
     order = np.argsort(first, kind="stable")
     equal = first[order][1:] == first[order][:-1]
     tied = np.append(equal, False) | np.insert(equal, 0, False)  # few rows, and only they need more

@@ -702,7 +702,8 @@ def build_parser(first: str = "") -> argparse.ArgumentParser:
         command.set_defaults(run=_late(function), names_config=words in _DELETING)
         for option, settings in options:
             command.add_argument(option, **settings)
-    parser.set_defaults(**{**vars(below[""].choices["status"].parse_args([])), "names_config": True})
+    defaults = below[""].choices["status"].parse_args([])
+    parser.set_defaults(**{**vars(defaults), "names_config": True})
     return parser
 
 

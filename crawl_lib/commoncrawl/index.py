@@ -140,7 +140,8 @@ def _digest_of(folder: MadeOnce) -> str:
         files = folder.read()["files"]
     except PathNotFoundError:
         return ""
-    return sha256("".join(file["sha256"] for file in files).encode()).hexdigest()
+    digests = "".join(file["sha256"] for file in files)
+    return sha256(digests.encode()).hexdigest()
 
 
 def _make_texts(stores: Stores, segments: Sequence[SegmentInput]) -> None:

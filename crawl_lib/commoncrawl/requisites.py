@@ -46,5 +46,8 @@ def pages_among(batch: pa.RecordBatch, requisites: Keys) -> "pa.Array[Any]":
 
 
 def _has_requisites(stores: Stores, segment: SegmentRef) -> bool:
-    batches = SegmentReader(stores.storage, segment.path).pages(["hop"])
-    return any(bool(pc.any(pc.equal(batch["hop"], pa.scalar(_HOP, pa.string()))).as_py()) for batch in batches)
+    hop = pa.scalar(_HOP, pa.string())
+    for batch in SegmentReader(stores.storage, segment.path).pages(["hop"]):
+        if pc.any(pc.equal(batch["hop"], hop)).as_py():
+            return True
+    return False

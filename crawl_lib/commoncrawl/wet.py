@@ -56,6 +56,15 @@ _RECORD_ID = re.compile(rb"^WARC-Record-ID:[ \t]*(<[^>\r\n]+>)", re.MULTILINE | 
 _PAGE_COLUMNS = ("key", "hop", "url", "warc_file", "warc_offset", "warc_length")
 
 
+class _PageText(NamedTuple):
+    """A row of the table of texts. `number`: of its page in the order of keys."""
+
+    number: int
+    time: datetime
+    text: str
+    language: str | None
+
+
 class _Text(NamedTuple):
     """A text for a record. `time`: when the page was fetched."""
 
@@ -159,7 +168,7 @@ class SegmentTexts:
                 raise DamagedFileError(f"{self.segment.path}: `pages` names {file}, which the segment lacks")
             yield _Text(url, time, file, offset, length, text, language)
 
-    def _read_texts(self, numbers: Lookup) -> Iterator[tuple[int, datetime, str, str | None]]:
+    def _read_texts(self, numbers: Lookup) -> Iterator[_PageText]:
         """Read the texts of pages. `numbers`: of the pages, by key; texts of other pages are left out."""
         column = "shown" if self.stores.config.commoncrawl.wet_text == "all" else "text"
         path = text_table(self.stores, self.segment)
@@ -169,7 +178,7 @@ class SegmentTexts:
                 rows = _rows([batch], ("time", column, "language"))
                 for number, (time, text, language) in zip(found, rows, strict=True):
                     if number is not None and text:
-                        yield number, time, text, language
+                        yield _PageText(number, time, text, language)
 
     def _with_ids(self, texts: Iterable[_Text]) -> Iterator[tuple[_Text, str]]:
         """Read the record ids of the texts' responses."""

@@ -52,7 +52,7 @@ def _tab_at(error: Exception, text: str) -> str:
     """Name the tab that ends the reading of a text, if it was one."""
     mark = getattr(error, "problem_mark", None)
     line = text.splitlines()[mark.line : mark.line + 1] if mark else []
-    is_tab = any("\t" in one[: len(one) - len(one.lstrip())] for one in line)
+    is_tab = any(re.match(r"\s*\t", one) for one in line)
     return "; the line begins with a tab, and YAML takes spaces alone" if is_tab else ""
 
 
@@ -441,7 +441,8 @@ _FORMS: dict[str, Callable[[str], str]] = {
 """Problems of a text of each form, in words."""
 
 
-_CHECKS: dict[str, tuple[Callable[[Any, Any], object], str]] = {
+_Holds = Callable[[Any, Any], object]
+_CHECKS: dict[str, tuple[_Holds, str]] = {
     "choices": (lambda value, choices: value in choices, "must be one of {limit}, not {value!r}"),
     "minimum": (operator.ge, "must be at least {limit}, not {value}"),
     "maximum": (operator.le, "must be at most {limit}, not {value}"),

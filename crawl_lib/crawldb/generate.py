@@ -279,8 +279,9 @@ def _waiting(stores: Stores, lists: Sequence[MadeList]) -> dict[str, int]:
         if segment is not None:
             found[node] = int(segment.manifest().get("queue_after") or 0)
         newest = int(segment.folder) if segment is not None else -1
-        found[node] += sum(one.count_of(node) for one in lists if int(one.manifest["folder"] or -1) > newest)
-        found[node] += sum(one.count_of(node) for one in retries if int(one.manifest["newest"]) >= newest)
+        later = [one for one in lists if int(one.manifest["folder"] or -1) > newest]
+        later += [one for one in retries if int(one.manifest["newest"]) >= newest]
+        found[node] += sum(one.count_of(node) for one in later)
     return found
 
 
@@ -315,7 +316,8 @@ def _give_conditions(work: Work, basis: _Basis) -> None:
     """Make the tables that say what speaks against a row by itself. In: crawldb."""
     stores, engine = work.stores, work.engine
     engine.values("settings", _settings(stores, basis))
-    engine.values("statuses", pa.table({"status": pa.array(basis.settings.statuses or (), pa.string())}))
+    statuses = pa.array(basis.settings.statuses or (), pa.string())
+    engine.values("statuses", pa.table({"status": statuses}))
     engine.values("listed", basis.held)
     engine.values("refused", pa.table({"key": pa.array(_refused(stores, engine), pa.binary())}))
 

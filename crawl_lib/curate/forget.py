@@ -172,7 +172,8 @@ def _which_are_known(
     """Keys that can be forgotten (named, or crawled; not what waits), and how many of them a node and host counts."""
     known, lower = bytearray(), dict[str, Counter[str]]()
     batches: list[Any] = meant.to_batches(max_chunksize=ASKED)
-    waiting = _waiting(stores, key_array(b"".join(b"".join(batch["key"].to_pylist()) for batch in batches)))
+    keys = [key for batch in batches for key in batch["key"].to_pylist()]
+    waiting = _waiting(stores, key_array(b"".join(keys)))
     for batch in batches:
         columns = [batch[name].to_pylist() for name in ("key", "place_last", "named_any")]
         states = store.states(columns[0])

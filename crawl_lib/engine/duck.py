@@ -80,7 +80,8 @@ class Duck(Engine):
         self._views[name] = text
 
     def column(self, query: str) -> list[Any]:
-        return [row[0] for row in self._do(lambda: self._connection.execute(self._whole(query)).fetchall())]
+        rows = self._do(lambda: self._connection.execute(self._whole(query)).fetchall())
+        return [row[0] for row in rows]
 
     def stream(self, query: str, rows: int, stage: str = "") -> Iterator[pa.RecordBatch]:
         reader = self._do(lambda: self._connection.sql(self._whole(query)).to_arrow_reader(rows), stage)

@@ -79,7 +79,8 @@ class Spark(Engine):
         self._given(columns).unionByName(joined, allowMissingColumns=True).createOrReplaceTempView(name)
 
     def table(self, name: str, path: str) -> None:
-        self._do(lambda: self._read([self._place(path, f"{name}.parquet")]).createOrReplaceTempView(name))
+        place = self._place(path, f"{name}.parquet")
+        self._do(lambda: self._read([place]).createOrReplaceTempView(name))
 
     def local_table(self, name: str, path: Path) -> None:
         place = f"file://{path}"
@@ -96,7 +97,8 @@ class Spark(Engine):
         self._do(lambda: self._session.sql(text).createOrReplaceTempView(name))
 
     def column(self, query: str) -> list[Any]:
-        return [row[0] for row in self._do(lambda: self._session.sql(sql_text(query)).collect())]
+        rows = self._do(lambda: self._session.sql(sql_text(query)).collect())
+        return [row[0] for row in rows]
 
     def stream(self, query: str, rows: int, stage: str = "") -> Iterator[pa.RecordBatch]:
         store, folder, _ = self._answer(query, stage)

@@ -86,9 +86,7 @@ class Buckets:
 
     def flush(self) -> None:
         """Write what waits to the bucket files. Raises StorageError, NoRoomError beyond `limits.max_bytes`."""
-        if self._max_bytes is not None and self._waiting > self._max_bytes - sum(
-            path.stat().st_size for path in self._folder.rglob("*") if path.is_file()
-        ):
+        if self._max_bytes is not None and self._waiting + self._written_bytes() > self._max_bytes:
             raise NoRoomError(
                 f"{self._folder}: the export needs more than scratch.max_bytes ({self._max_bytes}); give it more, and"
                 " run the stage again"
@@ -99,6 +97,9 @@ class Buckets:
                     file.write(b"".join(parts))
                 parts.clear()
         self._waiting = 0
+
+    def _written_bytes(self) -> int:
+        return sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())
 
     def in_order(self) -> Iterator[bytes]:
         """All compressed pages by NodeID; each bucket file is deleted when it is used up."""

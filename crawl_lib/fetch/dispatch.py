@@ -36,6 +36,10 @@ _FEW_HOSTS = 16
 """So many hosts of one address are reserved at once, where nodes share them."""
 
 
+_Fail = Callable[[BaseException], None]
+_Allow = Callable[[str, str], bool]
+
+
 class Caller(Protocol):
     """Who asked for the run: gets what was fetched, and says how long to go on. What it raises ends the run."""
 
@@ -65,9 +69,7 @@ class Seams:
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     resolver: Callable[[], SystemResolver] = SystemResolver
-    carrier: Callable[[FetchConfig, Callable[[BaseException], None], Callable[[str, str], bool] | None], Transport] = (
-        Transport
-    )
+    carrier: Callable[[FetchConfig, _Fail, _Allow | None], Transport] = Transport
 
 
 class Dispatch:
@@ -88,7 +90,7 @@ class Dispatch:
         *,
         retries: Mapping[Failure, Retry],
         act: Callable[[Callable[[], None]], None],
-        fail: Callable[[BaseException], None],
+        fail: _Fail,
         may_send: Callable[[str], bool] | None = None,
     ) -> None:
         self.in_flight = 0

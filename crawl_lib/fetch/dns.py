@@ -52,6 +52,9 @@ class Answer:
     expires: float = 0.0
 
 
+_Then = Callable[[Answer], None]
+
+
 def literal_address(host: str) -> str | None:
     """The address that a canonical URL's host is, without brackets; None if it is a name."""
     return host.strip("[]") if is_address(host) else None
@@ -71,7 +74,7 @@ class SystemResolver:
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
-    def ask(self, host: str, then: Callable[[Answer], None]) -> None:
+    def ask(self, host: str, then: _Then) -> None:
         """Look a name up; `then` is called once, perhaps before `ask` returns. It must not raise."""
         self._open += 1
         try:
@@ -101,7 +104,7 @@ class SystemResolver:
             self._ares.cancel()
             self._ares.close()
 
-    def _answered(self, then: Callable[[Answer], None], result: Any, error: int | None) -> None:
+    def _answered(self, then: _Then, result: Any, error: int | None) -> None:
         self._open -= 1
         if error is None:
             addresses = [node.addr[0] for node in result.nodes]
@@ -149,7 +152,7 @@ class DnsCache:
         self._asked = 0
         self._loop = asyncio.get_running_loop()
         self._answers: dict[str, Answer] = {}
-        self._waiting: dict[str, list[Callable[[Answer], None]]] = {}
+        self._waiting: dict[str, list[_Then]] = {}
         self._queue: deque[str] = deque()
         # Names that are asked for, and when; both in the order of asking.
         self._young: dict[str, float] = {}
@@ -171,7 +174,7 @@ class DnsCache:
         literal = literal_address(host)
         return None if literal is None else Answer((literal,), expires=float("inf"))
 
-    def look_up(self, host: str, then: Callable[[Answer], None]) -> None:
+    def look_up(self, host: str, then: _Then) -> None:
         """Ask for `host`; `then` is called with the answer in the loop's thread, never before this has returned."""
         waiting = self._waiting.get(host)
         if waiting is not None:

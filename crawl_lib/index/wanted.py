@@ -172,7 +172,8 @@ def _values(batch: pa.RecordBatch, *names: str) -> Iterator[tuple[Any, ...]]:
 
 def _document_digest(own: bytes, language: str | None, anchors: bytes | None) -> bytes:
     """Return the SHA-1 of all that a document is made of."""
-    return sha1(b"\n".join((own, str(language).encode(), anchors or b""))).digest()
+    parts = (own, str(language).encode(), anchors or b"")
+    return sha1(b"\n".join(parts)).digest()
 
 
 class _Judge:
@@ -229,7 +230,8 @@ def _own_digest(page: Row, options: IndexConfig) -> bytes:
     """Return the SHA-1 of what a document is made of, without language and anchors."""
     values = [page[name] for name in ("url", "title", "headings", "text", "mime_detected")]
     times = [str(page[name]) for name in ("time", "published")]
-    return sha1(json.dumps([*values, *times, _hidden(page, options)]).encode()).digest()
+    text = json.dumps([*values, *times, _hidden(page, options)])
+    return sha1(text.encode()).digest()
 
 
 def _text_row(page: Row, options: IndexConfig) -> Row:

@@ -23,7 +23,8 @@ def with_refresh(page: Page, field: str, *, url: str, config: ParseConfig) -> Pa
         return page
     if page.base != url:
         href = found.partition(b"\0")[0].decode()
-        found = links_as_bytes([(href[0] + _absolute(url, href[1:]), "", "")])
+        target = href[0] + _absolute(url, href[1:])
+        found = links_as_bytes([(target, "", "")])
     *links, _ = (found + page.links).split(b"\0", TEXTS_OF_LINK * config.max_links_per_page)
     cut = count_links(page.links) + 1 - len(links) // TEXTS_OF_LINK
     return page._replace(links=b"\0".join([*links, b""]), links_cut=page.links_cut + cut)

@@ -134,7 +134,8 @@ def _in_text(text: bytes) -> Iterator[_Found]:
 def robots_sitemaps(body: bytes) -> bytes:
     """Return the sitemaps that a robots.txt names, in its order, as links. Octets from 0x80 on are escaped."""
     lines = _ROBOTS_LINE.findall(body.removeprefix(b"\xef\xbb\xbf").replace(b"\r", b"\n"))
-    return links_as_bytes(("x" + escape_octets(line.decode("latin-1")), "", "") for line in lines)
+    urls = (escape_octets(line.decode("latin-1")) for line in lines)
+    return links_as_bytes(("x" + url, "", "") for url in urls)
 
 
 def _in_xml(text: bytes, prefix: bytes, root: str, url: str) -> Iterator[_Found]:
@@ -156,7 +157,8 @@ def _tags(text: bytes, prefix: bytes, names: tuple[bytes, ...], url: str) -> Ite
     skipped = _COMMENT + rb"|" + _CDATA
     content = rb"((?:[^<]++|" + skipped + rb")*+)(?=(<?))"
     bases = _Bases(url)
-    for match in re.finditer(skipped + rb"|" + opening + rb"(?=[\s/>])" + _ATTRIBUTES + rb">" + content, text):
+    element = rb"".join((skipped, rb"|", opening, rb"(?=[\s/>])", _ATTRIBUTES, rb">", content))
+    for match in re.finditer(element, text):
         end, name, attributes, inside, follows = match.groups()
         if name is None:
             continue

@@ -259,11 +259,13 @@ def _first_hosts(queue: Queue, back_offs: Mapping[str, float]) -> dict[str, dict
     with os_errors(queue.directory, "changes at the moment"):
         lines = (url for url, _ in queue.lines(queue.state(), HOST_LINES))
         counts = Counter(host_of_line(url) for url in lines if url.count(b"/") > 1)  # people may have written anything
-    hosts = [(host.decode("utf-8", "replace"), count) for host, count in counts.most_common(SHOWN_HOSTS)]
-    return {
-        host: {"urls": count, **({"back_off": _utc(back_offs[host])} if host in back_offs else {})}
-        for host, count in hosts
-    }
+    hosts: dict[str, dict[str, Any]] = {}
+    for name, count in counts.most_common(SHOWN_HOSTS):
+        host = name.decode("utf-8", "replace")
+        hosts[host] = {"urls": count}
+        if host in back_offs:
+            hosts[host]["back_off"] = _utc(back_offs[host])
+    return hosts
 
 
 def _utc(at: float) -> str:

@@ -232,7 +232,8 @@ class _Search:
             return self._ranked(hits, has_all=True), total
         hits, total = self._top(all_of(self._asked), is_counted=True)
         candidates = self._ranked(hits, has_all=True)
-        if len(candidates) < FEW and any(len(one.units) > 1 and one.loose for one in self._asked):
+        has_phrases = any(len(one.units) > 1 and one.loose for one in self._asked)
+        if len(candidates) < FEW and has_phrases:
             there = {_place(address) for _, address in hits}
             best, _ = self._top(some_of(self._asked), is_counted=False)
             more = [hit for hit in best if _place(hit[1]) not in there]
@@ -247,13 +248,20 @@ class _Search:
         """
         found = self._searcher.search(self._filters.around(query), TIES, count=is_counted)
         hits: list[Hit] = found.hits
-        if len(hits) > CANDIDATES and (last := rounded(hits[CANDIDATES - 1][0])) == rounded(hits[CANDIDATES][0]):
-            above = [hit for hit in hits[:CANDIDATES] if rounded(hit[0]) > last]
-            tied = [hit for hit in hits[len(above) :] if rounded(hit[0]) == last]
-            orders = self._orders([address for _, address in tied])
-            ordered = sorted(zip(orders, tied, strict=True), key=lambda one: one[0])
-            hits = above + [hit for _, hit in ordered]
+        if len(hits) > CANDIDATES:
+            hits = self._with_ordered_ties(hits)
         return hits[:CANDIDATES], _count(found) if is_counted else 0
+
+    def _with_ordered_ties(self, hits: list[Hit]) -> list[Hit]:
+        """Order the hits that tie with the last candidate by their keys."""
+        last, next_one = (rounded(score) for score, _ in hits[CANDIDATES - 1 : CANDIDATES + 1])
+        if last != next_one:
+            return hits
+        above = [hit for hit in hits[:CANDIDATES] if rounded(hit[0]) > last]
+        tied = [hit for hit in hits[len(above) :] if rounded(hit[0]) == last]
+        orders = self._orders([address for _, address in tied])
+        ordered = sorted(zip(orders, tied, strict=True), key=lambda one: one[0])
+        return above + [hit for _, hit in ordered]
 
     def _unscored(self) -> tuple[list[Candidate], int]:
         """Return pages by boost alone, or the newest ones, and how many match."""

@@ -43,7 +43,8 @@ def _weights(index: OpenIndex, best: Sequence[Candidate]) -> dict[str, dict[str,
     for one in best:
         page = index.searcher.doc(one.address)
         group = index.fields.group(page.get_first("language"))
-        text = " ".join(bytes(page.get_first(name) or b"").decode()[:READ_CHARS] for name in ("title", "body"))
+        fields = [bytes(page.get_first(name) or b"").decode() for name in ("title", "body")]
+        text = " ".join(field[:READ_CHARS] for field in fields)
         counts = Counter(index.fields.analysers.words(group, without_runs(text)))
         weights = found.setdefault(group, defaultdict(float))
         for word, count in counts.items():

@@ -365,7 +365,8 @@ def _should(leaves: Iterable[Leaf]) -> list[Clause]:
 
 
 def _joined(clauses: Sequence[Clause], pages: Query | None) -> Query:
-    return Query.boolean_query([*clauses, *([] if pages is None else [(Occur.Must, unscored(pages))])])
+    filters = [] if pages is None else [(Occur.Must, unscored(pages))]
+    return Query.boolean_query([*clauses, *filters])
 
 
 def _either(queries: Sequence[Query]) -> Query:

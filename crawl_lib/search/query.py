@@ -222,8 +222,11 @@ def _host(value: str) -> str | None:
 
 def _day(value: str) -> str | None:
     found = _DATE.fullmatch(value)
+    if found is None:
+        return None
     try:
-        return date(*(int(one or 1) for one in found.groups())).isoformat() if found else None
+        year, month, day = (int(one or 1) for one in found.groups())
+        return date(year, month, day).isoformat()
     except ValueError:
         return None
 

@@ -109,5 +109,8 @@ def _pieces(text: str) -> Iterator[str]:
 def _in_characters(text: str, marks: Sequence[tuple[int, int]]) -> Snippet:
     """Return a snippet whose marks Tantivy gave in bytes of UTF-8."""
     data = text.encode()
-    places = (tuple(len(data[:place].decode()) for place in mark) for mark in marks)
-    return Snippet(text, tuple((start, end) for start, end in places))
+
+    def chars(place: int) -> int:
+        return len(data[:place].decode())
+
+    return Snippet(text, tuple((chars(start), chars(end)) for start, end in marks))

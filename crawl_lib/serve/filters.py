@@ -53,7 +53,8 @@ class Menu:
 def menus(reading: Reading, languages: Sequence[str], today: date) -> list[Menu]:
     """Return the menus of a query. `languages`: the languages of the index."""
     times = [(label, ANY if days is None else str(today - timedelta(days))) for label, days in TIMES]
-    named = [("Any language", ANY), *sorted((LANGUAGES.get(code, code), code) for code in languages)]
+    by_name = sorted((LANGUAGES.get(code, code), code) for code in languages)
+    named = [("Any language", ANY), *by_name]
     return [
         _menu(reading, "Time", Kind.AFTER, times),
         _menu(reading, "Type", Kind.TYPE, TYPES),

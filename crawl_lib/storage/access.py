@@ -25,7 +25,8 @@ def parse_address(text: str) -> Address:
 
     Raises ConfigError: the operator corrects `dfs_primary`.
     """
-    if any("@" in part.partition("://")[2].partition("/")[0] for part in text.split(";")):
+    authorities = [part.partition("://")[2].partition("/")[0] for part in text.split(";")]
+    if any("@" in authority for authority in authorities):
         raise ConfigError("dfs_primary: no user and password in the address; dfs.user names the user")
     try:
         parts = [urlsplit(part.strip()) for part in text.split(";") if part.strip()]
@@ -93,7 +94,8 @@ def parse_s3_address(text: str) -> S3Address:
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", bucket):
         raise ConfigError(f"dfs_primary: {text}: must be s3://BUCKET/PREFIX, and {bucket!r} is no name of a bucket")
     prefix = path.rstrip("/")
-    if prefix and any(part in {"", ".", ".."} or not re.fullmatch(r"[\w.=-]+", part) for part in prefix.split("/")):
+    steps = prefix.split("/") if prefix else []
+    if any(step in {".", ".."} or not re.fullmatch(r"[\w.=-]+", step) for step in steps):
         raise ConfigError(f"dfs_primary: {text}: {prefix!r} must be names of letters, digits, . _ = - with / between")
     return S3Address(bucket, f"{prefix}/" if prefix else "")
 

@@ -44,6 +44,9 @@ OLD_UPLOAD = timedelta(days=1)
 STRAY_COPIES = 3
 
 
+_Request = Callable[[], object]
+
+
 class S3Storage(Storage):
     """Files below a prefix of a bucket.
 
@@ -296,7 +299,7 @@ class S3Storage(Storage):
                     )
         self._holds_conditions = True
 
-    def _conditional_requests(self) -> Iterator[tuple[str, Callable[[], object]]]:
+    def _conditional_requests(self) -> Iterator[tuple[str, _Request]]:
         """Yield requests that a server must refuse while the probe is there, with the name of their condition."""
         yield "If-None-Match of a PUT", lambda: self._client.create(PROBE, b"")
         probe = S3Object(PROBE, 0, NO_ETAG)

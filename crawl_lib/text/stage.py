@@ -34,6 +34,12 @@ REVISION = 4
 """Of what is made of what resiliparse finds: raised where equal pages may get other rows."""
 AGAIN = "; move it away, and run this again: it is made of the segment's WARC files"
 KILLED = "no text: the process that read it died, or passed its limits"
+_ROBOTS: "list[pa.Field[Any]]" = [
+    pa.field("noindex", pa.bool_()),
+    pa.field("noarchive", pa.bool_()),
+    pa.field("nosnippet", pa.bool_()),
+    pa.field("unavailable_after", pa.timestamp("us", "UTC")),
+]
 _FIELDS: "list[pa.Field[Any]]" = [
     pa.field("key", pa.binary(20), nullable=False),
     pa.field("time", pa.timestamp("us", "UTC"), nullable=False),
@@ -43,17 +49,7 @@ _FIELDS: "list[pa.Field[Any]]" = [
     pa.field("signature", pa.binary()),
     pa.field("error", pa.string()),
     pa.field("headings", pa.string()),
-    pa.field(
-        "robots",
-        pa.struct(
-            [
-                pa.field("noindex", pa.bool_()),
-                pa.field("noarchive", pa.bool_()),
-                pa.field("nosnippet", pa.bool_()),
-                pa.field("unavailable_after", pa.timestamp("us", "UTC")),
-            ]
-        ),
-    ),
+    pa.field("robots", pa.struct(_ROBOTS)),
     pa.field("published", pa.timestamp("us", "UTC")),
     pa.field("shown", pa.string()),
     pa.field("long_words", pa.int32()),

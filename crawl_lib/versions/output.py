@@ -19,7 +19,8 @@ def has_key(stores: Stores, path: str, keys: Collection[bytes], column: str = "k
     """Say whether a column of a table has one of some keys of pages. Raises DamagedFileError, StorageError."""
     wanted = pa.array(sorted(keys), pa.binary(20))
     batches = parquet_batches(stores.storage, path, pa.schema([pa.field(column, pa.binary(20))]), [column])
-    return any(pc.any(pc.is_in(found.column(0), value_set=wanted)).as_py() for found in stores.until_stopped(batches))
+    found = (pc.is_in(batch.column(0), value_set=wanted) for batch in stores.until_stopped(batches))
+    return any(pc.any(one).as_py() for one in found)
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,10 @@ def is_answer_over(name: str, now_s: float) -> bool:
     Names without a time are of older versions of Krake.
     """
     found = _ANSWER.fullmatch(name)
-    return found is not None and int(found[1] or 0) + _LONGEST_ANSWER_S < now_s
+    if found is None:
+        return False
+    begun_s = int(found[1] or 0)
+    return begun_s + _LONGEST_ANSWER_S < now_s
 
 
 @dataclass(frozen=True)

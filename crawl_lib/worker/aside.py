@@ -160,7 +160,8 @@ def _read(message: list[Any], reader: Reader, out: IO[bytes]) -> None:
     found = reader.facts(headers, fetched, content)
     fetched.body = b""
     assert found.digest is not None
-    out.write(json.dumps([found.mime, found.length, found.digest.hex(), found.error]).encode() + b"\n")
+    line = json.dumps([found.mime, found.length, found.digest.hex(), found.error])
+    out.write(line.encode() + b"\n")
     if links and reader.is_page(headers, fetched.outcome, found.mime, content.data):
         for _, piece in slices(reader.page(headers, url, content, found.mime, time)):
             out.write(piece.to_json().encode() + b"\n")

@@ -40,11 +40,12 @@ def _is_trap(sketches: Iterable[bytes], max_similar: int) -> bool:
     """Whether so many are nearly the same as one. As many as half of them can be, so some are looked at, not all."""
     pages = [int.from_bytes(one) for one in sketches if len(one) == SKETCH_BYTES]
     some = pages[:: max(1, len(pages) // _COMPARED)]
-    # Most are found out by those that are looked at alone: half as many of them are alike as all would have to be.
-    return any(
-        2 * _alike(one, some) * len(pages) >= max_similar * len(some) and _alike(one, pages) >= max_similar
-        for one in some
-    )
+    for one in some:
+        # The sample excludes most pages: half the share is alike that all pages would need.
+        is_likely = 2 * _alike(one, some) * len(pages) >= max_similar * len(some)
+        if is_likely and _alike(one, pages) >= max_similar:
+            return True
+    return False
 
 
 def _alike(one: int, pages: Iterable[int]) -> int:
