@@ -30,7 +30,7 @@ class Link(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Visit:
+class CheckedFetch:
     """What one fetch of a URL brought.
 
     `verdicts`: the result of `check_url`, and `rejections`: the number of links that each rule rejects. `fetched`: the
@@ -46,7 +46,7 @@ class Visit:
     links: list[Link]
 
 
-def visit_url(stores: Stores, text: str) -> Visit:
+def visit_url(stores: Stores, text: str) -> CheckedFetch:
     """Fetch a URL once, and read the answer as a crawl reads that of a seed.
 
     The crawl notices nothing, as with `check_url`. Raises the errors of `check_url`, and SetupError where the scanner
@@ -60,7 +60,7 @@ def visit_url(stores: Stores, text: str) -> Visit:
     is_page = reader.is_page(headers, fetched.outcome, mime, content.data)
     page = reader.page(headers, fetched.url, content, mime, fetched.time) if is_page else None
     links, rejections = ([], {}) if page is None else _judged(stores, fetched.url, page, headers)
-    return Visit({**verdicts, "rejections": rejections}, fetched, headers, content.data, page, links)
+    return CheckedFetch({**verdicts, "rejections": rejections}, fetched, headers, content.data, page, links)
 
 
 def _judged(stores: Stores, url: str, page: Page, headers: Headers) -> tuple[list[Link], dict[str, int]]:

@@ -22,7 +22,7 @@ _PLAIN = ("stage", "node", "phase")
 _PER_UNIT = {"bytes": (1_000_000, "MB")}
 
 
-class Part(NamedTuple):
+class ProgressReport(NamedTuple):
     """One report, read. `total`: None if unknown; `facts`: further numbers, as text."""
 
     name: str
@@ -32,14 +32,15 @@ class Part(NamedTuple):
     facts: str
 
 
-def part_of(report: Mapping[str, Any]) -> Part:
+def part_of(report: Mapping[str, Any]) -> ProgressReport:
     """Read a report: its `done`, `total` and `unit`, or those of a node, `fetched` and `taken`."""
     done = next((int(report[name]) for name in _DONE if name in report), 0)
     total = next((int(report[name]) for name in _TOTAL if report.get(name)), None)
     rest = {name: value for name, value in report.items() if name not in {*_DONE, *_TOTAL, "unit"}}
     words = [value if name in _PLAIN else f"{name} {value}" for name, value in rest.items() if isinstance(value, str)]
     facts = [f"{name} {rounded(value)}" for name, value in rest.items() if not isinstance(value, str) and value]
-    return Part(" ".join(words), done, total, report.get("unit", "URLs" if "node" in report else ""), "  ".join(facts))
+    unit = report.get("unit", "URLs" if "node" in report else "")
+    return ProgressReport(" ".join(words), done, total, unit, "  ".join(facts))
 
 
 class Bar:

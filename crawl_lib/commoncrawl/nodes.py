@@ -44,7 +44,7 @@ class Graph:
     into: Side
 
 
-class Pages(ABC):
+class NumberedPages(ABC):
     """Pages with numbers, and the links between them."""
 
     stores: Stores
@@ -64,7 +64,7 @@ class Pages(ABC):
         return pairs.side(), pairs.side(by_target=True)
 
 
-class ExportPages(Pages):
+class ExportPages(NumberedPages):
     """The pages of an export whose links are arcs already."""
 
     def __init__(self, folder: ExportFolder) -> None:
@@ -96,7 +96,7 @@ class ExportPages(Pages):
         return out, into
 
 
-class LinkedPages(Pages):
+class LinkedPages(NumberedPages):
     """All ends of the pages' current links, crawled or not, as in LinkRank."""
 
     def __init__(self, work: Work, now: datetime) -> None:
@@ -142,7 +142,7 @@ def _reversed_domain(host: str) -> str:
     return reversed_name(domain_of(reversed_name(host)))
 
 
-def graph_of(pages: Pages, of: str, scratch: Path) -> Graph:
+def graph_of(pages: NumberedPages, of: str, scratch: Path) -> Graph:
     """Make the graph of pages, or of the pages' hosts or domains. `of`: one of `KINDS`; `scratch`: a folder for arcs.
 
     In memory are 30 bytes a node; and of hosts and domains the names. Raises DamagedFileError, StorageError,

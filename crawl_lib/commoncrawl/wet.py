@@ -184,10 +184,10 @@ class SegmentTexts:
         """Read the record ids of the texts' responses."""
         kept: list[_Text] = []
 
-        def wanted() -> Iterator[Wanted]:
+        def wanted() -> Iterator[WantedRecord]:
             for number, text in enumerate(texts):
                 kept.append(text)
-                yield Wanted(number, f"{self.segment.path}/{text.file}", text.offset, text.length)
+                yield WantedRecord(number, f"{self.segment.path}/{text.file}", text.offset, text.length)
 
         for member in read_members(self.stores.storage, wanted()):
             yield kept.pop(), _record_id(member.wanted, member.data)
@@ -222,7 +222,7 @@ class SegmentTexts:
         return _record("conversion", _id_of(f"conversion {record_id}"), lines, "text/plain", text.text.encode())
 
 
-def _record_id(wanted: Wanted, data: bytes) -> str:
+def _record_id(wanted: WantedRecord, data: bytes) -> str:
     """Read the record id of a response. Raises DamagedFileError naming file and offset."""
     try:
         unpacking = zlib.decompressobj(16 + zlib.MAX_WBITS)

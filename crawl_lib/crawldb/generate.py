@@ -414,7 +414,7 @@ def explain(stores: Stores, url: str) -> dict[str, Any]:
     the `reason`; for `leased` also `held_by`, the list that holds the URL; and `judged_by`, the number of the version
     if it is not the list's own one, which is deleted. Raises InputError before the first list, and as `generate` does.
     """
-    asked = _Asked.of(stores, url)
+    asked = _ListQuestion.of(stores, url)
     with _opened(Work.to_read(stores), asked.basis) as engine:
         engine.values("wanted", pa.table({"key": pa.array([asked.key], pa.binary())}))
         found = engine.column("crawldb/explain")
@@ -428,7 +428,7 @@ def look_up(stores: Stores, url: str) -> dict[str, Any]:
     has its key, else `outranked`. Returns and raises the same as `explain`; it compares the checksums of the pages
     that it reads, and no digests of the version's parts.
     """
-    asked = _Asked.of(stores, url, only_its_leases=True)
+    asked = _ListQuestion.of(stores, url, only_its_leases=True)
     rows = [*Versions(stores, CRAWLDB).rows_of(asked.basis.version, asked.key)]
     if not rows:
         return asked.answer(stores, Reason.UNKNOWN)
@@ -448,7 +448,7 @@ def look_up(stores: Stores, url: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _ListQuestion:
     """A question about the newest list. `older`: the other lists; `key`: of the URL; `basis`: what the list is of."""
 
     newest: MadeList
@@ -457,7 +457,7 @@ class _Asked:
     basis: _Basis
 
     @classmethod
-    def of(cls, stores: Stores, url: str, *, only_its_leases: bool = False) -> "_Asked":
+    def of(cls, stores: Stores, url: str, *, only_its_leases: bool = False) -> "_ListQuestion":
         """Find the list and its version. Raises InputError before the first list or without a version.
 
         `only_its_leases`: leave out what other lists hold of other URLs.

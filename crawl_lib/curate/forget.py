@@ -66,7 +66,7 @@ class ForgetReport:
 
 
 @dataclass(frozen=True)
-class Pages:
+class ForgottenPages:
     """Which pages: those of canonical URLs, and those of one of these hosts whose newest capture is older.
 
     `hosts`: none: of any host, if an age is given. `older_than_s`: seconds.
@@ -80,7 +80,7 @@ class Pages:
 def forget(
     stores: Stores,
     store: ShardedKeyStore,
-    pages: Pages,
+    pages: ForgottenPages,
     *,
     dry_run: bool = False,
     clock: Callable[[], float] = time.time,

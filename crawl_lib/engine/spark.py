@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from crawl_lib.config import Config
-from crawl_lib.engine.engine import Engine, Room, in_batches, patiently, sql_text
+from crawl_lib.engine.engine import Engine, Workplace, in_batches, patiently, sql_text
 from crawl_lib.engine.java import check_kerberos, is_secured, java_options
 from crawl_lib.errors import ConfigError, LockedError, PathNotFoundError, StorageError
 from crawl_lib.storage import LocalStorage, Storage
@@ -50,7 +50,7 @@ GLOB = re.compile(r"([*?\[\]{}\\])")
 class Spark(Engine):
     """One Spark session with a Java process of its own; made by `open_spark`."""
 
-    def __init__(self, session: SparkSession, room: Room, dfs_url: str | None) -> None:
+    def __init__(self, session: SparkSession, room: Workplace, dfs_url: str | None) -> None:
         self._session, self._room = session, room
         self._url = None if dfs_url is None else dfs_url.rstrip("/")
         self._results, self._dead, self._has_shared = 0, False, False
@@ -200,7 +200,7 @@ def _rows_of(store: Storage, folder: str, rows: int) -> Iterator[pa.RecordBatch]
             yield from part.iter_batches(rows)
 
 
-def open_spark(config: Config, room: Room) -> Spark:
+def open_spark(config: Config, room: Workplace) -> Spark:
     """A Spark session at `spark.master`. Its Java process, temporary files and parts end with `close`.
 
     Raises ConfigError where Java is missing, where the executors could not read what this machine has, or where
@@ -231,7 +231,7 @@ def open_spark(config: Config, room: Room) -> Spark:
     return spark
 
 
-def _start(options: Mapping[str, str], room: Room) -> SparkSession:
+def _start(options: Mapping[str, str], room: Workplace) -> SparkSession:
     """Java, and Spark in it. What Java itself says goes to a file in scratch, and into the error where it fails."""
     conf = SparkConf(loadDefaults=False)
     for key, value in options.items():
@@ -254,7 +254,7 @@ def _start(options: Mapping[str, str], room: Room) -> SparkSession:
             ) from error
 
 
-def _options(config: Config, room: Room, local: bool) -> dict[str, str]:
+def _options(config: Config, room: Workplace, local: bool) -> dict[str, str]:
     """Everything the results or this machine's disk and ports depend on; the rest is the operator's spark-defaults."""
     log4j = room.scratch / "log4j2.properties"
     log4j.write_text(LOG4J, encoding="utf-8")

@@ -116,7 +116,7 @@ class Buckets:
 
 
 def write_content(
-    folder: ExportFolder, buckets: Buckets, wanted: Iterable[Wanted], inputs: Inputs, progress: Progress
+    folder: ExportFolder, buckets: Buckets, wanted: Iterable[WantedRecord], inputs: Inputs, progress: Progress
 ) -> Sizes | None:
     """Write `content` of an export that has none; returns the pages' sizes, None where another attempt was faster.
 

@@ -220,13 +220,13 @@ class _Export:
                 write_offsets(file, sizes, progress)
         progress.end()
 
-    def wanted(self, engine: Engine) -> Iterator[Wanted]:
+    def wanted(self, engine: Engine) -> Iterator[WantedRecord]:
         """The records to read, in order of file and offset."""
         paths = [segment.path for segment in self.inputs.segments]
         for batch in engine.stream("export/reading_order", BATCH_ROWS, "export.order"):
             columns = (column.to_pylist() for column in batch.columns)
             for node_id, segment, file, offset, length in zip(*columns, strict=True):
-                yield Wanted(node_id, f"{paths[segment]}/{file}", offset, length)
+                yield WantedRecord(node_id, f"{paths[segment]}/{file}", offset, length)
 
 
 def write_mapping(folder: ExportFolder) -> None:

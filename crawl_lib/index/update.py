@@ -117,7 +117,7 @@ def _next_version(
         times = {"now": int(now.timestamp()), "made_ms": _made_ms(now, before)}
         made = {**times, "config_digest": stores.config_digest, "is_purge": purge}
         with ExitStack() as stack:
-            making = _Making(wanted, fields, versions, number, None if purge else before, stack)
+            making = _IndexMaking(wanted, fields, versions, number, None if purge else before, stack)
             version = seal_version(versions, number, making.fill, {**made, **follows})
             if version is not None:
                 making.keep_copy()
@@ -162,7 +162,7 @@ def _end_purge(versions: Versions, version: Version | None) -> None:
 
 
 @dataclass
-class _Making:
+class _IndexMaking:
     """The making of a version.
 
     `before`: the version to grow from, None where all is made anew. `stack`: deletes what is on this machine alone.

@@ -12,7 +12,7 @@ from crawl_lib.errors import DamagedFileError
 from crawl_lib.search.broader import BEST, broadened
 from crawl_lib.search.clauses import Clauses, Leaf, all_of, is_filter, some_of
 from crawl_lib.search.opened import OpenIndex
-from crawl_lib.search.query import Kind, Reading, read_query
+from crawl_lib.search.query import PartKind, QueryReading, read_query
 from crawl_lib.search.ranking import (
     CANDIDATES,
     FEW,
@@ -104,14 +104,14 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Answer:
+class SearchAnswer:
     """What a query brought.
 
     `reading`: how it was read. `total`: pages with all words, shown or not. `shown`: results on all result pages.
     `suggestion`: the query with words corrected, None where there is nothing to correct. `version`: of the index.
     """
 
-    reading: Reading
+    reading: QueryReading
     total: int
     shown: int
     page: int
@@ -121,7 +121,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SearchOptions:
     """What is wanted besides the results. `page`: of results, from 1. `is_broader`: add words of the best pages."""
 
     page: int = 1
@@ -131,13 +131,13 @@ class Wanted:
 
 
 def answer(
-    index: OpenIndex, query: str, sites: Sites, wanted: Wanted | None = None, now_us: int | None = None
-) -> Answer:
+    index: OpenIndex, query: str, sites: Sites, wanted: SearchOptions | None = None, now_us: int | None = None
+) -> SearchAnswer:
     """Answer a query. Whatever is typed has an answer, if an empty one.
 
     `now_us`: POSIX microseconds; pages that ask to be found no longer are left out. None: the clock's.
     """
-    return _Search(index, _read(index, query), sites, wanted or Wanted(), now_us).answer()
+    return _Search(index, _read(index, query), sites, wanted or SearchOptions(), now_us).answer()
 
 
 def every_page(index: OpenIndex, query: str, sites: Sites, now_us: int | None = None) -> Iterator[tuple[bytes, str]]:
@@ -146,7 +146,7 @@ def every_page(index: OpenIndex, query: str, sites: Sites, now_us: int | None = 
     Raises DamagedFileError, perhaps after some pages, where the files of the index make no sense.
     """
     try:
-        yield from _Search(index, _read(index, query), sites, Wanted(), now_us).every_page()
+        yield from _Search(index, _read(index, query), sites, SearchOptions(), now_us).every_page()
     except (ValueError, OSError) as error:
         raise DamagedFileError(
             f"version {index.number} of the index cannot be read to its end: {error};"
@@ -154,21 +154,23 @@ def every_page(index: OpenIndex, query: str, sites: Sites, now_us: int | None = 
         ) from error
 
 
-def _read(index: OpenIndex, query: str) -> Reading:
+def _read(index: OpenIndex, query: str) -> QueryReading:
     return read_query(query, index.fields.analysers.is_stop_word)
 
 
 def ranked(
-    index: OpenIndex, query: str, sites: Sites, wanted: Wanted | None = None, now_us: int | None = None
+    index: OpenIndex, query: str, sites: Sites, wanted: SearchOptions | None = None, now_us: int | None = None
 ) -> list[Candidate]:
     """Return the pages of an answer in their order, before near duplicates are folded. Arguments as of `answer`."""
-    return _Search(index, _read(index, query), sites, wanted or Wanted(), now_us).candidates()[0]
+    return _Search(index, _read(index, query), sites, wanted or SearchOptions(), now_us).candidates()[0]
 
 
 class _Search:
     """One query on an index."""
 
-    def __init__(self, index: OpenIndex, reading: Reading, sites: Sites, wanted: Wanted, now_us: int | None) -> None:
+    def __init__(
+        self, index: OpenIndex, reading: QueryReading, sites: Sites, wanted: SearchOptions, now_us: int | None
+    ) -> None:
         self._index, self._searcher, self._reading = index, index.searcher, reading
         self._sites, self._wanted = sites, wanted
         self._now_us = time.time_ns() // 1000 if now_us is None else now_us
@@ -177,15 +179,15 @@ class _Search:
         filters = self._clauses.filters(reading)
         self._filters = replace(filters, never=(*filters.never, *sites.never(self._clauses)))
 
-    def answer(self) -> Answer:
+    def answer(self) -> SearchAnswer:
         """Return the answer with the result page that is wanted."""
         candidates, total = self.candidates()
         results = folded(candidates)
         start = (self._wanted.page - 1) * PAGE_SIZE
         shown = results[start : start + PAGE_SIZE]
-        if not any(part.kind is Kind.SITE for part in self._reading.parts) and not self._reading.by_date:
+        if not any(part.kind is PartKind.SITE for part in self._reading.parts) and not self._reading.by_date:
             shown = uncrowded(shown)
-        return Answer(
+        return SearchAnswer(
             self._reading,
             total,
             len(results),

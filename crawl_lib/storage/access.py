@@ -10,7 +10,7 @@ from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import ConfigError
 
 
-class Address(NamedTuple):
+class DfsAddress(NamedTuple):
     """`namenodes`: scheme, host and port of each; `root`: absolute path, "" for the root of the file system."""
 
     namenodes: tuple[str, ...]
@@ -20,7 +20,7 @@ class Address(NamedTuple):
         return ";".join(self.namenodes) + self.root
 
 
-def parse_address(text: str) -> Address:
+def parse_address(text: str) -> DfsAddress:
     """`http://nn1:9870;http://nn2:9870/path`: namenodes, and the root path behind the last one (or behind all).
 
     Raises ConfigError: the operator corrects `dfs_primary`.
@@ -42,7 +42,7 @@ def parse_address(text: str) -> Address:
             raise ConfigError(f"dfs_primary: {text}: each namenode is http://host:port or https://host:port, no more")
     if any(name in {"", ".", ".."} or ":" in name for name in root.split("/")[1:]):
         raise ConfigError(f"dfs_primary: {text}: {root} is no path of HDFS")
-    return Address(tuple(f"{part.scheme}://{part.netloc}" for part in parts), root)
+    return DfsAddress(tuple(f"{part.scheme}://{part.netloc}" for part in parts), root)
 
 
 @dataclass(frozen=True)

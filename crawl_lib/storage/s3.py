@@ -19,10 +19,10 @@ from crawl_lib.storage.s3_claims import (
     MOVE,
     MOVED,
     PREFIX,
-    Claim,
     ClaimLostError,
     Holder,
-    Seen,
+    PathClaim,
+    SeenClaim,
     Times,
     claim_path,
     hold,
@@ -242,7 +242,7 @@ class S3Storage(Storage):
     def _is_target(self, folder: str, source: str) -> bool:
         """Whether a folder is the target of a rename of `source` that is not committed yet."""
         seen = read_claim(self._client, folder)
-        return seen is not None and seen.claim == Claim(source, COPY)
+        return seen is not None and seen.claim == PathClaim(source, COPY)
 
     def _has_claim(self, folder: str, found: set[str]) -> bool:
         """Whether there is a claim to a folder; one LIST answers for all that were found next to the folder too."""
@@ -357,7 +357,7 @@ class S3Storage(Storage):
 
     def _hold_source(self, source: str, target: str) -> Holder:
         while True:
-            claim = Claim(target, MOVE)
+            claim = PathClaim(target, MOVE)
             try:
                 etag = self._client.create(claim_path(source), claim.encoded())
                 return Holder(self._client, source, claim, etag, self._times)
@@ -373,7 +373,7 @@ class S3Storage(Storage):
                 self._delete_folder(source)
             raise PathNotFoundError(f"{self._show(source)}: is not there")
 
-    def _awaited_claim(self, source: str) -> Seen | None:
+    def _awaited_claim(self, source: str) -> SeenClaim | None:
         """Wait a moment for another task that renames a folder; return its claim as it is then, None if it ended."""
         begun = self._client.clock()
         while (seen := read_claim(self._client, source)) and self._client.clock() - begun < self._times.patience_s:
@@ -388,7 +388,7 @@ class S3Storage(Storage):
             if self._entry(target) is not None:
                 holder.end()
                 raise self._exists(target)
-            holder.become(Claim(source, COPY))
+            holder.become(PathClaim(source, COPY))
         else:
             self._clear(target, holder)
         for one in sorted(objects, key=lambda one: (one.path.endswith("/"), one.path.endswith(SEALS), one.path)):
@@ -398,18 +398,18 @@ class S3Storage(Storage):
         if {one.path: one.etag for one in self._client.below(f"{target}/")} != made:
             mover.become(mover.claim)  # else another task went on with this rename
             raise StorageError(f"{self._show(target)}: was changed while it was copied; run the task again")
-        mover.become(Claim(target, MOVED))
+        mover.become(PathClaim(target, MOVED))
         holder.end()
 
     def _hold_target(self, source: str, target: str) -> Holder:
         """Hold the claim to the target of a rename; a deletion that broke off there is finished first."""
         while True:
-            held = hold(self._client, target, Claim(source, LOOK), self._times)
-            if isinstance(held, Seen):
+            held = hold(self._client, target, PathClaim(source, LOOK), self._times)
+            if isinstance(held, SeenClaim):
                 self._delete_folder(target)
             elif held.claim.does == DELETE:
                 self._client.delete_all([one.path for one in self._client.below(f"{target}/")])
-                held.become(Claim(source, COPY))
+                held.become(PathClaim(source, COPY))
                 return held
             else:
                 return held
@@ -449,8 +449,8 @@ class S3Storage(Storage):
     def _delete_folder(self, path: str) -> bool:
         """Delete a folder under a claim; one that is just being made by a rename is left alone."""
         self._require_conditions()
-        held = hold(self._client, path, Claim("", DELETE), self._times)
-        if isinstance(held, Seen):
+        held = hold(self._client, path, PathClaim("", DELETE), self._times)
+        if isinstance(held, SeenClaim):
             return False
         self._delete_held(path, held)
         return True
@@ -459,7 +459,7 @@ class S3Storage(Storage):
         """Delete a folder to which a claim is held."""
         self._memory.forget(path)
         with suppress(ClaimLostError):  # another task deletes it too
-            holder.become(Claim("", DELETE))
+            holder.become(PathClaim("", DELETE))
             paths = [one.path for one in self._client.below(f"{path}/")]
             self._client.delete_all(sorted(paths, key=lambda one: not one.endswith(SEALS)))
             holder.end()

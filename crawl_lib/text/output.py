@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from crawl_lib.derived import SEGMENTS, Output, Pages, Place, existing
+from crawl_lib.derived import SEGMENTS, Output, PagePlace, Pages, existing
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.graph import check_table
@@ -42,7 +42,7 @@ class TextOutput(Output):
         """Find tables of segments that are gone, and what lies next to a segment's newest table."""
         return check_text_leftovers(stores)
 
-    def places_of(self, stores: Stores, pages: Pages) -> Iterator[Place]:
+    def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:
         """Find tables that have a page. One that cannot be read is named, to be safe."""
         for folder in self._folders_of(stores, pages):
             for entry in stores.storage.list(folder):
@@ -50,7 +50,7 @@ class TextOutput(Output):
                 with suppress(DamagedFileError):
                     holds = has_key(stores, path, pages)
                 if holds:
-                    yield Place(path, "`krake text` makes the table again without it; or delete the table")
+                    yield PagePlace(path, "`krake text` makes the table again without it; or delete the table")
 
     def _folders_of(self, stores: Stores, pages: Pages) -> list[str]:
         """Name the folders of texts of the segments that have, or had, one of these pages."""

@@ -26,7 +26,7 @@ from crawl_lib.states import Outcome
 from crawl_lib.stopping import Progress
 from crawl_lib.storage import hidden_next_to
 from crawl_lib.stores import Stores
-from crawl_lib.text.children import Child, Limits, answers
+from crawl_lib.text.children import Child, ChildLimits, answers
 from crawl_lib.text.page import KINDS, PageText
 
 GROUP_ROWS = 2_000
@@ -124,7 +124,7 @@ def read_text(stores: Stores, row: Mapping[str, Any]) -> PageText:
     kind = KINDS.get(row["mime_detected"])
     if kind is None or row["outcome"] != Outcome.OK:
         return PageText(error="no text of this type is read")
-    wanted = Wanted(0, f"{row['segment_path']}/{row['warc_file']}", row["warc_offset"], row["warc_length"])
+    wanted = WantedRecord(0, f"{row['segment_path']}/{row['warc_file']}", row["warc_offset"], row["warc_length"])
     [member] = read_members(stores.storage, [wanted])
     with Child(_limits(stores.config), stores) as child:
         child.ask(kind.encode() + member.data)
@@ -132,9 +132,9 @@ def read_text(stores: Stores, row: Mapping[str, Any]) -> PageText:
     return PageText(error=KILLED) if found is None else PageText._make(found)
 
 
-def _limits(config: Config) -> Limits:
+def _limits(config: Config) -> ChildLimits:
     """Return the limits of a child process that reads pages."""
-    return Limits(
+    return ChildLimits(
         config.text.memory_bytes,
         config.text.cpu_s,
         config.fetch.max_decompressed_bytes,
@@ -184,7 +184,7 @@ def _rows(
             yield from batch.to_pylist()
 
     wanted = (
-        Wanted(number, f"{segment.path}/{row['warc_file']}", row["warc_offset"], row["warc_length"])
+        WantedRecord(number, f"{segment.path}/{row['warc_file']}", row["warc_offset"], row["warc_length"])
         for number, row in enumerate(each())
     )
     kinds = (KINDS[row["mime_detected"]].encode() for row in each())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl_lib.derived import Aside, Output, Pages, Place, existing
+from crawl_lib.derived import Output, PagePlace, Pages, SetAside, existing
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.findings import Finding
 from crawl_lib.segment import parquet_batches
@@ -56,13 +56,13 @@ class TableOutput(Output):
             versions.set_aside(int(finding.where.rpartition("/")[2]))
         return f"{finding.where}: set aside; {self.family.made_again}"
 
-    def aside(self, stores: Stores) -> Aside:
+    def aside(self, stores: Stores) -> SetAside:
         """Find versions that were set aside; they are kept where no version is whole."""
         versions = self.versions(stores)
         paths = [f"{versions.folder}/{name}" for name in versions.aside()]
         if paths and self._may_be_the_last(versions, versions.check()):
-            return Aside(skipped=[f"{path}: no version is whole" for path in paths])
-        return Aside(paths)
+            return SetAside(skipped=[f"{path}: no version is whole" for path in paths])
+        return SetAside(paths)
 
     def leftovers(self, stores: Stores) -> Iterator[tuple[str, str]]:
         """Find hidden folders of versions whose number exists, or a later one."""
@@ -74,7 +74,7 @@ class TableOutput(Output):
                 problem = f"is of an attempt to make version {number}, and {newest} is there"
                 yield f"{versions.folder}/{entry.name}", problem
 
-    def places_of(self, stores: Stores, pages: Pages) -> Iterator[Place]:
+    def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:
         """Find versions that repeat content of a page. One that cannot be read is named, to be safe."""
         versions = self.versions(stores)
         for number in versions.numbers() if self.page_column else ():
@@ -84,7 +84,7 @@ class TableOutput(Output):
             if holds:
                 keep = stores.config.crawldb.keep_versions
                 until = f"{self.family.made_again}; of its versions the newest {keep} are kept (crawldb.keep_versions)"
-                yield Place(versions.path(number), until)
+                yield PagePlace(versions.path(number), until)
 
     def holds(self, versions: Versions, version: Version, pages: Pages) -> bool:
         """Say whether a version has one of these pages. Raises DamagedFileError, StorageError, StoppedError."""

@@ -97,7 +97,9 @@ class Work:
         limits = stores.config.scratch
         try:
             with scratch_folder(stores.config, f"work-{uuid.uuid4().hex}") as scratch:
-                room = Room(stores.storage, scratch, f"{folder}/engine", limits.memory_bytes, stores, limits.max_bytes)
+                room = Workplace(
+                    stores.storage, scratch, f"{folder}/engine", limits.memory_bytes, stores, limits.max_bytes
+                )
                 with open_engine(stores.secrets.dfs.applied(stores.config), room) as engine:
                     yield cls(stores, engine, stores.storage, folder, scratch)
         finally:

@@ -450,7 +450,7 @@ def test_the_id_of_a_record_is_found_behind_long_fields(before: int) -> None:
     """Few bytes of a page are unpacked first."""
     head = f"WARC/1.1\r\nWARC-Target-URI: http://h/{'x' * before}\r\nWARC-Record-ID: <urn:uuid:1>\r\n\r\n"
     data = gzip.compress(head.encode() + random.Random(1).randbytes(100_000))
-    assert wet._record_id(Wanted(0, "x.warc.gz", 0, len(data)), data) == "<urn:uuid:1>"
+    assert wet._record_id(WantedRecord(0, "x.warc.gz", 0, len(data)), data) == "<urn:uuid:1>"
 
 
 def test_places_of_an_older_version_are_read(stores: Stores) -> None:

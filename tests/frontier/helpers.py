@@ -61,11 +61,11 @@ class Keys:
             with self.path.open("ab") as file:
                 file.write(b"".join(more))
 
-    def unknown(self, keys: Collection[bytes]) -> Answer:
+    def unknown(self, keys: Collection[bytes]) -> KnownKeys:
         self.calls["unknown"] += 1
         known, asked = self.keys, set(keys)
         assert len(asked) == len(keys), "keys are asked for once"
-        return Answer(asked - known - self.down, asked & known - self.down, asked & self.down)
+        return KnownKeys(asked - known - self.down, asked & known - self.down, asked & self.down)
 
     def insert(self, keys: Collection[bytes], state: KeyState = KeyState.QUEUED) -> dict[str, int]:
         self.calls["insert"] += 1

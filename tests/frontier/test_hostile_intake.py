@@ -32,9 +32,9 @@ class NewKeys(Keys):
 
     most = 0
 
-    def unknown(self, keys: Collection[bytes]) -> Answer:
+    def unknown(self, keys: Collection[bytes]) -> KnownKeys:
         self.most = max(self.most, len(keys))
-        return Answer(set(keys), set(), set())
+        return KnownKeys(set(keys), set(), set())
 
     def _add(self, keys: object) -> None:
         pass

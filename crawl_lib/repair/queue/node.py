@@ -151,7 +151,7 @@ def restart_node(
     return report
 
 
-class Damage(NamedTuple):
+class QueueDamage(NamedTuple):
     """A damaged file. `name`: of the finding; `problem`: for people; `cure`: repairs the damage."""
 
     name: str
@@ -181,32 +181,32 @@ class _Node:
             damage.cure(damage.problem)
         return self.report
 
-    def damages(self, take: Take | None, *, full: bool) -> Iterator[Damage]:
+    def damages(self, take: Take | None, *, full: bool) -> Iterator[QueueDamage]:
         """Yield what is damaged."""
         files = self.files
         for path in host_stores(self.directory):
             if problem := sqlite_problem(path, HOSTS_TABLES):
-                yield Damage("hosts_damaged", path, problem, partial(self._begin_hosts, path))
+                yield QueueDamage("hosts_damaged", path, problem, partial(self._begin_hosts, path))
         if files.host_counts.exists() and (problem := sqlite_problem(files.host_counts, COUNTS_TABLES)):
-            yield Damage("hostcounts_damaged", files.host_counts, problem, self._count_hosts)
+            yield QueueDamage("hostcounts_damaged", files.host_counts, problem, self._count_hosts)
         if take is None:
             return
         segment = self._segment_of(take)
         try:
             if read_leftover(take) is None and segment is not None:
                 problem = "is not there, and the segment of the take is"
-                yield Damage("leftover_damaged", files.leftover, problem, partial(self._leftover, take, segment))
+                yield QueueDamage("leftover_damaged", files.leftover, problem, partial(self._leftover, take, segment))
         except DamagedFileError as error:
-            yield Damage("leftover_damaged", files.leftover, str(error), partial(self._leftover, take, segment))
+            yield QueueDamage("leftover_damaged", files.leftover, str(error), partial(self._leftover, take, segment))
         # Once the segment is there the spool is not read any more.
         if not self.stores.crawl.segment(take.header.folder, self.node).exists():
             yield from self._spool_damages(take, full=full)
 
-    def _spool_damages(self, take: Take, *, full: bool) -> Iterator[Damage]:
+    def _spool_damages(self, take: Take, *, full: bool) -> Iterator[QueueDamage]:
         files, storage = self.files, self.stores.storage
         hidden = hidden_folder(self.stores.crawl.at(take.header.folder), self.node, take.take_id)
         for part, name, problem in damaged_parts(files.spool, storage, hidden, full=full, work=self.stores):
-            yield Damage(name, part.warc, problem, partial(self._part, part))
+            yield QueueDamage(name, part.warc, problem, partial(self._part, part))
         try:
             with suppress(FileNotFoundError):
                 take.scope()
@@ -215,9 +215,9 @@ class _Node:
         if problem := built_problem(files.spool_segment, full=full):
             yield self._made_damage(files.spool_segment, problem)
 
-    def _made_damage(self, path: Path, problem: str) -> Damage:
+    def _made_damage(self, path: Path, problem: str) -> QueueDamage:
         """Describe damage of a file in the spool that is made again after it was deleted."""
-        return Damage("spool_damaged", path, problem, partial(self._delete_made, path))
+        return QueueDamage("spool_damaged", path, problem, partial(self._delete_made, path))
 
     def _say(self, text: str) -> None:
         self.report.done.append(text)
