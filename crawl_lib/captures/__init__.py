@@ -12,7 +12,7 @@ from crawl_lib.captures.places import (
     CAPTURES_OUTPUT,
     PLACES,
     PLACES_SCHEMA,
-    CapturePlace,
+    CaptureRef,
     KnownCaptures,
     StaleError,
     update_captures,

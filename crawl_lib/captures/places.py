@@ -233,7 +233,7 @@ def _newest(versions: Versions) -> Version | None:
 
 
 @dataclass(frozen=True)
-class CapturePlace:
+class CaptureRef:
     """Where a capture is. `segment`: has its row in the row group `row_group` of `pages`."""
 
     segment: SegmentRef
@@ -266,7 +266,7 @@ class KnownCaptures:
         segments = (crawl.segment(folder, node) for folder in folders for node in crawl.folder(folder).segments())
         return [segment for segment in segments if str(segment) not in known]
 
-    def place(self, key: bytes) -> CapturePlace | None:
+    def place(self, key: bytes) -> CaptureRef | None:
         """Return where the newest capture of a key is, in the segments that the table has; None: no capture there.
 
         Raises StaleError, StorageError, StoppedError.
@@ -279,7 +279,7 @@ class KnownCaptures:
         for row in rows:
             segment = self._stores.crawl.segment(str(row["folder"]), row["node"])
             self._require_unchanged(segment)
-            return CapturePlace(segment, row["row_group"], row["time"])
+            return CaptureRef(segment, row["row_group"], row["time"])
         return None
 
     def _rows_of(self, key: bytes) -> Iterator[pa.RecordBatch]:

@@ -111,9 +111,9 @@ def _failure(text: str) -> Outcome:
 
 
 def _address(text: str) -> str:
-    from crawl_lib.config import ADDRESS_PATTERN  # noqa: PLC0415 - for one command alone
+    from crawl_lib.config import Pattern  # noqa: PLC0415 - for one command alone
 
-    if not re.fullmatch(ADDRESS_PATTERN, text):
+    if not re.fullmatch(Pattern.ADDRESS, text):
         raise argparse.ArgumentTypeError(f"must be host:port, not {text!r}")
     return text
 

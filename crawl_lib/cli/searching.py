@@ -26,7 +26,7 @@ def search(arguments: argparse.Namespace) -> int:
     """Print the results of a query; 1 where it has none."""
     query = " ".join(arguments.query)
     with tool_stores(arguments) as stores:
-        sites = Sites.of(stores.config.search.sites)
+        sites = Sites.of(stores.config.search)
         reader = IndexReader(IndexVersions(stores), background=None)
         if arguments.all:
             return _print_all(every_page(reader.current(), query, sites), is_json=arguments.json)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from crawl_lib.config.model import TOKEN_PATTERN, Config, RealtimeConfig
+from crawl_lib.config.model import Config, Pattern, RealtimeConfig
 from crawl_lib.config.place import CONFIG_PATH_VARIABLE, find_config_path, short_path
 from crawl_lib.errors import ConfigError, os_errors
 from crawl_lib.version import in_checkout
@@ -266,14 +266,6 @@ def is_sqlite_server(server: str) -> bool:
     return "/" in server or server.endswith(".sqlite")
 
 
-def key_servers(config: Config) -> dict[str, str]:
-    """Return the key servers by their short names in lists and metrics, `server_1` and so on in the config's order.
-
-    Their own names may be long paths; `krake keys check` prints both.
-    """
-    return {f"server_{number}": name for number, name in enumerate(config.key_storage.servers, start=1)}
-
-
 def realtime_of(config: Config) -> RealtimeConfig:
     """Return the section `realtime` of a config. Raises ConfigError for a config without the section."""
     if config.realtime is None:
@@ -400,7 +392,7 @@ def _network_problem(value: str) -> str:
 
 def _token_problem(value: str) -> str:
     """Say why a text is no product token (RFC 9309, 2.2.1); "" for a token."""
-    return "" if re.fullmatch(TOKEN_PATTERN, value) else f"{value!r} {_TOKEN_WORDS}"
+    return "" if re.fullmatch(Pattern.TOKEN, value) else f"{value!r} {_TOKEN_WORDS}"
 
 
 def _contact_problem(value: str) -> str:

@@ -265,7 +265,7 @@ class _Update:
         engine.values("facts", facts_table(texts))
         engine.values("matrix", matrix_table())
         ranked = rank_of(self.parent) is not None
-        engine.values("schedule", schedule_table(config.schedule, config.crawldb, ranked=ranked))
+        engine.values("schedule", schedule_table(config, ranked=ranked))
 
     def _links(self, count: int) -> None:
         """What links say, of each URL they lead to. `count`: in how many groups the segments are read."""

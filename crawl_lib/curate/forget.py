@@ -223,7 +223,7 @@ def _forget_texts(directory: Path, hosts: Iterable[str]) -> None:
     """
     for path in host_stores(directory):
         with suppress(StorageError), HostStore(path.parent) as known:
-            known.forget_texts(hosts)
+            known.pages.forget_texts(hosts)
 
 
 def finish_open(stores: Stores, store: ShardedKeyStore) -> int:

@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl_lib.captures import Captures, Row
-from crawl_lib.config import DuplicatesConfig
 from crawl_lib.duplicates.vectors import (
     BAND_BITS,
     BANDS,
@@ -79,13 +78,13 @@ def find_near(stores: Stores, *, now: datetime) -> Version:
             if newest is not None and newest.manifest["of"] == of:
                 return newest
             facts: dict[str, Any] = {"now": int(now.timestamp()), "of": of, "cosine": config.cosine}
-            if made := write_version(versions, number, _rows(captures, config, facts), facts):
+            if made := write_version(versions, number, _rows(captures, facts), facts):
                 return made
 
 
-def _rows(captures: Captures, config: DuplicatesConfig, facts: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+def _rows(captures: Captures, facts: dict[str, Any]) -> Iterator[pa.RecordBatch]:
     """Make the rows of a version in order of keys, and note in `facts` how many pages and groups there are."""
-    engine = captures.work.engine
+    engine, config = captures.work.engine, captures.work.stores.config.duplicates
     _keep_vectors(captures, has_weights=config.weights == "idf")
     engine.values("places", pa.table({"band": pa.array(range(BANDS), pa.int32())}))
     engine.values("next_ones", pa.table({"places": pa.array([NEXT], pa.int32())}))

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from crawl_lib.config import Config, key_servers
+from crawl_lib.config import Config
 from crawl_lib.crawldir import read_settled, settled_nodes, sum_counts
 from crawl_lib.errors import KrakeError, StorageError, os_errors
 from crawl_lib.export import CONTENT, OFFSETS, URL_MAPPING, WEB_GRAPH, ExportFolder, list_exports
@@ -279,7 +279,7 @@ def keys_status(config: Config, secrets: Secrets) -> list[dict[str, Any]]:
             return [
                 {"name": name, "server": count.server}
                 | ({"total": count.total, **count.by_state} if count.up else {"error": count.error})
-                for name, count in zip(key_servers(config), keys.counts(), strict=True)
+                for name, count in zip(config.key_storage.by_short_name, keys.counts(), strict=True)
             ]
     except KrakeError as error:
         return [{"server": ", ".join(config.key_storage.servers), "error": str(error)}]

@@ -30,7 +30,7 @@ looked at and is none."""
 
 def room_of(hosts: HostStore, pattern: str, max_similar: int) -> int | None:
     """The room of a large pattern."""
-    sketches = hosts.sketches(pattern)
+    sketches = hosts.pages.sketches(pattern)
     if _is_trap(sketches, max_similar):
         return 0
     return None if len(sketches) >= 2 * max_similar else max_similar
@@ -103,7 +103,7 @@ class Patterns:
         if self._noted:
             with HostStore(self._folder) as store:
                 for name, noted in self._noted.items():
-                    store.save_sketches(name, noted, 2 * self._most)
+                    store.pages.save_sketches(name, noted, 2 * self._most)
             self._noted.clear()
 
     def divided(self, items: Iterable[TakenUrl]) -> tuple[list[TakenUrl], list[TakenUrl], list[TakenUrl]]:

@@ -30,8 +30,10 @@ from crawl_lib import stages
 from crawl_lib.commoncrawl import COMMONCRAWL_OUTPUT, index, make_index, make_wet, wet
 from crawl_lib.commoncrawl.captures import SegmentCaptures
 from crawl_lib.commoncrawl.columns import CAPTURE_SCHEMA, INDEX_SCHEMA, index_rows
+from crawl_lib.commoncrawl.index import MAKERS
 from crawl_lib.commoncrawl.languages import THREE_LETTERS, three_letters
-from crawl_lib.config import CommonCrawlConfig, Config
+from crawl_lib.config import Config
+from crawl_lib.config.model import COMMONCRAWL_MADE, CommonCrawlConfig
 from crawl_lib.curate import drop_pages
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import InputError, OutputConflictError
@@ -546,3 +548,7 @@ def test_in_an_object_store_the_files_are_the_same(
         exec(block.replace("https://s3.example.org", server.address).replace("bucket/crawls/cc-index", place), found)
         assert found["ccindex"].count_rows() == sum(local.counts.values())
     assert {f"{subset} " for subset in SUBSETS} <= set(re.findall(r"[a-z]+ ", capsys.readouterr().out))
+
+
+def test_each_name_of_commoncrawl_make_has_a_maker() -> None:
+    assert set(MAKERS) == set(COMMONCRAWL_MADE)

@@ -12,8 +12,9 @@ from pathlib import Path
 import uvloop
 
 from crawl_lib.config.model import FetchConfig, RetryConfig
-from crawl_lib.fetch import RETRIES, HostStore, Seams, Spans, Turns, fetch_all
+from crawl_lib.fetch import RETRIES, HostStore, Spans, Turns, fetch_all
 from crawl_lib.fetch.classify import OUTCOME_OF_TROUBLE, Failure, meaning
+from crawl_lib.fetch.dispatch import Seams
 from crawl_lib.fetch.dns import Resolved
 from crawl_lib.fetch.exchange import Done
 from crawl_lib.fetch.hosts import Job

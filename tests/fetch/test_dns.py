@@ -14,7 +14,7 @@ import pycares
 import pytest
 import uvloop
 
-from crawl_lib.fetch import Seams
+from crawl_lib.fetch.dispatch import Seams
 from crawl_lib.fetch.dns import YOUNG, YOUNG_S, DnsCache, Resolved, SystemResolver
 from tests.fetch.driver import CONFIG, AtOnce, NoAddressError, VirtualLoop, run
 from tests.web.hostile import HostileWeb

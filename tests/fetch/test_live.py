@@ -15,10 +15,11 @@ import pytest
 import uvloop
 
 from crawl_lib.config import RetryConfig
-from crawl_lib.fetch import LIVE_RETRIES, RETRIES, HostStore, Limits, LiveRun, Seams, Turns
+from crawl_lib.fetch import RETRIES, HostStore, Limits, LiveRun, Turns
+from crawl_lib.fetch.dispatch import Seams
 from crawl_lib.fetch.hosts import Job, Rank, Site, WaitingPages
 from crawl_lib.fetch.hoststore import BackOff
-from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER
+from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, LIVE_RETRIES
 from crawl_lib.fetch.robots import FREE_HOSTS
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from tests.fetch.driver import CONFIG, AtOnce, FakeCarrier, NoAddressError, VirtualLoop, answer, to_loopback
