@@ -220,13 +220,10 @@ def test_every_drawn_error_says_who_must_act() -> None:
             assert re.search(r"-- \w+Error +\S.{10}", line), line
 
 
-SHARED_CLASSES = {"FetcherProcess", "Page", "Queue", "Target", "Work", "_Buffer", "_Check"}
-
-
 def test_a_class_name_belongs_to_one_module() -> None:
     modules: dict[str, list[str]] = {}
     for path in sorted((ROOT / "crawl_lib").rglob("*.py")):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef):
                 modules.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
-    assert {name: paths for name, paths in modules.items() if len(paths) > 1 and name not in SHARED_CLASSES} == {}
+    assert {name: paths for name, paths in modules.items() if len(paths) > 1} == {}

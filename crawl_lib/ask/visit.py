@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 
 from crawl_lib.ask.check import fetch_once
 from crawl_lib.ask.why import Facts, filter_at
-from crawl_lib.parse import Headers, Page, parse_head, require_scanner, x_robots_nofollow
+from crawl_lib.parse import Headers, ParsedPage, parse_head, require_scanner, x_robots_nofollow
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment import LinkBlock, PartWriter
 from crawl_lib.stores import Stores
@@ -42,7 +42,7 @@ class CheckedFetch:
     fetched: Fetched
     headers: Headers
     content: bytes
-    page: Page | None
+    page: ParsedPage | None
     links: list[Link]
 
 
@@ -63,7 +63,7 @@ def visit_url(stores: Stores, text: str) -> CheckedFetch:
     return CheckedFetch({**verdicts, "rejections": rejections}, fetched, headers, content.data, page, links)
 
 
-def _judged(stores: Stores, url: str, page: Page, headers: Headers) -> tuple[list[Link], dict[str, int]]:
+def _judged(stores: Stores, url: str, page: ParsedPage, headers: Headers) -> tuple[list[Link], dict[str, int]]:
     """Return the links of a page, and how many of them each rule rejects."""
     config, block, rejections = stores.config, LinkBlock(), Counter[str]()
     links = SimpleNamespace(block=block, grown=lambda size: None)

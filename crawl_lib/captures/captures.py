@@ -16,7 +16,7 @@ from crawl_lib.export import view_visits
 from crawl_lib.rounds import note_texts
 from crawl_lib.segment import LINKS_NAME, SegmentReader, open_parquet
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, extract_text, text_table
-from crawl_lib.versions import GROUP_ROWS, Versions, Work, find_segments
+from crawl_lib.versions import GROUP_ROWS, Versions, VersionWork, find_segments
 
 TEXT_ROWS = 2_000
 Row = dict[str, Any]
@@ -27,12 +27,12 @@ class Captures:
     """The captures that count. `segments`: in a fixed order, with the digests of what they hold; `query`: answers which
     of their captures count, as the engine's view `captured` does."""
 
-    work: Work
+    work: VersionWork
     segments: tuple[tuple[SegmentRef, str], ...]
     query: str
 
     @classmethod
-    def of(cls, work: Work, *, standing: bool = False) -> "Captures":
+    def of(cls, work: VersionWork, *, standing: bool = False) -> "Captures":
         """Take the newest version of the CrawlDb with the segments that it has taken in, or all segments.
 
         `standing`: of pages that are still there alone, by their newest answer (the engine's view `answered`) or by the

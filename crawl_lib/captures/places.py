@@ -26,7 +26,7 @@ from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError, os
 from crawl_lib.keys import KEY_BYTES
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
-from crawl_lib.versions import Family, TableOutput, Version, Versions, Work, columns, make_version
+from crawl_lib.versions import Family, TableOutput, Version, Versions, VersionWork, columns, make_version
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ def _open_folders(stores: Stores, parent: Version | None, fresh: list[SegmentRef
     return [folder for folder in folders if not FolderState.read(stores.crawl, folder).is_complete]
 
 
-def _rows(parent: Version | None, fresh: list[SegmentRef], work: Work) -> Iterator[pa.RecordBatch]:
+def _rows(parent: Version | None, fresh: list[SegmentRef], work: VersionWork) -> Iterator[pa.RecordBatch]:
     """Yield the newest capture of each key, in order of keys."""
     stores = work.stores
     pages = sum(int(SegmentReader(stores.storage, one.path).manifest.counts["pages"]) for one in fresh)
@@ -133,7 +133,7 @@ def _captures(stores: Stores, segments: list[SegmentRef]) -> Iterator[pa.Table]:
             yield pa.table({name: found[name] for name in PLACES_SCHEMA.names}).cast(PLACES_SCHEMA)
 
 
-def _divided(work: Work, tables: Iterable[pa.Table], bits: int) -> Iterator[pa.Table]:
+def _divided(work: VersionWork, tables: Iterable[pa.Table], bits: int) -> Iterator[pa.Table]:
     """Yield the rows of each share of the keys. With several shares, rows wait in files of this machine's scratch."""
     if not bits:
         yield pa.concat_tables([PLACES_SCHEMA.empty_table(), *tables])

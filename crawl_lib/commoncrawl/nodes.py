@@ -24,7 +24,7 @@ from crawl_lib.ranks import Ints, Pairs, Side, between
 from crawl_lib.segment import parquet_batches
 from crawl_lib.stores import Stores
 from crawl_lib.urls import domain_of, has_listed_suffix
-from crawl_lib.versions import Work
+from crawl_lib.versions import VersionWork
 
 KINDS = {"pages": "page", "hosts": "host", "domains": "domain"}
 """The kinds of graphs, each with the word for file names."""
@@ -99,7 +99,7 @@ class ExportPages(NumberedPages):
 class LinkedPages(NumberedPages):
     """All ends of the pages' current links, crawled or not, as in LinkRank."""
 
-    def __init__(self, work: Work, now: datetime) -> None:
+    def __init__(self, work: VersionWork, now: datetime) -> None:
         """Take in new segments, and number the ends by key. Raises as `update_outlinks` does."""
         self.stores = work.stores
         self.ends = LinkEnds(work, update_outlinks(work.stores, now=now), "graph")
@@ -116,8 +116,11 @@ class LinkedPages(NumberedPages):
 
 @contextmanager
 def linked_pages(stores: Stores, now: datetime) -> Iterator[LinkedPages]:
-    """Open all ends of links; the tables are deleted with the block. Raises as `Work.to_read` and `LinkedPages` do."""
-    with Work.to_read(stores) as work:
+    """Open all ends of links; the tables are deleted with the block.
+
+    Raises as `VersionWork.to_read` and `LinkedPages` do.
+    """
+    with VersionWork.to_read(stores) as work:
         yield LinkedPages(work, now)
 
 

@@ -37,7 +37,7 @@ from crawl_lib.commoncrawl.sorting import DiskSort
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import SegmentReader, Wanted, base32, open_parquet, read_members, safe_uri, utc_text
+from crawl_lib.segment import SegmentReader, WantedRecord, base32, open_parquet, read_members, safe_uri, utc_text
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, text_table

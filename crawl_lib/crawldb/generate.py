@@ -53,7 +53,7 @@ from crawl_lib.seeds import Division, hand_over
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Chain, Owners, Scope, UrlFilter, key_of
-from crawl_lib.versions import Version, Versions, Work, columns
+from crawl_lib.versions import Version, Versions, VersionWork, columns
 
 LIST_ROWS = 1 << 14
 OLDER_FOLDERS = 10
@@ -184,7 +184,7 @@ class _Making:
         rooms = {node: max(0, size - count) for node, count in waiting.items()}
         held = held_urls(stores, [*self.lists, *aside_lists(stores)], self.now)
         # Named as what becomes the list, so that `krake sweep` knows when an attempt that was killed is over.
-        work = Work.at(stores, stores.crawl.seeds_path(f".{name}-{uuid.uuid4().hex}", LISTS_FOLDER))
+        work = VersionWork.at(stores, stores.crawl.seeds_path(f".{name}-{uuid.uuid4().hex}", LISTS_FOLDER))
         only_requisites = is_of_requisites(stores.config, self.iteration)
         with _opened(work, _Basis(version, settings, held, rooms, self.now, only_requisites)) as engine:
             places = may_be_over(stores, self.lists)
@@ -286,7 +286,7 @@ def _waiting(stores: Stores, lists: Sequence[MadeList]) -> dict[str, int]:
 
 
 @contextmanager
-def _opened(opening: AbstractContextManager[Work], basis: _Basis) -> Iterator[Engine]:
+def _opened(opening: AbstractContextManager[VersionWork], basis: _Basis) -> Iterator[Engine]:
     """Open an engine with the view `judged`: see `sql/crawldb`."""
     with opening as work:
         stores, engine = work.stores, work.engine
@@ -312,7 +312,7 @@ def _opened(opening: AbstractContextManager[Work], basis: _Basis) -> Iterator[En
         yield engine
 
 
-def _give_conditions(work: Work, basis: _Basis) -> None:
+def _give_conditions(work: VersionWork, basis: _Basis) -> None:
     """Make the tables that say what speaks against a row by itself. In: crawldb."""
     stores, engine = work.stores, work.engine
     engine.values("settings", _settings(stores, basis))
@@ -331,7 +331,7 @@ def _rooms(rooms: Mapping[str, int], settings: GenerateConfig) -> pa.Table:
     return pa.table({"node": list(rooms), "room": list(rooms.values()), "share": shares})
 
 
-def _sort_values(work: Work, basis: _Basis) -> None:
+def _sort_values(work: VersionWork, basis: _Basis) -> None:
     """What each URL is worth by plug-ins, if scores say what comes first: the table `worths`."""
     scoring = Scoring.of(work.stores.config, now=basis.now, version=basis.version.number)
     if basis.settings.order == "score" and scoring.wanting("sort_value"):
@@ -415,7 +415,7 @@ def explain(stores: Stores, url: str) -> dict[str, Any]:
     if it is not the list's own one, which is deleted. Raises InputError before the first list, and as `generate` does.
     """
     asked = _ListQuestion.of(stores, url)
-    with _opened(Work.to_read(stores), asked.basis) as engine:
+    with _opened(VersionWork.to_read(stores), asked.basis) as engine:
         engine.values("wanted", pa.table({"key": pa.array([asked.key], pa.binary())}))
         found = engine.column("crawldb/explain")
     return asked.answer(stores, Reason(found[0]) if found else Reason.UNKNOWN)
@@ -433,7 +433,7 @@ def look_up(stores: Stores, url: str) -> dict[str, Any]:
     if not rows:
         return asked.answer(stores, Reason.UNKNOWN)
     config = replace(stores.config, batch=replace(stores.config.batch, engine="duckdb"))
-    with Work.to_read(replace(stores, config=config)) as work:
+    with VersionWork.to_read(replace(stores, config=config)) as work:
         engine = work.engine
         engine.values("crawldb", pa.Table.from_batches(rows))
         engine.values("worths", _WORTHS.empty_table())

@@ -47,7 +47,7 @@ from crawl_lib.versions import (
     GROUP_ROWS,
     Version,
     Versions,
-    Work,
+    VersionWork,
     columns,
     give_segments,
     numbered,
@@ -126,7 +126,7 @@ def _grown(stores: Stores, parent: Version | None, inputs: UpdateInputs, now: da
     if (rank := rank_of(parent)) is not None:
         facts["ranked"] = rank
     scoring = Scoring.of(stores.config, now=facts["now"], version=number)
-    with Work.of(versions, number) as work:
+    with VersionWork.of(versions, number) as work:
         made = _Update(work, parent, inputs, Scores(work, scoring))
         return write_version(versions, number, made.ruled(facts), facts)
 
@@ -135,7 +135,7 @@ def _grown(stores: Stores, parent: Version | None, inputs: UpdateInputs, now: da
 class _Update:
     """One update."""
 
-    work: Work
+    work: VersionWork
     parent: Version | None
     inputs: UpdateInputs
     scores: Scores

@@ -36,7 +36,7 @@ from crawl_lib.duplicates.vectors import (
 )
 from crawl_lib.engine import Engine
 from crawl_lib.stores import Stores
-from crawl_lib.versions import GROUP_ROWS, Family, TableOutput, Version, Versions, Work, columns, write_version
+from crawl_lib.versions import GROUP_ROWS, Family, TableOutput, Version, Versions, VersionWork, columns, write_version
 
 NEXT = 50
 LEAST_PAGES = 20
@@ -72,7 +72,7 @@ def find_near(stores: Stores, *, now: datetime) -> Version:
     made_by = f"resiliparse {version('resiliparse')} {REVISION} {limits}"
     while True:
         newest, number = versions.newest(), versions.next_number()
-        with Work.of(versions, number) as work:
+        with VersionWork.of(versions, number) as work:
             captures = Captures.of(work)
             of = sha256(f"{captures.digest()} {made_by}".encode()).hexdigest()
             if newest is not None and newest.manifest["of"] == of:

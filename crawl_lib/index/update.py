@@ -45,7 +45,7 @@ from crawl_lib.scratch import turn_of
 from crawl_lib.segment import parquet_batches, stored_digest
 from crawl_lib.stores import Stores
 from crawl_lib.text import text_table
-from crawl_lib.versions import GROUP_ROWS, Filled, Version, Versions, Work, seal_version
+from crawl_lib.versions import GROUP_ROWS, Filled, Version, Versions, VersionWork, seal_version
 
 _NOTE = re.compile(r"[0-9]+-[0-9a-f]{32}")
 MOST_DELETED = 0.2
@@ -109,7 +109,7 @@ def _next_version(
 ) -> Version | None:
     """Return the version after `before`, `before` itself if nothing changed, or None if another task was faster."""
     stores, number = versions.stores, versions.next_number()
-    with Work.of(versions, number) as work:
+    with VersionWork.of(versions, number) as work:
         wanted = Wanted.of(work, links)
         follows = {"of": _digest_of(wanted, fields, links), "settings": fields.settings}
         if before is not None and not purge and all(before.manifest[name] == follows[name] for name in follows):

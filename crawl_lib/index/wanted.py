@@ -29,7 +29,7 @@ from crawl_lib.index.fields import IndexedPage
 from crawl_lib.index.pages import PAGES_SCHEMA
 from crawl_lib.linkdb import OUTLINKS
 from crawl_lib.urls import Chain, Scope, key_of
-from crawl_lib.versions import GROUP_ROWS, Version, Versions, Work, columns, numbered
+from crawl_lib.versions import GROUP_ROWS, Version, Versions, VersionWork, columns, numbered
 
 _JUDGED = columns(
     "key bytes, reason text, host text, segment int32, own bytes, content bytes, canonical bytes, language text, "
@@ -67,14 +67,14 @@ class Wanted:
     out, by reason.
     """
 
-    work: Work
+    work: VersionWork
     captures: Captures
     boosted_by: str
     made_of: tuple[str, ...]
     counts: "Counter[str]" = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, work: Work, links: Version) -> "Wanted":
+    def of(cls, work: VersionWork, links: Version) -> "Wanted":
         """Take what there is now. `links`: the newest version of the table of links.
 
         Raises InputError before the first segment, ConfigError, DamagedFileError, StorageError, StoppedError.
@@ -179,7 +179,7 @@ def _document_digest(own: bytes, language: str | None, anchors: bytes | None) ->
 class _Judge:
     """Says of each page whether it may be in the index."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: VersionWork) -> None:
         self.options = work.stores.config.index
         self.chain = Chain(work.stores.config.urls, Scope.INDEX)
 

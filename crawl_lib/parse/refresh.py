@@ -5,11 +5,11 @@ from html import escape
 from crawl_lib.config import ParseConfig
 from crawl_lib.errors import UrlError
 from crawl_lib.parse.headers import escape_octets
-from crawl_lib.parse.html import TEXTS_OF_LINK, Page, count_links, links_as_bytes, parse_html
+from crawl_lib.parse.html import TEXTS_OF_LINK, ParsedPage, count_links, links_as_bytes, parse_html
 from crawl_lib.urls import resolve
 
 
-def with_refresh(page: Page, field: str, *, url: str, config: ParseConfig) -> Page:
+def with_refresh(page: ParsedPage, field: str, *, url: str, config: ParseConfig) -> ParsedPage:
     """Return the page with the target of its Refresh field as its first link, a `meta` as that of a meta refresh.
 
     `field`: its value, in which each octet is one character; octets beyond ASCII are escaped as they are. `url`: the

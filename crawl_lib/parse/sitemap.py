@@ -16,7 +16,7 @@ from crawl_lib.errors import UrlError
 from crawl_lib.parse.charset import to_utf8
 from crawl_lib.parse.content import Content, decode_content
 from crawl_lib.parse.headers import Headers, escape_octets
-from crawl_lib.parse.html import Page, links_as_bytes
+from crawl_lib.parse.html import ParsedPage, links_as_bytes
 from crawl_lib.urls import resolve
 
 SITEMAP_TYPES = frozenset(
@@ -84,7 +84,7 @@ def may_be_sitemap(data: bytes) -> bool:
 
 def parse_sitemap(
     data: bytes, *, url: str, header_charset: str | None, config: ParseConfig, max_bytes: int, is_cut: bool = False
-) -> Page:
+) -> ParsedPage:
     """Read a sitemap, an index of sitemaps, a feed, a text of URLs (with anything else in it, it is none).
 
     `data`: content with its codings undone, or gzip of it; `url`: its canonical URL; `max_bytes`: of what gzip
@@ -102,7 +102,7 @@ def parse_sitemap(
         found = _in_text(_whole_words(text) if is_cut else text)
     links = links_as_bytes(islice(found, config.max_links_per_page))
     cut = sum(1 for _ in found)
-    return Page(charset, None, None, None, None, url, links, nofollow=False, links_cut=cut)
+    return ParsedPage(charset, None, None, None, None, url, links, nofollow=False, links_cut=cut)
 
 
 def _unzipped(data: bytes, max_bytes: int) -> Content:

@@ -16,7 +16,7 @@ from crawl_lib.config import Config, FetcherConfig, to_mapping
 from crawl_lib.errors import ConfigError, KeyStoreError, ProtocolError, os_errors
 from crawl_lib.realtime.certificates import Identity
 from crawl_lib.realtime.leases import GRANT_S, Leases, Lessee, ranges_of
-from crawl_lib.realtime.link import FetcherDiedError, FetcherLink, FetcherProcess, TakenError
+from crawl_lib.realtime.link import FetcherDiedError, FetcherLink, LinkedFetcher, TakenError
 from crawl_lib.realtime.protocol import PROTOCOL_VERSION, Clock, ClosedPart, Grant, Hello, Parting, Setup, Stop
 
 CONNECT_S = 3.0
@@ -54,7 +54,7 @@ def setup_of(config: Config, digest: str, name: str) -> Setup:
     return setup
 
 
-def _none_here() -> FetcherProcess:
+def _none_here() -> LinkedFetcher:
     raise AssertionError("the fetcher is started on the other machine")
 
 

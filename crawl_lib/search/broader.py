@@ -11,7 +11,7 @@ from itertools import islice
 
 from crawl_lib.index import OTHER, without_runs
 from crawl_lib.index.fields import WORDS
-from crawl_lib.search.clauses import Asked, Clauses, Unit
+from crawl_lib.search.clauses import AskedClauses, Clauses, Unit
 from crawl_lib.search.opened import OpenIndex
 from crawl_lib.search.ranking import Candidate
 
@@ -26,7 +26,9 @@ READ_CHARS = 100_000
 """Of a page's text."""
 
 
-def broadened(index: OpenIndex, clauses: Clauses, asked: Sequence[Asked], best: Sequence[Candidate]) -> list[Asked]:
+def broadened(
+    index: OpenIndex, clauses: Clauses, asked: Sequence[AskedClauses], best: Sequence[Candidate]
+) -> list[AskedClauses]:
     """Return what is asked with the most telling words of the best pages added, in each language that these have."""
     added = {group: _best_words(index, group, weights) for group, weights in _weights(index, best).items()}
     for_all = [one for one in asked if one.language is None]

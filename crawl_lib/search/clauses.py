@@ -1,8 +1,8 @@
 """What a query asks of an index: queries of Tantivy, built once for each language.
 
-Each language has stop words, stems and fields of its own, so a query is read once for each (`Asked`). What a page must
-have becomes a `Unit`: a word in the fields of the language, or a phrase, prefix or run in fields that all languages
-share. A unit has `Leaf` queries, of which scores are made and explained.
+Each language has stop words, stems and fields of its own, so a query is read once for each (`AskedClauses`). What a
+page must have becomes a `Unit`: a word in the fields of the language, or a phrase, prefix or run in fields that all
+languages share. A unit has `Leaf` queries, of which scores are made and explained.
 """
 
 from collections import Counter
@@ -92,7 +92,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedClauses:
     """What a query asks of the pages of a language; None: of all pages. `pages`: a query for the pages of the language,
     None where the units find no others."""
 
@@ -121,12 +121,12 @@ class Asked:
         return _joined([(Occur.Must, Query.boolean_query(self.loose))], self.pages)
 
 
-def all_of(asked: Sequence[Asked]) -> Query:
+def all_of(asked: Sequence[AskedClauses]) -> Query:
     """Return the query for pages that have all that is asked of their language."""
     return _either([one.all() for one in asked])
 
 
-def some_of(asked: Sequence[Asked]) -> Query:
+def some_of(asked: Sequence[AskedClauses]) -> Query:
     """Return the query for pages that have some of what is asked of their language.
 
     Where nothing else is asked, words of all languages are clauses of one query: Tantivy then leaves out pages that
@@ -162,7 +162,7 @@ class Clauses:
         self._languages = (*fields.languages, OTHER)
         self._alike = lru_cache(None)(self._pages_like)
 
-    def asked(self, reading: QueryReading) -> list[Asked]:
+    def asked(self, reading: QueryReading) -> list[AskedClauses]:
         """Return what a reading asks of each language, or once of all where languages make no difference.
 
         The list is empty where the query has filters alone, or no word that an index could have.
@@ -170,9 +170,9 @@ class Clauses:
         groups = [group for group in reading.groups if not is_filter(group)]
         found = {language: self._of_language(groups, language) for language in self._languages}
         if not any(unit.varies for unit in found[OTHER]):
-            return [Asked(tuple(found[OTHER]))] if found[OTHER] else []
+            return [AskedClauses(tuple(found[OTHER]))] if found[OTHER] else []
         return [
-            Asked(
+            AskedClauses(
                 tuple(units), language, None if all(unit.is_of_language for unit in units) else self.pages_of(language)
             )
             for language, units in found.items()

@@ -21,7 +21,7 @@ from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError, 
 from crawl_lib.parse import Directives
 from crawl_lib.rounds import has_own_texts
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import SegmentReader, Wanted, open_parquet, read_members
+from crawl_lib.segment import SegmentReader, WantedRecord, open_parquet, read_members
 from crawl_lib.states import Outcome
 from crawl_lib.stopping import Progress
 from crawl_lib.storage import hidden_next_to

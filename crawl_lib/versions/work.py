@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crawl_lib.engine import Engine, Room, open_engine
+from crawl_lib.engine import Engine, Workplace, open_engine
 from crawl_lib.scratch import scratch_folder
 from crawl_lib.storage import LocalStorage, Storage
 from crawl_lib.stores import Stores
@@ -61,7 +61,7 @@ def is_answer_over(name: str, now_s: float) -> bool:
 
 
 @dataclass(frozen=True)
-class Work:
+class VersionWork:
     """The making of a version, or of an answer.
 
     `folder`: where its own tables are, relative to the root of `tables`; `scratch`: a folder of this machine.
@@ -75,14 +75,14 @@ class Work:
 
     @classmethod
     @contextmanager
-    def of(cls, versions: Versions, number: int) -> "Iterator[Work]":
+    def of(cls, versions: Versions, number: int) -> "Iterator[VersionWork]":
         """For a version of that number. Raises as `at` does."""
         with cls.at(versions.stores, versions.hidden(number)) as work:
             yield work
 
     @classmethod
     @contextmanager
-    def to_read(cls, stores: Stores) -> "Iterator[Work]":
+    def to_read(cls, stores: Stores) -> "Iterator[VersionWork]":
         """Open the engine for an answer: a killed process leaves nothing on the store. Raises as `at` does.
 
         Only Spark on many machines (`spark.dfs_url`) writes to the store, below a hidden name with the time in it.
@@ -92,7 +92,7 @@ class Work:
 
     @classmethod
     @contextmanager
-    def at(cls, stores: Stores, folder: str) -> "Iterator[Work]":
+    def at(cls, stores: Stores, folder: str) -> "Iterator[VersionWork]":
         """Open the engine; with the block its tables go. Raises ConfigError, StorageError, NoRoomError."""
         limits = stores.config.scratch
         try:

@@ -37,7 +37,7 @@ from crawl_lib.config.model import COMMONCRAWL_MADE, CommonCrawlConfig
 from crawl_lib.curate import drop_pages
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import InputError, OutputConflictError
-from crawl_lib.segment import SegmentReader, Wanted, surt
+from crawl_lib.segment import SegmentReader, WantedRecord, surt
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.text import text_table
 from demo import Serving, SynthWeb

@@ -95,7 +95,7 @@ def test_an_unclean_stop_holds_every_host_from_now(tmp_path):
 
 def test_a_killed_process_leaves_the_mark_and_its_robots_answers(tmp_path):
     code = (
-        "import os, sys; from pathlib import Path; from crawl_lib.fetch.hoststore import HostRow, HostStore, RobotsRow\n"
+        "import sys; from pathlib import Path; from crawl_lib.fetch.hoststore import HostRow, HostStore, RobotsRow\n"
         "store = HostStore(Path(sys.argv[1])); store.begin()\n"
         "store.save_robots(RobotsRow('http://a.test', 'rules', b'x', '', 1.0, 2e9), HostRow('a.test', 4e9, 7.0))\n"
     )

@@ -14,7 +14,7 @@ from time import monotonic, process_time
 
 from crawl_lib.config import TrapsConfig, UrlsConfig
 from crawl_lib.frontier import HostCounts, IntakeRules, Queue, intake, pending_report
-from crawl_lib.keys import Answer
+from crawl_lib.keys import KnownKeys
 from crawl_lib.records import QueuedUrl
 from crawl_lib.urlfiles import CHUNK_BYTES, OutlinkWriter, Source, encode_line, read_outlinks
 from crawl_lib.urlfiles.outlinks import _line_blocks

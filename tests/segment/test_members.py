@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.segment import Wanted, members, read_members
+from crawl_lib.segment import WantedRecord, members, read_members
 from crawl_lib.storage import Storage
 
 
