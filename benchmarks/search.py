@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from benchmarks.known import ERLANG, POSTGRESQL, PYTHON, Docs, read_entries, read_web, reciprocal_rank
 from benchmarks.report import Row, measure
 from crawl_lib.index import PAGES_SCHEMA, Fields, IndexedPage
-from crawl_lib.search import OpenIndex, Sites, Wanted, answer, open_index, ranked
+from crawl_lib.search import OpenIndex, SearchOptions, Sites, answer, open_index, ranked
 from crawl_lib.search.opened import PAGES_FILE
-from crawl_lib.text.extract import Asked, page_text
+from crawl_lib.text.extract import ExtractOptions, page_text
 from crawl_lib.urls import host_of, key_of
 from crawl_lib.versions import GROUP_ROWS
 from tests.export.crawls import PLAIN_HEAD, member
@@ -113,7 +113,7 @@ class _Timed:
 
 
 def mean_reciprocal_rank(
-    index: OpenIndex, docs: Docs, urls: dict[bytes, str], count: int, wanted: Wanted | None = None
+    index: OpenIndex, docs: Docs, urls: dict[bytes, str], count: int, wanted: SearchOptions | None = None
 ) -> float:
     """Return how good the answers to so many entries of an index are; all entries where there are not so many."""
     entries = read_entries(docs)
@@ -126,7 +126,7 @@ def _texts_of_docs() -> Row:
     """Read pages as the text stage does, from records."""
     files = [file for docs in PACKAGES for file in sorted(docs.folder.rglob("*.html"))[::READ_SHARE]]
     records = [member("", PLAIN_HEAD + file.read_bytes()) for file in files]
-    kilobytes, asked = sum(file.stat().st_size for file in files) / 1000, Asked(1 << 22, 1 << 22)
+    kilobytes, asked = sum(file.stat().st_size for file in files) / 1000, ExtractOptions(1 << 22, 1 << 22)
     begun_s = time.process_time()
     for record in records:
         page_text(record, "h", asked)

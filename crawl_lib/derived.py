@@ -22,7 +22,7 @@ _NEXT_TO = re.compile(r"\.(.+)\.[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
-class Place:
+class PagePlace:
     """A file or folder that still has a page. `until`: what takes the page out of it."""
 
     path: str
@@ -30,7 +30,7 @@ class Place:
 
 
 @dataclass
-class Aside:
+class SetAside:
     """Damaged data that a repair set aside. `paths`: may be deleted; `skipped`: a line for each that may not."""
 
     paths: list[str] = field(default_factory=list)
@@ -74,9 +74,9 @@ class Output(ABC):
         """
         return None
 
-    def aside(self, stores: Stores) -> Aside:
+    def aside(self, stores: Stores) -> SetAside:
         """Find what was set aside. Raises StorageError."""
-        return Aside()
+        return SetAside()
 
     def leftovers(self, stores: Stores) -> Iterator[tuple[str, str]]:
         """Find what killed attempts left and no attempt goes on with: paths, each with its cause.
@@ -85,7 +85,7 @@ class Output(ABC):
         """
         return iter(())
 
-    def places_of(self, stores: Stores, pages: Pages) -> Iterator[Place]:
+    def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:
         """Find the files and folders that still have one of these pages. Raises StorageError, StoppedError."""
         return iter(())
 

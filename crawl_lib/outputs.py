@@ -10,7 +10,7 @@ from contextlib import suppress
 from crawl_lib.captures import CAPTURES_OUTPUT
 from crawl_lib.commoncrawl import COMMONCRAWL_OUTPUT, GRAPHS_OUTPUT
 from crawl_lib.crawldb import CRAWLDB_OUTPUT
-from crawl_lib.derived import SEGMENTS, Output, Pages, Place, existing
+from crawl_lib.derived import SEGMENTS, Output, PagePlace, Pages, existing
 from crawl_lib.duplicates import DUPLICATES_OUTPUT
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.graph import EXPORTS_OUTPUT
@@ -45,18 +45,19 @@ class CdxjOutput(Output):
                         findings.add("cdxj_damaged", path, f"line {number} cannot be read", severity=Severity.WARNING)
         return findings.list()
 
-    def places_of(self, stores: Stores, pages: Pages) -> Iterator[Place]:
+    def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:
         """Look for the pages line by line."""
         for path in self.paths(stores):
             with stores.storage.open_read(path) as lines:
                 if any(_key_of_line(line) in pages for line in stores.until_stopped(lines)):
-                    yield Place(path, "`krake index cdxj` makes it again without them")
+                    yield PagePlace(path, "`krake index cdxj` makes it again without them")
 
 
 def _key_of_line(line: bytes) -> bytes:
     """Return the key of the URL of a line of CDXJ; b"": the line is damaged."""
     with suppress(ValueError, KeyError, TypeError):
-        return key_of(str(json.loads(line[line.index(b" {") :])["url"]))
+        fields = json.loads(line[line.index(b" {") :])
+        return key_of(str(fields["url"]))
     return b""
 
 

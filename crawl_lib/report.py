@@ -139,7 +139,8 @@ def _growth(entries: Sequence[Mapping[str, Any]], spans: Mapping[str, Span]) -> 
     for entry in entries:
         total += entry["counts"]["urls"]
         if begun is not None and (span := spans.get(entry["folder"])):
-            points.append(((span.begun - begun).total_seconds() / 3600 + span.seconds / 3600, total))
+            ended_s = (span.begun - begun).total_seconds() + span.seconds
+            points.append((ended_s / 3600, total))
     return {"URLs": sorted(points)}
 
 

@@ -123,7 +123,8 @@ def inject(
     if refused := [url for url in urls if _is_refused(stores, url)]:
         from crawl_lib.fetch import how_to_allow, inner_networks  # noqa: PLC0415 - pycurl takes a moment
 
-        allow = how_to_allow(inner_networks(" ".join(host_of(url).strip("[]") for url in refused)), "the config")
+        hosts = " ".join(host_of(url).strip("[]") for url in refused)
+        allow = how_to_allow(inner_networks(hosts), "the config")
         named = ", ".join(refused[:3])
         result["warning"] = f"{named}: addresses of inner networks are not fetched. If they are yours: {allow}"
     if waiting := {} if config.order.makes_lists else waits_until(config, urls):

@@ -29,7 +29,7 @@ from crawl_lib.errors import (
     StorageRightsError,
 )
 from crawl_lib.keys import MAKE, KeyServer, open_key_store
-from crawl_lib.node import Room
+from crawl_lib.node import FreeSpace
 from crawl_lib.rounds import needed_segments, other_crawls
 from crawl_lib.storage import LocalStorage, is_local, open_storage
 from crawl_lib.stores import Secrets, Stores, node_dir
@@ -123,7 +123,7 @@ def _store(config: Config, secrets: Secrets, stop: Event | None) -> Problems:
     with suppress(StorageError):  # what cannot be looked at says nothing of other crawls
         yield from map(ConfigError, other_crawls(Stores(config, secrets, store)))
     if room.exists(""):
-        yield from _room(Room(config.watermarks, None, lambda: room))
+        yield from _room(FreeSpace(config.watermarks, None, lambda: room))
 
 
 def _keys(config: Config, secrets: Secrets) -> Problems:
@@ -157,7 +157,7 @@ def _queues(config: Config) -> Problems:
     if nodes - len(refused) < needed_segments(nodes, config.crawl.min_nodes):  # else the node's own task says it
         yield from refused
     if _there(queues).is_dir():
-        yield from _room(Room(config.watermarks, _there(queues)))
+        yield from _room(FreeSpace(config.watermarks, _there(queues)))
 
 
 def _scratch(config: Config) -> Problems:
@@ -165,7 +165,7 @@ def _scratch(config: Config) -> Problems:
     require_engine(config)
 
 
-def _room(room: Room) -> Problems:
+def _room(room: FreeSpace) -> Problems:
     if shortage := room.shortage():
         yield NoRoomError(f"{shortage}; make room")
 

@@ -27,7 +27,7 @@ from krake_airflow.configs import PROCESS
 from krake_airflow.operators import ExportOperator, FinalizeOperator, LinkOperator, MaintainKeysOperator
 from krake_airflow.parsing import BATCH_TIMEOUT, configs_to_parse, default_args, label_param
 
-from crawl_lib.config import Config, key_servers
+from crawl_lib.config import Config
 
 
 def process_dag(config: Config) -> None:
@@ -54,7 +54,9 @@ def process_dag(config: Config) -> None:
         },
     ):
         with TaskGroup("maintain_keys"):
-            maintains = [MaintainKeysOperator(task_id=task_id, server=task_id) for task_id in key_servers(config)]
+            maintains = [
+                MaintainKeysOperator(task_id=task_id, server=task_id) for task_id in config.key_storage.by_short_name
+            ]
         export = ExportOperator(task_id="export", of_run=False)
         linker = LinkOperator(task_id="linker")
         finalizer = FinalizeOperator(task_id="finalizer")

@@ -218,3 +218,12 @@ def test_every_drawn_error_says_who_must_act() -> None:
     for line in (errors.__doc__ or "").splitlines():
         if re.match(r"    [|`]", line):
             assert re.search(r"-- \w+Error +\S.{10}", line), line
+
+
+def test_a_class_name_belongs_to_one_module() -> None:
+    modules: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "crawl_lib").rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                modules.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: paths for name, paths in modules.items() if len(paths) > 1} == {}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crawl_lib.ask.apart import PARTS, LookUp, look_up
     from crawl_lib.ask.check import check_url
     from crawl_lib.ask.links import dump_links, inlinks_of, links_left_out
-    from crawl_lib.ask.page import Answer, find_page, newest_rows, read_answer
+    from crawl_lib.ask.page import ServerAnswer, find_page, newest_rows, read_answer
     from crawl_lib.ask.segments import (
         captures_of,
         dump_rows,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         look_up_listing,
         row_of_url,
     )
-    from crawl_lib.ask.visit import Link, Visit, visit_url
+    from crawl_lib.ask.visit import CheckedFetch, Link, visit_url
     from crawl_lib.ask.why import explain, says_listing
 else:
     # A server with a child loads no table library, and the child loads few.
@@ -55,7 +55,7 @@ else:
                 "links_left_out",
             ),
             "page": (
-                "Answer",
+                "ServerAnswer",
                 "find_page",
                 "newest_rows",
                 "read_answer",
@@ -79,7 +79,7 @@ else:
             ),
             "visit": (
                 "Link",
-                "Visit",
+                "CheckedFetch",
                 "visit_url",
             ),
             "why": (

@@ -27,7 +27,7 @@ LINKS_SHARE = 0.6
 _READ_BYTES = 1 << 16
 
 
-class Question(NamedTuple):
+class ChildQuestion(NamedTuple):
     """What a child is asked. `seconds`: until the child is killed."""
 
     config: Config
@@ -57,7 +57,7 @@ def look_up(config: Config, secrets: Secrets, url: str, *, seconds: float) -> Lo
         stderr=subprocess.DEVNULL,
         cwd="/",
     ) as process:
-        output = _answer(process, pickle.dumps(Question(config, secrets, url, seconds)), seconds)
+        output = _answer(process, pickle.dumps(ChildQuestion(config, secrets, url, seconds)), seconds)
         process.kill()
     parts: dict[str, Any] = {}
     for line in output.splitlines(keepends=True):

@@ -8,7 +8,7 @@ import time
 from functools import cached_property
 from typing import Any
 
-from crawl_lib.ask.apart import LINKS_SHARE, PARTS, Question
+from crawl_lib.ask.apart import LINKS_SHARE, PARTS, ChildQuestion
 from crawl_lib.ask.page import find_page, full_row, newest_rows, read_answer
 from crawl_lib.ask.why import explain
 from crawl_lib.errors import KrakeError
@@ -31,7 +31,7 @@ class Asking:
     `until_s`: when the search for links ends, by the monotonic clock.
     """
 
-    def __init__(self, asked: Question, until_s: float) -> None:
+    def __init__(self, asked: ChildQuestion, until_s: float) -> None:
         self._asked, self._until_s = asked, until_s
 
     def why(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def main() -> int:
     sys.stdout.write("\n")
     sys.stdout.flush()
     began_s = time.monotonic()
-    asked: Question = pickle.load(sys.stdin.buffer)  # noqa: S301  # the parent wrote it
+    asked: ChildQuestion = pickle.load(sys.stdin.buffer)  # noqa: S301  # the parent wrote it
     set_limits(DATA=data_bytes() + MEMORY_BYTES, CPU=math.ceil(time.process_time() + asked.seconds) + 1, CORE=0)
     asking = Asking(asked, began_s + asked.seconds * LINKS_SHARE)
     for name in PARTS:

@@ -17,7 +17,7 @@ from crawl_lib.stores import Stores
 _OF_EXPORTS = ("export", "node_id", "in_degree", "out_degree", "in_links", "out_links")
 
 
-class Answer(NamedTuple):
+class ServerAnswer(NamedTuple):
     """What a server answered: status line and headers as they came, and the body, its codings undone."""
 
     head: bytes
@@ -82,7 +82,8 @@ def is_later(live: dict[str, Any], row: dict[str, Any] | None) -> bool:
         return row is None and live["state"] != "unknown"
     hops = (live["document"] or {}).get("hops")
     fetched_s = hops[0]["time_ms"] / 1000 if hops else datetime.fromisoformat(live["fetched"]).timestamp()
-    return bool(round(1000 * fetched_s) > round(1000 * row["time"].timestamp()))
+    captured_s = row["time"].timestamp()
+    return bool(round(1000 * fetched_s) > round(1000 * captured_s))
 
 
 def newest_rows(stores: Stores, keys: Collection[bytes]) -> dict[bytes, dict[str, Any]]:
@@ -193,7 +194,7 @@ def full_row(stores: Stores, key: bytes, segment: str) -> dict[str, Any]:
     raise PathNotFoundError(f"{path}: the capture that has the body of this visit is gone from there")
 
 
-def read_answer(stores: Stores, view: dict[str, Any]) -> Answer:
+def read_answer(stores: Stores, view: dict[str, Any]) -> ServerAnswer:
     """Return a page's answer, or an unchanged page's full capture.
 
     `view`: as `find_page` gives it. Raises InputError where its fetch brought no answer, PathNotFoundError where the
@@ -209,4 +210,5 @@ def read_answer(stores: Stores, view: dict[str, Any]) -> Answer:
     if record.type != "response":
         raise InputError(f"{view['url']}: brought no answer: {row['outcome']} {row['error'] or ''}".rstrip())
     head, body = split_head(record.block)
-    return Answer(head, decode_content(parse_head(head), body, max_bytes=stores.config.fetch.max_decompressed_bytes))
+    content = decode_content(parse_head(head), body, max_bytes=stores.config.fetch.max_decompressed_bytes)
+    return ServerAnswer(head, content)

@@ -29,7 +29,7 @@ from crawl_lib.rounds import generated
 from crawl_lib.scoring import Scoring
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
-from crawl_lib.versions import TIME, Version, Versions, Work
+from crawl_lib.versions import TIME, Version, Versions, VersionWork
 
 Facts = dict[str, Any]
 More = Mapping[str, Callable[[pa.RecordBatch], "pa.Array[Any]"]]
@@ -43,7 +43,7 @@ def crawldb_stats(stores: Stores, *, now: datetime) -> Facts:
     version, StorageError, NoRoomError, StoppedError.
     """
     version = _version(stores)
-    with Work.to_read(stores) as work:
+    with VersionWork.to_read(stores) as work:
         engine = work.engine
         Versions(stores, CRAWLDB).give(version, engine, "crawldb")
         engine.values("settings", pa.table({"now": pa.array([now], TIME)}))

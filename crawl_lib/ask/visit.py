@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 
 from crawl_lib.ask.check import fetch_once
 from crawl_lib.ask.why import Facts, filter_at
-from crawl_lib.parse import Headers, Page, parse_head, require_scanner, x_robots_nofollow
+from crawl_lib.parse import Headers, ParsedPage, parse_head, require_scanner, x_robots_nofollow
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment import LinkBlock, PartWriter
 from crawl_lib.stores import Stores
@@ -30,7 +30,7 @@ class Link(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Visit:
+class CheckedFetch:
     """What one fetch of a URL brought.
 
     `verdicts`: the result of `check_url`, and `rejections`: the number of links that each rule rejects. `fetched`: the
@@ -42,11 +42,11 @@ class Visit:
     fetched: Fetched
     headers: Headers
     content: bytes
-    page: Page | None
+    page: ParsedPage | None
     links: list[Link]
 
 
-def visit_url(stores: Stores, text: str) -> Visit:
+def visit_url(stores: Stores, text: str) -> CheckedFetch:
     """Fetch a URL once, and read the answer like a seed's.
 
     The crawl notices nothing, as with `check_url`. Raises the errors of `check_url`, and SetupError where the scanner
@@ -60,10 +60,10 @@ def visit_url(stores: Stores, text: str) -> Visit:
     is_page = reader.is_page(headers, fetched.outcome, mime, content.data)
     page = reader.page(headers, fetched.url, content, mime, fetched.time) if is_page else None
     links, rejections = ([], {}) if page is None else _judged(stores, fetched.url, page, headers)
-    return Visit({**verdicts, "rejections": rejections}, fetched, headers, content.data, page, links)
+    return CheckedFetch({**verdicts, "rejections": rejections}, fetched, headers, content.data, page, links)
 
 
-def _judged(stores: Stores, url: str, page: Page, headers: Headers) -> tuple[list[Link], dict[str, int]]:
+def _judged(stores: Stores, url: str, page: ParsedPage, headers: Headers) -> tuple[list[Link], dict[str, int]]:
     """Return a page's links, and the number rejected by each rule."""
     config, block, rejections = stores.config, LinkBlock(), Counter[str]()
     links = SimpleNamespace(block=block, grown=lambda size: None)

@@ -209,11 +209,12 @@ def full_here(stores: Stores, owner: str | None, url: str, notes: list[str]) -> 
     return found
 
 
-def _waiting_lines(stores: Stores, queue: Queue) -> Iterator[tuple[str, int | None, Iterable[tuple[bytes, bytes]]]]:
-    """Yield a node's unfetched URLs: place, number, and lines.
+_Lines = Iterable[tuple[bytes, bytes]]
+"""Lines of data, each with its line of meta."""
 
-    Lines of data and meta.
-    """
+
+def _waiting_lines(stores: Stores, queue: Queue) -> Iterator[tuple[str, int | None, _Lines]]:
+    """Yield the lines of URLs that wait on a node, after the name of their place and their number."""
     take = open_take(queue.directory)
     if take is not None:
         yield "take", take.count, take.lines()
@@ -227,7 +228,7 @@ def _waiting_lines(stores: Stores, queue: Queue) -> Iterator[tuple[str, int | No
         yield f"{source.folder}/{source.node}", None, (split_line(line)[:2] for line in source.open())
 
 
-def _among(lines: Iterable[tuple[bytes, bytes]], url: str, where: str) -> Facts | None:
+def _among(lines: _Lines, url: str, where: str) -> Facts | None:
     wanted = url.encode()
     for place, (line, meta) in enumerate(lines, 1):
         if line == wanted:

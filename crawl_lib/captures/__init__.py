@@ -12,8 +12,8 @@ from crawl_lib.captures.places import (
     CAPTURES_OUTPUT,
     PLACES,
     PLACES_SCHEMA,
+    CaptureRef,
     KnownCaptures,
-    Place,
     StaleError,
     update_captures,
 )

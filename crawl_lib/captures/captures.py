@@ -16,7 +16,7 @@ from crawl_lib.export import view_visits
 from crawl_lib.rounds import note_texts
 from crawl_lib.segment import LINKS_NAME, SegmentReader, open_parquet
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, extract_text, text_table
-from crawl_lib.versions import GROUP_ROWS, Versions, Work, find_segments
+from crawl_lib.versions import GROUP_ROWS, Versions, VersionWork, find_segments
 
 TEXT_ROWS = 2_000
 Row = dict[str, Any]
@@ -27,12 +27,12 @@ class Captures:
     """The captures that count. `segments`: in a fixed order, with the digests of what they hold; `query`: answers which
     of their captures count, as the engine's view `captured` does."""
 
-    work: Work
+    work: VersionWork
     segments: tuple[tuple[SegmentRef, str], ...]
     query: str
 
     @classmethod
-    def of(cls, work: Work, *, standing: bool = False) -> "Captures":
+    def of(cls, work: VersionWork, *, standing: bool = False) -> "Captures":
         """Take the newest CrawlDb and its segments, or all segments.
 
         The segments are those that the version has taken in.
@@ -49,7 +49,8 @@ class Captures:
         known = [one for one in there.segments if version is None or str(one[0]) in version.manifest["segments"]]
         if not known:
             raise InputError(f"{stores.crawl.path}: has no segment yet; `krake crawl` makes some")
-        inputs = replace(there, segments=tuple(sorted(known, key=lambda one: str(one[0]))))
+        by_name = sorted(known, key=lambda one: str(one[0]))
+        inputs = replace(there, segments=tuple(by_name))
         inputs.give(engine, links=None)
         paths = (SegmentReader(stores.storage, one.path).verified(LINKS_NAME, stores) for one, _ in inputs.segments)
         view_visits(engine, "export/visits", lambda: list(paths))
@@ -73,7 +74,8 @@ class Captures:
         """
         digest = sha256("".join(f"{segment} {digest}\n" for segment, digest in self.segments).encode())
         for batch in self.work.engine.stream(self.query, GROUP_ROWS, "captures.pages"):
-            digest.update(repr([batch.column(name).to_pylist() for name in ("key", "time", "segment")]).encode())
+            columns = [batch.column(name).to_pylist() for name in ("key", "time", "segment")]
+            digest.update(repr(columns).encode())
         return digest.hexdigest()
 
     def read(self, *wanted: str, query: str = "") -> Iterator[list[Row]]:

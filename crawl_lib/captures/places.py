@@ -26,7 +26,7 @@ from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError, os
 from crawl_lib.keys import KEY_BYTES
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
-from crawl_lib.versions import Family, TableOutput, Version, Versions, Work, columns, make_version
+from crawl_lib.versions import Family, TableOutput, Version, Versions, VersionWork, columns, make_version
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ def _open_folders(stores: Stores, parent: Version | None, fresh: list[SegmentRef
     return [folder for folder in folders if not FolderState.read(stores.crawl, folder).is_complete]
 
 
-def _rows(parent: Version | None, fresh: list[SegmentRef], work: Work) -> Iterator[pa.RecordBatch]:
+def _rows(parent: Version | None, fresh: list[SegmentRef], work: VersionWork) -> Iterator[pa.RecordBatch]:
     """Yield the newest capture of each key, in order of keys."""
     stores = work.stores
     pages = sum(int(SegmentReader(stores.storage, one.path).manifest.counts["pages"]) for one in fresh)
@@ -139,7 +139,7 @@ def _captures(stores: Stores, segments: list[SegmentRef]) -> Iterator[pa.Table]:
             yield pa.table({name: found[name] for name in PLACES_SCHEMA.names}).cast(PLACES_SCHEMA)
 
 
-def _divided(work: Work, tables: Iterable[pa.Table], bits: int) -> Iterator[pa.Table]:
+def _divided(work: VersionWork, tables: Iterable[pa.Table], bits: int) -> Iterator[pa.Table]:
     """Yield the rows of each share of the keys.
 
     With several shares, rows wait in files of this machine's scratch.
@@ -190,10 +190,16 @@ def _old_shares(stores: Stores, parent: Version | None, bits: int) -> Iterator[p
                 yield pa.concat_tables(waiting)
                 waiting, current = [PLACES_SCHEMA.empty_table()], current + 1
             first, end = np.searchsorted(share_of, [share, share + 1])
-            waiting.append(pa.Table.from_batches([batch.slice(first, end - first)]).cast(PLACES_SCHEMA))
+            rows = pa.Table.from_batches([batch.slice(first, end - first)])
+            waiting.append(rows.cast(PLACES_SCHEMA))
     while current < 1 << bits:
         yield pa.concat_tables(waiting)
         waiting, current = [PLACES_SCHEMA.empty_table()], current + 1
+
+
+def _numbers(octets: Any, kind: str) -> Any:
+    """Return each row of octets as one number of a kind."""
+    return np.ascontiguousarray(octets).view(kind)[:, 0]
 
 
 def _newest_of_each(tables: tuple[pa.Table, pa.Table]) -> Iterator[pa.RecordBatch]:
@@ -205,8 +211,8 @@ def _newest_of_each(tables: tuple[pa.Table, pa.Table]) -> Iterator[pa.RecordBatc
     if not len(rows):
         return
     keys = _bytes_of(rows["key"])
-    first, second = (np.ascontiguousarray(keys[:, at : at + 8]).view(">u8")[:, 0].astype(np.uint64) for at in (0, 8))
-    third = np.ascontiguousarray(keys[:, 16:]).view(">u4")[:, 0]
+    first, second = (_numbers(keys[:, at : at + 8], ">u8").astype(np.uint64) for at in (0, 8))
+    third = _numbers(keys[:, 16:], ">u4")
     order = np.argsort(first, kind="stable")
     equal = first[order][1:] == first[order][:-1]
     tied = np.append(equal, False) | np.insert(equal, 0, False)  # few rows, and only they need more
@@ -245,7 +251,7 @@ def _newest(versions: Versions) -> Version | None:
 
 
 @dataclass(frozen=True)
-class Place:
+class CaptureRef:
     """Where a capture is. `segment`: has its row in the row group `row_group` of `pages`."""
 
     segment: SegmentRef
@@ -281,7 +287,7 @@ class KnownCaptures:
         segments = (crawl.segment(folder, node) for folder in folders for node in crawl.folder(folder).segments())
         return [segment for segment in segments if str(segment) not in known]
 
-    def place(self, key: bytes) -> Place | None:
+    def place(self, key: bytes) -> CaptureRef | None:
         """Return the place of a key's newest capture, or None.
 
         Segments outside the table do not count. Raises StaleError, StorageError, StoppedError.
@@ -294,7 +300,7 @@ class KnownCaptures:
         for row in rows:
             segment = self._stores.crawl.segment(str(row["folder"]), row["node"])
             self._require_unchanged(segment)
-            return Place(segment, row["row_group"], row["time"])
+            return CaptureRef(segment, row["row_group"], row["time"])
         return None
 
     def _rows_of(self, key: bytes) -> Iterator[pa.RecordBatch]:

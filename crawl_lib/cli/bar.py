@@ -22,7 +22,7 @@ _PLAIN = ("stage", "node", "phase")
 _PER_UNIT = {"bytes": (1_000_000, "MB")}
 
 
-class Part(NamedTuple):
+class ProgressReport(NamedTuple):
     """One report, read. `total`: None if unknown; `facts`: further numbers, as text."""
 
     name: str
@@ -32,7 +32,7 @@ class Part(NamedTuple):
     facts: str
 
 
-def part_of(report: Mapping[str, Any]) -> Part:
+def part_of(report: Mapping[str, Any]) -> ProgressReport:
     """Read a report's progress.
 
     That is its `done`, `total` and `unit`, or a node's `fetched` and `taken`.
@@ -42,7 +42,8 @@ def part_of(report: Mapping[str, Any]) -> Part:
     rest = {name: value for name, value in report.items() if name not in {*_DONE, *_TOTAL, "unit"}}
     words = [value if name in _PLAIN else f"{name} {value}" for name, value in rest.items() if isinstance(value, str)]
     facts = [f"{name} {rounded(value)}" for name, value in rest.items() if not isinstance(value, str) and value]
-    return Part(" ".join(words), done, total, report.get("unit", "URLs" if "node" in report else ""), "  ".join(facts))
+    unit = report.get("unit", "URLs" if "node" in report else "")
+    return ProgressReport(" ".join(words), done, total, unit, "  ".join(facts))
 
 
 class Bar:

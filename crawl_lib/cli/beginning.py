@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from crawl_lib.cli.common import ask, say
-from crawl_lib.config import CRAWL_NAME_PATTERN, from_mapping, short_path
+from crawl_lib.config import Pattern, from_mapping, short_path
 from crawl_lib.errors import ConfigError, os_errors
 from crawl_lib.version import in_checkout
 
@@ -84,9 +84,9 @@ def init(arguments: argparse.Namespace) -> int:
     """
     directory = Path(arguments.directory).resolve()
     name, file = directory.name, directory / f"{directory.name}.yml"
-    if not re.fullmatch(CRAWL_NAME_PATTERN, name):
+    if not re.fullmatch(Pattern.CRAWL_NAME, name):
         raise ConfigError(
-            f"{directory}: its name is to be the crawl's, and {name!r} does not match {CRAWL_NAME_PATTERN}"
+            f"{directory}: its name is to be the crawl's, and {name!r} does not match {Pattern.CRAWL_NAME}"
         )
     if file.exists():
         raise ConfigError(f"{file}: is there already; choose another folder, or edit it")

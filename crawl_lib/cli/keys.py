@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.cli.common import at_work, print_counts, print_result, require_yes, say, tool_stores
-from crawl_lib.config import Config, key_servers, load_config
+from crawl_lib.config import Config, load_config
 from crawl_lib.errors import KeyTablesError
 from crawl_lib.frontier import NodeLock
 from crawl_lib.keys import LOOK_S, ShardedKeyStore, check, dump_keys, load_keys, open_key_store, reshard
@@ -59,7 +59,7 @@ def check_keys(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.config)
     with _opened(config) as store, at_work(arguments) as work:
         report = check(store, work=work)
-    names = "".join(f"{name} is {server}\n" for name, server in key_servers(config).items())
+    names = "".join(f"{name} is {server}\n" for name, server in config.key_storage.by_short_name.items())
     print_result(arguments, report.to_mapping(), lambda: say(names + report.to_text()))
     return 0 if report.ok else 1
 

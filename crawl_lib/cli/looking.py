@@ -229,13 +229,16 @@ def _local_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     ]
     if hosts:
         yield grid(("node", "host", "URLs"), hosts, "hosts of what is queued")
-    names = ("queued", "crawled", "gone")
-    keys = [
-        (entry.get("name", "all"), entry["error"]) if "error" in entry
-        else (entry["name"], f"{entry['total']:,} ({', '.join(f'{entry.get(name, 0):,} {name}' for name in names)})")
-        for entry in found["keys"]
-    ]  # fmt: skip
+    keys = [(entry.get("name", "all"), _keys_text(entry)) for entry in found["keys"]]
     yield grid(("server", "keys"), keys, "keys")
+
+
+def _keys_text(entry: Mapping[str, Any]) -> str:
+    """Say how many keys a server has, or why the number is unknown."""
+    if "error" in entry:
+        return str(entry["error"])
+    counts = ", ".join(f"{entry.get(name, 0):,} {name}" for name in ("queued", "crawled", "gone"))
+    return f"{entry['total']:,} ({counts})"
 
 
 def _work_row(node: str, queue: Mapping[str, Any]) -> tuple[Any, ...]:

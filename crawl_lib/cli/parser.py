@@ -114,9 +114,9 @@ def _failure(text: str) -> Outcome:
 
 
 def _address(text: str) -> str:
-    from crawl_lib.config import ADDRESS_PATTERN  # noqa: PLC0415 - for one command alone
+    from crawl_lib.config import Pattern  # noqa: PLC0415 - for one command alone
 
-    if not re.fullmatch(ADDRESS_PATTERN, text):
+    if not re.fullmatch(Pattern.ADDRESS, text):
         raise argparse.ArgumentTypeError(f"must be host:port, not {text!r}")
     return text
 
@@ -726,7 +726,8 @@ def build_parser(first: str = "") -> argparse.ArgumentParser:
         command.set_defaults(run=_late(function), names_config=words in _DELETING)
         for option, settings in options:
             command.add_argument(option, **settings)
-    parser.set_defaults(**{**vars(below[""].choices["status"].parse_args([])), "names_config": True})
+    defaults = below[""].choices["status"].parse_args([])
+    parser.set_defaults(**{**vars(defaults), "names_config": True})
     return parser
 
 

@@ -8,13 +8,13 @@ from functools import partial
 from crawl_lib.cli.common import print_result, say, tool_stores
 from crawl_lib.search import (
     PAGE_SIZE,
-    Answer,
     IndexReader,
     IndexVersions,
     Result,
+    SearchAnswer,
+    SearchOptions,
     Sites,
     Snippet,
-    Wanted,
     answer,
     as_json,
     every_page,
@@ -26,11 +26,11 @@ def search(arguments: argparse.Namespace) -> int:
     """Print the results of a query; 1 where it has none."""
     query = " ".join(arguments.query)
     with tool_stores(arguments) as stores:
-        sites = Sites.of(stores.config.search.sites)
+        sites = Sites.of(stores.config.search)
         reader = IndexReader(IndexVersions(stores), background=None)
         if arguments.all:
             return _print_all(every_page(reader.current(), query, sites), is_json=arguments.json)
-        wanted = Wanted(arguments.page, is_broader=arguments.broader, is_explained=arguments.explain)
+        wanted = SearchOptions(arguments.page, is_broader=arguments.broader, is_explained=arguments.explain)
         found = reader.ask(lambda index: answer(index, query, sites, wanted))
     print_result(arguments, as_json(found), partial(_show, found))
     return 0 if found.results else 1
@@ -45,7 +45,7 @@ def _print_all(pages: Iterator[tuple[bytes, str]], *, is_json: bool) -> int:
     return 0 if has_some else 1
 
 
-def _show(found: Answer) -> None:
+def _show(found: SearchAnswer) -> None:
     for note in found.reading.notes:
         say(note)
     for number, one in enumerate(found.results, (found.page - 1) * PAGE_SIZE + 1):

@@ -17,8 +17,8 @@ from crawl_lib.curate import (
     Failures,
     FileReport,
     ForgetReport,
+    ForgottenPages,
     ImportReport,
-    Pages,
     RetryNowReport,
     RetryReport,
 )
@@ -73,7 +73,7 @@ def forget(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _pages(what: list[str], older_than_s: float | None, longest: int) -> Pages:
+def _pages(what: list[str], older_than_s: float | None, longest: int) -> ForgottenPages:
     urls, hosts = [], []
     for text in what:
         try:
@@ -86,7 +86,7 @@ def _pages(what: list[str], older_than_s: float | None, longest: int) -> Pages:
                 raise UrlError(error.reason, f"{text} (not a URL that Krake crawls)") from error
             message = f"{text}: is neither a URL (one begins with http:// or https://) nor a host"
             raise InputError(message) from error
-    return Pages(urls, hosts, older_than_s)
+    return ForgottenPages(urls, hosts, older_than_s)
 
 
 def _show_forgotten(report: ForgetReport, waiting: Mapping[str, float], *, asked: bool, limited: bool) -> None:

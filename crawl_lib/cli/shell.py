@@ -5,7 +5,7 @@ import code
 import sys
 from typing import Any
 
-from crawl_lib.ask import Visit, visit_url
+from crawl_lib.ask import CheckedFetch, visit_url
 from crawl_lib.cli.common import say, tool_stores
 from crawl_lib.signals import interrupt_on_signals
 
@@ -33,7 +33,7 @@ def shell(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _said(visit: Visit) -> str:
+def _said(visit: CheckedFetch) -> str:
     fetch, followed = visit.verdicts["fetch"], sum(link.followed for link in visit.links)
     status = f" {fetch['status']}" if fetch["status"] else f" ({fetch['error']})" if fetch["error"] else ""
     links = f", {len(visit.links):,} links, of which {followed:,} are followed" if visit.page else ""

@@ -250,6 +250,8 @@ class SegmentCaptures:
         said = [json.loads(text) for _, _, text in parts]
         urls = [str(one["url"]) for one in said]
         times = [datetime.strptime(stamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC) for _, stamp, _ in parts]
+        statuses = [int(one["status"] or 0) for one in said]
+        digests = [one["digest"].removeprefix("sha1:") for one in said]
         offsets, lengths = (pa.array([int(one[name]) for one in said], pa.int64()) for name in ("offset", "length"))
         found: dict[str, Any] = {
             "subset": texts([SUBSETS[2]] * len(said)),
@@ -257,8 +259,8 @@ class SegmentCaptures:
             "url_surtkey": texts(map(surt, urls)),
             "url": texts(urls),
             "fetch_time": pa.array(times, pa.timestamp("ms", "UTC")),
-            "fetch_status": pa.array([int(one["status"] or 0) for one in said], pa.int16()),
-            "content_digest": texts(one["digest"].removeprefix("sha1:") or None for one in said),
+            "fetch_status": pa.array(statuses, pa.int16()),
+            "content_digest": texts(digest or None for digest in digests),
             "content_mime_type": texts(None if one["mime"] == "unk" else one["mime"] for one in said),
             **self._records(texts(one["filename"] for one in said), offsets, lengths),
         }

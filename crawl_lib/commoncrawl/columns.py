@@ -53,9 +53,10 @@ _COLUMNS: "tuple[tuple[str, pa.DataType], ...]" = (
 )
 INDEX_SCHEMA = pa.schema([pa.field(name, kind, nullable=name not in _NEVER_NULL) for name, kind in _COLUMNS])
 """The 30 columns of the flat schema in its order, then three of our own."""
+_NOT_OF_URL = [field for field in INDEX_SCHEMA if field.name[:4] != "url_"]
 CAPTURE_SCHEMA = pa.schema(
-    [pa.field("subset", _TEXT), pa.field("host", _TEXT), *(field for field in INDEX_SCHEMA if field.name[:4] != "url_")]
-).append(pa.field("url_surtkey", _TEXT))
+    [pa.field("subset", _TEXT), pa.field("host", _TEXT), *_NOT_OF_URL, pa.field("url_surtkey", _TEXT)]
+)
 """What is sorted: of the columns that follow from the URL, only its key and its host."""
 _URL = r"^(?P<protocol>[a-z]+)://(?:\[[^\]]*\]|[^/:?]*)(?::(?P<port>[0-9]+))?(?P<path>[^?]*)(?P<query>\?.*)?$"
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
-from crawl_lib.derived import Output, Pages, Place, replaced_in
+from crawl_lib.derived import Output, PagePlace, Pages, replaced_in
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, OutputConflictError, PathNotFoundError, StorageError
 from crawl_lib.export import SegmentInput
@@ -170,13 +170,13 @@ class FolderOutput(Output):
         for directory in self.directories(stores):
             yield from replaced_in(stores, directory)
 
-    def places_of(self, stores: Stores, pages: Pages) -> Iterator[Place]:
+    def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:
         """Find folders made of a segment with any of the pages."""
         segments = {name for names in pages.values() for name in names}
         for folder in self.folders(stores):
             with suppress(DamagedFileError, PathNotFoundError):
                 if not segments.isdisjoint(folder.read()["segments"]):
-                    yield Place(folder.path, self.again)
+                    yield PagePlace(folder.path, self.again)
 
 
 def _may_be_ours(folder: MadeOnce) -> bool:

@@ -24,7 +24,6 @@ from crawl_lib.commoncrawl.folders import Files, MadeOnce, Said
 from crawl_lib.commoncrawl.requisites import Keys, no_keys, requisites_of
 from crawl_lib.commoncrawl.sorting import DiskSort, joined
 from crawl_lib.commoncrawl.wet import SegmentTexts
-from crawl_lib.config import COMMONCRAWL_MADE
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import InputError, PathNotFoundError
 from crawl_lib.export import SegmentInput, choose
@@ -101,8 +100,7 @@ def make_wet(stores: Stores, *, label: str | None = None, folders: Sequence[str]
 
 
 MAKERS: dict[str, Callable[..., CommonCrawlReport]] = {"wet": make_wet, "index": make_index}
-"""By the names of `COMMONCRAWL_MADE`; the index waits for WET files, whose places it has."""
-assert set(MAKERS) == set(COMMONCRAWL_MADE)
+"""By the names of `commoncrawl.make`; the index waits for WET files, whose places it has."""
 
 
 def make_commoncrawl(stores: Stores) -> dict[str, Any]:
@@ -146,7 +144,8 @@ def _digest_of(folder: MadeOnce) -> str:
         files = folder.read()["files"]
     except PathNotFoundError:
         return ""
-    return sha256("".join(file["sha256"] for file in files).encode()).hexdigest()
+    digests = "".join(file["sha256"] for file in files)
+    return sha256(digests.encode()).hexdigest()
 
 
 def _make_texts(stores: Stores, segments: Sequence[SegmentInput]) -> None:

@@ -24,7 +24,7 @@ from crawl_lib.ranks import Ints, Pairs, Side, between
 from crawl_lib.segment import parquet_batches
 from crawl_lib.stores import Stores
 from crawl_lib.urls import domain_of, has_listed_suffix
-from crawl_lib.versions import Work
+from crawl_lib.versions import VersionWork
 
 KINDS = {"pages": "page", "hosts": "host", "domains": "domain"}
 """The kinds of graphs, each with the word for file names."""
@@ -44,7 +44,7 @@ class Graph:
     into: Side
 
 
-class Pages(ABC):
+class NumberedPages(ABC):
     """Pages with numbers, and the links between them."""
 
     stores: Stores
@@ -67,7 +67,7 @@ class Pages(ABC):
         return pairs.side(), pairs.side(by_target=True)
 
 
-class ExportPages(Pages):
+class ExportPages(NumberedPages):
     """The pages of an export whose links are arcs already."""
 
     def __init__(self, folder: ExportFolder) -> None:
@@ -99,10 +99,10 @@ class ExportPages(Pages):
         return out, into
 
 
-class LinkedPages(Pages):
+class LinkedPages(NumberedPages):
     """All ends of the pages' current links, crawled or not, as in LinkRank."""
 
-    def __init__(self, work: Work, now: datetime) -> None:
+    def __init__(self, work: VersionWork, now: datetime) -> None:
         """Take in new segments, and number the ends by key.
 
         Raises as `update_outlinks` does.
@@ -124,9 +124,9 @@ class LinkedPages(Pages):
 def linked_pages(stores: Stores, now: datetime) -> Iterator[LinkedPages]:
     """Open all ends of links for a block.
 
-    The tables are deleted with the block. Raises as `Work.to_read` and `LinkedPages` do.
+    The tables are deleted with the block. Raises as `VersionWork.to_read` and `LinkedPages` do.
     """
-    with Work.to_read(stores) as work:
+    with VersionWork.to_read(stores) as work:
         yield LinkedPages(work, now)
 
 
@@ -154,7 +154,7 @@ def _reversed_domain(host: str) -> str:
     return reversed_name(domain_of(reversed_name(host)))
 
 
-def graph_of(pages: Pages, of: str, scratch: Path) -> Graph:
+def graph_of(pages: NumberedPages, of: str, scratch: Path) -> Graph:
     """Make the graph of pages, hosts or domains.
 
     `of`: one of `KINDS`; `scratch`: a folder for arcs. In memory are 30 bytes a node; and of hosts and domains the

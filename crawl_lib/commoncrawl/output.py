@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from crawl_lib.commoncrawl.folders import Files, FolderOutput, MadeOnce, Said
 from crawl_lib.commoncrawl.graphs import GraphWriter, file_names
 from crawl_lib.commoncrawl.index import AGAIN, INDEX_FOLDER, WET_FOLDER, make_commoncrawl
-from crawl_lib.commoncrawl.nodes import KINDS, ExportPages, Graph, Pages, graph_of, linked_pages
+from crawl_lib.commoncrawl.nodes import KINDS, ExportPages, Graph, NumberedPages, graph_of, linked_pages
 from crawl_lib.derived import SEGMENTS
 from crawl_lib.export import ARCS_IN, ARCS_OUT, ExportFolder, newest_export
 from crawl_lib.graph import require_new, whole_file
@@ -104,7 +104,7 @@ def export_graph_files(
     for file in files:
         require_new(file)
     with ExitStack() as stack:
-        pages: Pages
+        pages: NumberedPages
         if name is None:
             pages = stack.enter_context(linked_pages(stores, now))
         else:

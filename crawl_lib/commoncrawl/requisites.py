@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.segment import LINKS_NAME, PAGES_NAME, SegmentReader
 from crawl_lib.stores import Stores
-from crawl_lib.versions import Work, give_segments
+from crawl_lib.versions import VersionWork, give_segments
 
 Keys: TypeAlias = "pa.Array[Any]"
 _HOP = "E"
@@ -29,7 +29,7 @@ def requisites_of(stores: Stores, segments: Sequence[SegmentRef]) -> Keys:
     some = [segment for segment in stores.until_stopped(segments) if _has_requisites(stores, segment)]
     if not some:
         return no_keys()
-    with Work.to_read(stores) as work:
+    with VersionWork.to_read(stores) as work:
         give_segments(stores, work.engine, "all_visits", some, PAGES_NAME)
         give_segments(stores, work.engine, "named", segments, LINKS_NAME)
         found: Keys = pa.array(work.engine.column("export/requisites_alone"), pa.binary(20))
@@ -46,5 +46,8 @@ def pages_among(batch: pa.RecordBatch, requisites: Keys) -> "pa.Array[Any]":
 
 
 def _has_requisites(stores: Stores, segment: SegmentRef) -> bool:
-    batches = SegmentReader(stores.storage, segment.path).pages(["hop"])
-    return any(bool(pc.any(pc.equal(batch["hop"], pa.scalar(_HOP, pa.string()))).as_py()) for batch in batches)
+    hop = pa.scalar(_HOP, pa.string())
+    for batch in SegmentReader(stores.storage, segment.path).pages(["hop"]):
+        if pc.any(pc.equal(batch["hop"], hop)).as_py():
+            return True
+    return False

@@ -112,7 +112,7 @@ class DiskSort:
 
     def _merged(self, runs: Sequence[Path]) -> Iterator[pa.RecordBatch]:
         """Merge runs, whose files are deleted once they are read."""
-        heads = [head for path in runs if (head := _Head(self.by, self._read(path))).go_on()]
+        heads = [head for path in runs if (head := _RunHead(self.by, self._read(path))).go_on()]
         while heads:
             bound = min(head.last for head in heads)
             found = [head.taken(bound) for head in heads if head.first <= bound]
@@ -129,7 +129,7 @@ class DiskSort:
 
 
 @dataclass
-class _Head:
+class _RunHead:
     """The current batch of a run: its rows that are not handed out, the first and the last key."""
 
     by: Sequence[str]

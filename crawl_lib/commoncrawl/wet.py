@@ -37,7 +37,7 @@ from crawl_lib.commoncrawl.sorting import DiskSort
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import SegmentReader, Wanted, base32, open_parquet, read_members, safe_uri, utc_text
+from crawl_lib.segment import SegmentReader, WantedRecord, base32, open_parquet, read_members, safe_uri, utc_text
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, text_table
@@ -54,6 +54,15 @@ _USUAL_HEAD_BYTES = 1 << 10
 """In most records the WARC header ends here, and the rest of the page need not be unpacked."""
 _RECORD_ID = re.compile(rb"^WARC-Record-ID:[ \t]*(<[^>\r\n]+>)", re.MULTILINE | re.IGNORECASE)
 _PAGE_COLUMNS = ("key", "hop", "url", "warc_file", "warc_offset", "warc_length")
+
+
+class _PageText(NamedTuple):
+    """A row of the table of texts. `number`: of its page in the order of keys."""
+
+    number: int
+    time: datetime
+    text: str
+    language: str | None
 
 
 class _Text(NamedTuple):
@@ -163,7 +172,7 @@ class SegmentTexts:
                 raise DamagedFileError(f"{self.segment.path}: `pages` names {file}, which the segment lacks")
             yield _Text(url, time, file, offset, length, text, language)
 
-    def _read_texts(self, numbers: Lookup) -> Iterator[tuple[int, datetime, str, str | None]]:
+    def _read_texts(self, numbers: Lookup) -> Iterator[_PageText]:
         """Read the texts of pages.
 
         `numbers`: of the pages, by key; texts of other pages are left out.
@@ -176,16 +185,16 @@ class SegmentTexts:
                 rows = _rows([batch], ("time", column, "language"))
                 for number, (time, text, language) in zip(found, rows, strict=True):
                     if number is not None and text:
-                        yield number, time, text, language
+                        yield _PageText(number, time, text, language)
 
     def _with_ids(self, texts: Iterable[_Text]) -> Iterator[tuple[_Text, str]]:
         """Read the record ids of the texts' responses."""
         kept: list[_Text] = []
 
-        def wanted() -> Iterator[Wanted]:
+        def wanted() -> Iterator[WantedRecord]:
             for number, text in enumerate(texts):
                 kept.append(text)
-                yield Wanted(number, f"{self.segment.path}/{text.file}", text.offset, text.length)
+                yield WantedRecord(number, f"{self.segment.path}/{text.file}", text.offset, text.length)
 
         for member in read_members(self.stores.storage, wanted()):
             yield kept.pop(), _record_id(member.wanted, member.data)
@@ -220,7 +229,7 @@ class SegmentTexts:
         return _record("conversion", _id_of(f"conversion {record_id}"), lines, "text/plain", text.text.encode())
 
 
-def _record_id(wanted: Wanted, data: bytes) -> str:
+def _record_id(wanted: WantedRecord, data: bytes) -> str:
     """Read the record id of a response.
 
     Raises DamagedFileError naming file and offset.

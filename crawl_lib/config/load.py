@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from crawl_lib.config.model import TOKEN_PATTERN, Config, RealtimeConfig
+from crawl_lib.config.model import Config, Pattern, RealtimeConfig
 from crawl_lib.config.place import CONFIG_PATH_VARIABLE, find_config_path, short_path
 from crawl_lib.errors import ConfigError, os_errors
 from crawl_lib.version import in_checkout
@@ -52,7 +52,7 @@ def _tab_at(error: Exception, text: str) -> str:
     """Name the tab that ends the reading of a text, if it was one."""
     mark = getattr(error, "problem_mark", None)
     line = text.splitlines()[mark.line : mark.line + 1] if mark else []
-    is_tab = any("\t" in one[: len(one) - len(one.lstrip())] for one in line)
+    is_tab = any(re.match(r"\s*\t", one) for one in line)
     return "; the line begins with a tab, and YAML takes spaces alone" if is_tab else ""
 
 
@@ -266,14 +266,6 @@ def is_sqlite_server(server: str) -> bool:
     return "/" in server or server.endswith(".sqlite")
 
 
-def key_servers(config: Config) -> dict[str, str]:
-    """Return the key servers by their short names in lists and metrics, `server_1` and so on in the config's order.
-
-    Their own names may be long paths; `krake keys check` prints both.
-    """
-    return {f"server_{number}": name for number, name in enumerate(config.key_storage.servers, start=1)}
-
-
 def realtime_of(config: Config) -> RealtimeConfig:
     """Return the section `realtime` of a config. Raises ConfigError for a config without the section."""
     if config.realtime is None:
@@ -400,7 +392,7 @@ def _network_problem(value: str) -> str:
 
 def _token_problem(value: str) -> str:
     """Say why a text is no product token (RFC 9309, 2.2.1); "" for a token."""
-    return "" if re.fullmatch(TOKEN_PATTERN, value) else f"{value!r} {_TOKEN_WORDS}"
+    return "" if re.fullmatch(Pattern.TOKEN, value) else f"{value!r} {_TOKEN_WORDS}"
 
 
 def _contact_problem(value: str) -> str:
@@ -441,7 +433,8 @@ _FORMS: dict[str, Callable[[str], str]] = {
 """Problems of a text of each form, in words."""
 
 
-_CHECKS: dict[str, tuple[Callable[[Any, Any], object], str]] = {
+_Holds = Callable[[Any, Any], object]
+_CHECKS: dict[str, tuple[_Holds, str]] = {
     "choices": (lambda value, choices: value in choices, "must be one of {limit}, not {value!r}"),
     "minimum": (operator.ge, "must be at least {limit}, not {value}"),
     "maximum": (operator.le, "must be at most {limit}, not {value}"),

@@ -5,6 +5,7 @@ Names contain units. `metadata` of a field holds what `load` checks: `minimum`, 
 """
 
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
+from enum import StrEnum
 from typing import Any, TypeVar, dataclass_transform
 
 from crawl_lib.config.order import FIFO, ORDERS, Order
@@ -66,16 +67,21 @@ def option(default: Any = MISSING, **checks: Any) -> Any:
     return field(default=default, metadata=checks)
 
 
-NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-CRAWL_NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
-"""Part of Airflow's ids, which have up to 250 characters."""
-ADDRESS_PATTERN = r"(?:[^\s/:@\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
-"""A host name or address, and a port."""
-INDEX_NAME_PATTERN = r"[a-z0-9][a-z0-9._-]{0,99}"
-"""An alias of OpenSearch. Names of indexes begin with the alias, and have up to 255 bytes."""
-FOLDER_PATTERN = r"(?!.*(^|/)\.)[^/:][^:]*"
-"""A folder below `dfs_primary`: no part begins with a dot, since such names belong to unfinished work."""
-TOKEN_PATTERN = r"[A-Za-z_-]+"
+class Pattern(StrEnum):
+    """Regular expressions that texts in a config match as a whole."""
+
+    NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+    CRAWL_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+    """Part of Airflow's ids, which have up to 250 characters."""
+    ADDRESS = r"(?:[^\s/:@\[\]]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
+    """A host name or address, and a port."""
+    INDEX_NAME = r"[a-z0-9][a-z0-9._-]{0,99}"
+    """An alias of OpenSearch. Names of indexes begin with the alias, and have up to 255 bytes."""
+    FOLDER = r"(?!.*(^|/)\.)[^/:][^:]*"
+    """A folder below `dfs_primary`: no part begins with a dot, since such names belong to unfinished work."""
+    TOKEN = r"[A-Za-z_-]+"
+
+
 STATUSES = (
     "unfetched",
     "fetched",
@@ -107,8 +113,8 @@ REQUISITE_KINDS = ("style", "script", "image", "font", "video", "audio", "object
 class CrawlConfig:
     """What the crawl is called, where it lies on the DFS, and when it ends."""
 
-    name: str = option("krake", pattern=CRAWL_NAME_PATTERN)
-    directory: str = option("crawl", pattern=FOLDER_PATTERN)
+    name: str = option("krake", pattern=Pattern.CRAWL_NAME)
+    directory: str = option("crawl", pattern=Pattern.FOLDER)
     max_iterations: int = option(5, minimum=1, maximum=1000)
     schedule: str | None = option(None)
     max_pages: int | None = option(None, minimum=1)
@@ -151,7 +157,7 @@ class InjectConfig:
 class ExportConfig:
     """What the export takes in, and where its folders lie on the DFS."""
 
-    directory: str = option("export", pattern=FOLDER_PATTERN)
+    directory: str = option("export", pattern=Pattern.FOLDER)
     mime_types: tuple[str, ...] | None = option(None)
     max_content_bytes: int = option(1 << 30, minimum=1, maximum=(1 << 31) - 1)
     keep: int | None = option(None, minimum=1)
@@ -170,6 +176,14 @@ class KeyStorageConfig:
     replication: int = option(1, minimum=1)
     timeout_s: float = option(30.0, minimum=0.1)
     connections: int = option(8, minimum=1, maximum=1000)
+
+    @property
+    def by_short_name(self) -> dict[str, str]:
+        """Servers by their short names in lists and metrics, `server_1` and so on in the config's order.
+
+        Their own names may be long paths; `krake keys check` prints both.
+        """
+        return {f"server_{number}": name for number, name in enumerate(self.servers, start=1)}
 
 
 @section
@@ -465,7 +479,7 @@ class ScheduleConfig:
 class ScoringConfig:
     """Which plug-ins score URLs, in which order, and what Krake's own ones need to know."""
 
-    plugins: tuple[str, ...] = option((), unique=True, pattern=NAME_PATTERN)
+    plugins: tuple[str, ...] = option((), unique=True, pattern=Pattern.NAME)
     max_depth: int = option(1000, minimum=0)
     opic_gives: str = option("changed", choices=("changed", "always"))
 
@@ -498,7 +512,7 @@ class ParseConfig:
 class TextConfig:
     """Where the texts of pages lie on the DFS, and the limits of the processes that read them."""
 
-    directory: str = option("text", pattern=FOLDER_PATTERN)
+    directory: str = option("text", pattern=Pattern.FOLDER)
     processes: int | None = option(None, minimum=1, maximum=256)
     memory_bytes: int = option(512 << 20, minimum=64 << 20)
     cpu_s: int = option(10, minimum=1)
@@ -528,7 +542,7 @@ class CommonCrawlConfig:
 class GraphsConfig:
     """Where the graphs of exports lie on the DFS, and which are made."""
 
-    directory: str = option("graphs", pattern=FOLDER_PATTERN)
+    directory: str = option("graphs", pattern=Pattern.FOLDER)
     make: tuple[str, ...] = option(("hosts", "domains"), nonempty=True, unique=True, choices=GRAPHS_MADE)
 
 
@@ -546,7 +560,7 @@ class SearchConfig:
 
     directory: str = option("../data/search", path="directory")
     sites: tuple[SiteConfig, ...] = option(())
-    listen: str = option("127.0.0.1:8090", pattern=ADDRESS_PATTERN)
+    listen: str = option("127.0.0.1:8090", pattern=Pattern.ADDRESS)
     hosts: tuple[str, ...] = option((), unique=True, pattern=r"[^\s/:@\[\]]+|\[[0-9A-Fa-f:.]+\]")
     log_queries: bool = option(False)
 
@@ -555,7 +569,7 @@ class SearchConfig:
 class PolicyConfig:
     """One entry of `realtime.policies`: how the URLs of a submission are fetched, and when again."""
 
-    name: str = option(pattern=NAME_PATTERN)
+    name: str = option(pattern=Pattern.NAME)
     refetch_after_s: float = option(86400.0, minimum=0)
     image: str = option("none", choices=("none", "probe"))
     max_body_bytes: int | None = option(None, minimum=1, maximum=MAX_BODY_BYTES)
@@ -568,7 +582,7 @@ class FetcherConfig:
     """One entry of `realtime.fetchers`: a fetcher on another machine. Its segments are of a node of this name."""
 
     name: str = option(pattern=r"live-[A-Za-z0-9._-]{1,56}")
-    address: str = option(pattern=ADDRESS_PATTERN)
+    address: str = option(pattern=Pattern.ADDRESS)
 
 
 @section
@@ -578,7 +592,7 @@ class RealtimeConfig:
     A config with this section is one of a service: Airflow has no DAG that crawls for it.
     """
 
-    listen: str = option("127.0.0.1:8095", pattern=ADDRESS_PATTERN)
+    listen: str = option("127.0.0.1:8095", pattern=Pattern.ADDRESS)
     tokens: str = option("../data/realtime/tokens.json", path="file")
     fetchers: tuple[FetcherConfig, ...] = option(())
     certificates: str = option("../data/realtime/certificates", path="directory")
@@ -600,7 +614,7 @@ class PushConfig:
     """The OpenSearch that gets the pages of the index, and limits of a push. Credentials are no options."""
 
     url: str | None = option(None, form="server")
-    index: str | None = option(None, pattern=INDEX_NAME_PATTERN)
+    index: str | None = option(None, pattern=Pattern.INDEX_NAME)
     mapping: str | None = option(None, path="file")
     batch_bytes: int = option(5 << 20, minimum=1 << 16, maximum=100 << 20)
     timeout_s: float = option(60.0, minimum=0.1)
@@ -629,7 +643,7 @@ class ScratchConfig:
 class Config:
     """All options of one crawl. `servers` are the nodes, and the names of their queues in Airflow."""
 
-    servers: tuple[str, ...] = option(nonempty=True, unique=True, pattern=NAME_PATTERN)
+    servers: tuple[str, ...] = option(nonempty=True, unique=True, pattern=Pattern.NAME)
     dfs_primary: str = option(path="dfs")
     dfs: DfsConfig = DfsConfig()
     s3: S3Config = S3Config()

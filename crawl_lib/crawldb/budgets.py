@@ -13,7 +13,7 @@ from crawl_lib.config import UrlsConfig
 from crawl_lib.engine import Engine
 from crawl_lib.frontier import host_of_line
 from crawl_lib.urls import Budgets, Rejection, Traps, budget_domain_of, budget_key
-from crawl_lib.versions import Work, columns, table_of
+from crawl_lib.versions import VersionWork, columns, table_of
 
 _GROUPED = columns("key bytes, host text, rule text, name text, most int64")
 _LIMITS = columns("domain text, max_pages int64, max_hosts int64")
@@ -37,7 +37,7 @@ def budget_settings(config: UrlsConfig) -> dict[str, tuple[int | None, pa.DataTy
     return {name: (value, pa.int64()) for name, value in values.items()}
 
 
-def refuse(work: Work) -> None:
+def refuse(work: VersionWork) -> None:
     """Make the view `candidates` of `weighed.sql`, with the reasons of traps and budgets."""
     engine = work.engine
     hosts = (row["host"] for row in engine.rows("crawldb/own_domains"))
@@ -63,7 +63,7 @@ def spent(engine: Engine) -> dict[str, int]:
     return {budget_key(_RULES.get(row["reason"], row["reason"]), row["name"]): row["urls"] for row in rows}
 
 
-def _group(work: Work) -> bool:
+def _group(work: VersionWork) -> bool:
     """Make the table `grouped`: which groups of traps URLs are in. Returns whether some new URL is in one."""
     engine, traps = work.engine, Traps(work.stores.config.traps)
 
@@ -80,7 +80,7 @@ def _group(work: Work) -> bool:
     return True
 
 
-def _limit(work: Work, budgets: Budgets) -> bool:
+def _limit(work: VersionWork, budgets: Budgets) -> bool:
     """Make the table `limits` of domains that may go beyond theirs. Returns whether there are any."""
 
     def rows() -> Iterator[dict[str, Any]]:

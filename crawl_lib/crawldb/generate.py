@@ -53,7 +53,7 @@ from crawl_lib.seeds import Division, hand_over
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Chain, Owners, Scope, UrlFilter, key_of
-from crawl_lib.versions import Version, Versions, Work, columns
+from crawl_lib.versions import Version, Versions, VersionWork, columns
 
 LIST_ROWS = 1 << 14
 OLDER_FOLDERS = 10
@@ -184,7 +184,7 @@ class _Making:
         rooms = {node: max(0, size - count) for node, count in waiting.items()}
         held = held_urls(stores, [*self.lists, *aside_lists(stores)], self.now)
         # Named as what becomes the list, so that `krake sweep` knows when an attempt that was killed is over.
-        work = Work.at(stores, stores.crawl.seeds_path(f".{name}-{uuid.uuid4().hex}", LISTS_FOLDER))
+        work = VersionWork.at(stores, stores.crawl.seeds_path(f".{name}-{uuid.uuid4().hex}", LISTS_FOLDER))
         only_requisites = is_of_requisites(stores.config, self.iteration)
         with _opened(work, _Basis(version, settings, held, rooms, self.now, only_requisites)) as engine:
             places = may_be_over(stores, self.lists)
@@ -279,13 +279,14 @@ def _waiting(stores: Stores, lists: Sequence[MadeList]) -> dict[str, int]:
         if segment is not None:
             found[node] = int(segment.manifest().get("queue_after") or 0)
         newest = int(segment.folder) if segment is not None else -1
-        found[node] += sum(one.count_of(node) for one in lists if int(one.manifest["folder"] or -1) > newest)
-        found[node] += sum(one.count_of(node) for one in retries if int(one.manifest["newest"]) >= newest)
+        later = [one for one in lists if int(one.manifest["folder"] or -1) > newest]
+        later += [one for one in retries if int(one.manifest["newest"]) >= newest]
+        found[node] += sum(one.count_of(node) for one in later)
     return found
 
 
 @contextmanager
-def _opened(opening: AbstractContextManager[Work], basis: _Basis) -> Iterator[Engine]:
+def _opened(opening: AbstractContextManager[VersionWork], basis: _Basis) -> Iterator[Engine]:
     """Open an engine with the view `judged`: see `sql/crawldb`."""
     with opening as work:
         stores, engine = work.stores, work.engine
@@ -311,11 +312,12 @@ def _opened(opening: AbstractContextManager[Work], basis: _Basis) -> Iterator[En
         yield engine
 
 
-def _give_conditions(work: Work, basis: _Basis) -> None:
+def _give_conditions(work: VersionWork, basis: _Basis) -> None:
     """Make the tables that say what speaks against a row by itself. In: crawldb."""
     stores, engine = work.stores, work.engine
     engine.values("settings", _settings(stores, basis))
-    engine.values("statuses", pa.table({"status": pa.array(basis.settings.statuses or (), pa.string())}))
+    statuses = pa.array(basis.settings.statuses or (), pa.string())
+    engine.values("statuses", pa.table({"status": statuses}))
     engine.values("listed", basis.held)
     engine.values("refused", pa.table({"key": pa.array(_refused(stores, engine), pa.binary())}))
 
@@ -329,7 +331,7 @@ def _rooms(rooms: Mapping[str, int], settings: GenerateConfig) -> pa.Table:
     return pa.table({"node": list(rooms), "room": list(rooms.values()), "share": shares})
 
 
-def _sort_values(work: Work, basis: _Basis) -> None:
+def _sort_values(work: VersionWork, basis: _Basis) -> None:
     """What each URL is worth by plug-ins, if scores say what comes first: the table `worths`."""
     scoring = Scoring.of(work.stores.config, now=basis.now, version=basis.version.number)
     if basis.settings.order == "score" and scoring.wanting("sort_value"):
@@ -412,8 +414,8 @@ def explain(stores: Stores, url: str) -> dict[str, Any]:
     the `reason`; for `leased` also `held_by`, the list that holds the URL; and `judged_by`, the number of the version
     if it is not the list's own one, which is deleted. Raises InputError before the first list, and as `generate` does.
     """
-    asked = _Asked.of(stores, url)
-    with _opened(Work.to_read(stores), asked.basis) as engine:
+    asked = _ListQuestion.of(stores, url)
+    with _opened(VersionWork.to_read(stores), asked.basis) as engine:
         engine.values("wanted", pa.table({"key": pa.array([asked.key], pa.binary())}))
         found = engine.column("crawldb/explain")
     return asked.answer(stores, Reason(found[0]) if found else Reason.UNKNOWN)
@@ -426,12 +428,12 @@ def look_up(stores: Stores, url: str) -> dict[str, Any]:
     has its key, else `outranked`. Returns and raises the same as `explain`; it compares the checksums of the pages
     that it reads, and no digests of the version's parts.
     """
-    asked = _Asked.of(stores, url, only_its_leases=True)
+    asked = _ListQuestion.of(stores, url, only_its_leases=True)
     rows = [*Versions(stores, CRAWLDB).rows_of(asked.basis.version, asked.key)]
     if not rows:
         return asked.answer(stores, Reason.UNKNOWN)
     config = replace(stores.config, batch=replace(stores.config.batch, engine="duckdb"))
-    with Work.to_read(replace(stores, config=config)) as work:
+    with VersionWork.to_read(replace(stores, config=config)) as work:
         engine = work.engine
         engine.values("crawldb", pa.Table.from_batches(rows))
         engine.values("worths", _WORTHS.empty_table())
@@ -446,7 +448,7 @@ def look_up(stores: Stores, url: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _ListQuestion:
     """A question about the newest list. `older`: the other lists; `key`: of the URL; `basis`: what the list is of."""
 
     newest: MadeList
@@ -455,7 +457,7 @@ class _Asked:
     basis: _Basis
 
     @classmethod
-    def of(cls, stores: Stores, url: str, *, only_its_leases: bool = False) -> "_Asked":
+    def of(cls, stores: Stores, url: str, *, only_its_leases: bool = False) -> "_ListQuestion":
         """Find the list and its version. Raises InputError before the first list or without a version.
 
         `only_its_leases`: leave out what other lists hold of other URLs.

@@ -9,7 +9,7 @@ import pyarrow as pa
 from crawl_lib.crawldb.table import CRAWLDB, TIME
 from crawl_lib.segment import PAGES_NAME, PAGES_SCHEMA, SegmentReader
 from crawl_lib.stores import Stores
-from crawl_lib.versions import Version, Versions, Work
+from crawl_lib.versions import Version, Versions, VersionWork
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def host_statistics(stores: Stores, version: Version, *, now: datetime) -> Gener
     """The statistics of each host, those with most URLs first, then by name. `now`: for what is due. Visits count that
     the version has taken in and whose segments are there. Raises StorageError, NoRoomError, StoppedError."""
     segments = [stores.crawl.segment(*name.split("/")) for name in version.manifest["segments"]]
-    with Work.to_read(stores) as work:
+    with VersionWork.to_read(stores) as work:
         Versions(stores, CRAWLDB).give(version, work.engine, "crawldb")
         readers = (SegmentReader(stores.storage, segment.path) for segment in segments if segment.exists())
         there = [reader.verified(PAGES_NAME, stores) for reader in readers]

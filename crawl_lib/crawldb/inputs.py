@@ -104,9 +104,8 @@ class UpdateInputs(SegmentInputs):
         """
         storage, seen = self.stores.storage, f"seed_{self.stores.config.crawldb.seeds}"
         for name, named in self.seeds:
-            at = min(
-                [named, *(began for segment, began in begun if int(segment.partition("/")[0]) >= named.timestamp())]
-            )
+            later = [began for segment, began in begun if int(segment.partition("/")[0]) >= named.timestamp()]
+            at = min([named, *later])
             where = f"{self.stores.crawl.seeds_path(name)}/{OUTLINKS_NAME}"
             for mapping in self.stores.crawl.seeds_manifest(name)["outlinks"].values():
                 part = part_mapping(mapping, where)

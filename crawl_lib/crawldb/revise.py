@@ -9,13 +9,13 @@ import pyarrow as pa
 from crawl_lib.crawldb.table import CRAWLDB
 from crawl_lib.errors import InputError
 from crawl_lib.stores import Stores
-from crawl_lib.versions import GROUP_ROWS, Version, Versions, Work, make_version
+from crawl_lib.versions import GROUP_ROWS, Version, Versions, VersionWork, make_version
 
 _CARRIED = ("config_digest", "segments", "seeds", "ranked")
 
 
 def revise(
-    stores: Stores, *, what: str, of: str, query: str, prepare: Callable[[Work], None], now: datetime
+    stores: Stores, *, what: str, of: str, query: str, prepare: Callable[[VersionWork], None], now: datetime
 ) -> Version:
     """Make a version of the rows of the newest one, as a query answers them; returns it.
 
@@ -37,7 +37,7 @@ def revise(
         carried: dict[str, Any] = {name: before[name] for name in _CARRIED if name in before}
         facts = {**carried, "parent": parent.number, "now": int(now.timestamp()), "revised": revised}
 
-        def rows(work: Work, parent: Version = parent) -> Iterator[pa.RecordBatch]:
+        def rows(work: VersionWork, parent: Version = parent) -> Iterator[pa.RecordBatch]:
             versions.give(parent, work.engine, "crawldb")
             prepare(work)
             return work.engine.stream(query, GROUP_ROWS, f"crawldb.{what}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from crawl_lib.config import CrawlDbConfig, ScheduleConfig, ScheduleRuleConfig
+from crawl_lib.config import Config, ScheduleRuleConfig
 from crawl_lib.crawldb.inputs import SeedFacts
 from crawl_lib.crawldb.table import Status
 from crawl_lib.records import json_object
@@ -23,11 +23,12 @@ Kind = tuple[tuple[int, ...], int | None]
 """The rules that match a URL but for its status, and the interval that its seed has fixed."""
 
 
-def schedule_table(schedule: ScheduleConfig, crawldb: CrawlDbConfig, *, ranked: bool = False) -> pa.Table:
+def schedule_table(config: Config, *, ranked: bool = False) -> pa.Table:
     """One row: what holds for all. The fixed schedule is an adaptive one that never changes an interval.
 
     `ranked`: the scores are a rank, which links do not change.
     """
+    schedule, orphans = config.schedule, config.crawldb.orphans
     adapts = schedule.kind == "adaptive"
     row: dict[str, Any] = {
         "interval_s": schedule.interval_s,
@@ -40,7 +41,7 @@ def schedule_table(schedule: ScheduleConfig, crawldb: CrawlDbConfig, *, ranked: 
         "hints": schedule.sitemaps,
         "hint_s": schedule.min_s,
         "ranked": ranked,
-        "orphans": "orphan" if crawldb.orphans == "keep" else crawldb.orphans,
+        "orphans": "orphan" if orphans == "keep" else orphans,
     }
     return pa.Table.from_pylist([row])
 

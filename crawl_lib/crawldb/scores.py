@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from crawl_lib.crawldb.inputs import SEEDS_SCHEMA
 from crawl_lib.scoring import Scoring
-from crawl_lib.versions import Work, columns
+from crawl_lib.versions import VersionWork, columns
 
 _SHARES, _SCORES = columns("key bytes, segment int32, given score"), columns("key bytes, score score")
 
@@ -18,7 +18,7 @@ _SHARES, _SCORES = columns("key bytes, segment int32, given score"), columns("ke
 class Scores:
     """The scores of one update."""
 
-    work: Work
+    work: VersionWork
     scoring: Scoring
 
     @property

@@ -47,7 +47,7 @@ from crawl_lib.versions import (
     GROUP_ROWS,
     Version,
     Versions,
-    Work,
+    VersionWork,
     columns,
     give_segments,
     numbered,
@@ -58,6 +58,10 @@ from crawl_lib.versions import (
 log = logging.getLogger(__name__)
 _DIVIDED = ("old", "events", "found", "lost", "needs")
 """What the rows of a share of the keys are made of."""
+_STEPS_OF_EVENTS = ("event_pairs", "event_states", "event_intervals")
+"""The steps of `after`."""
+_STEPS_OF_ROWS = ("linked_rows", "current_rows", "ruled_rows")
+"""The steps of `rows`."""
 _MOST_GROUPS = 16
 """Of segments: for each of them all events are read."""
 _BEGUN = columns("name text, began time")
@@ -122,7 +126,7 @@ def _grown(stores: Stores, parent: Version | None, inputs: UpdateInputs, now: da
     if (rank := rank_of(parent)) is not None:
         facts["ranked"] = rank
     scoring = Scoring.of(stores.config, now=facts["now"], version=number)
-    with Work.of(versions, number) as work:
+    with VersionWork.of(versions, number) as work:
         made = _Update(work, parent, inputs, Scores(work, scoring))
         return write_version(versions, number, made.ruled(facts), facts)
 
@@ -131,7 +135,7 @@ def _grown(stores: Stores, parent: Version | None, inputs: UpdateInputs, now: da
 class _Update:
     """One update."""
 
-    work: Work
+    work: VersionWork
     parent: Version | None
     inputs: UpdateInputs
     scores: Scores
@@ -180,10 +184,14 @@ class _Update:
             if not self.scores.looks_at_links:
                 self.engine.view("base", "crawldb/base")
             self.scores.judge()
-            self.engine.view("needed", "crawldb/needed")
-            self.engine.view("met", "crawldb/met")
+            self._define("needed", "met", *_STEPS_OF_ROWS)
             stage = f"crawldb.update, {number} of {len(shares)}" if len(shares) > 1 else "crawldb.update"
             yield from self.engine.stream("crawldb/rows", GROUP_ROWS, stage)
+
+    def _define(self, *steps: str) -> None:
+        """Name steps of a query, each after the steps that it reads: in Spark a view keeps the views that it read."""
+        for step in steps:
+            self.engine.view(step, f"crawldb/{step}")
 
     def _narrow(self, condition: str, *names: str) -> None:
         """Tables of these names: those rows of all for which a condition holds."""
@@ -257,7 +265,7 @@ class _Update:
         engine.values("facts", facts_table(texts))
         engine.values("matrix", matrix_table())
         ranked = rank_of(self.parent) is not None
-        engine.values("schedule", schedule_table(config.schedule, config.crawldb, ranked=ranked))
+        engine.values("schedule", schedule_table(config, ranked=ranked))
 
     def _links(self, count: int) -> None:
         """What links say, of each URL they lead to. `count`: in how many groups the segments are read."""
@@ -353,7 +361,7 @@ class _Update:
         for place in range(1, waves):
             engine.values("wave", table_of([{"place": place}], columns("place int32")))
             engine.view("turn", "crawldb/turn")
-            engine.view("after", "crawldb/after")
+            self._define(*_STEPS_OF_EVENTS)
             engine.keep(f"state_{place}", "crawldb/after", "crawldb.events")
             engine.define("states", f"select * from state_{place}")
             engine.view("before", "crawldb/before")
@@ -362,7 +370,7 @@ class _Update:
             engine.view("states", "crawldb/states")
             engine.view("before", "crawldb/before")
         engine.view("turn", "crawldb/last_turn")
-        engine.view("after", "crawldb/after")
+        self._define(*_STEPS_OF_EVENTS, "after")
 
 
 def _groups(segments: int, count: int) -> list[str]:

@@ -12,7 +12,7 @@ Each writes its decision first and may be killed anywhere: the same command goes
 
 from crawl_lib.curate.compact import CompactReport, compact_segment
 from crawl_lib.curate.drop import DropReport, drop_pages
-from crawl_lib.curate.forget import ForgetReport, Pages, forget
+from crawl_lib.curate.forget import ForgetReport, ForgottenPages, forget
 from crawl_lib.curate.import_pages import FileReport, ImportReport
 from crawl_lib.curate.importing import finish_folder, import_archives
 from crawl_lib.curate.index import merge_indexes

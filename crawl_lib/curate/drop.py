@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from crawl_lib.crawldir import DROPPED_FILE
-from crawl_lib.derived import Place
+from crawl_lib.derived import PagePlace
 from crawl_lib.durable import reached
 from crawl_lib.errors import TargetExistsError
 from crawl_lib.export import page_key
@@ -34,7 +34,7 @@ class DropReport:
     dropped: dict[str, list[str]] = field(default_factory=dict)
     already: dict[str, list[str]] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
+    places: list[PagePlace] = field(default_factory=list)
     dry_run: bool = False
     rows: int = 0
 
@@ -60,7 +60,7 @@ def drop_pages(stores: Stores, pages: Sequence[str], *, dry_run: bool = False) -
         for key in out | new:
             segments_of.setdefault(key, []).append(str(segment))
         if new or out & reader.dropped:
-            report.places.append(Place(segment.path, "`krake segment compact` takes them out of its WARC files"))
+            report.places.append(PagePlace(segment.path, "`krake segment compact` takes them out of its WARC files"))
         for pages_of, keys in ((report.already, out), (report.dropped, new)):
             if keys:
                 pages_of[str(segment)] = sorted(names[key] for key in keys)

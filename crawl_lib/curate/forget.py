@@ -66,7 +66,7 @@ class ForgetReport:
 
 
 @dataclass(frozen=True)
-class Pages:
+class ForgottenPages:
     """Which pages: those of canonical URLs, and those of one of these hosts whose newest capture is older.
 
     `hosts`: none: of any host, if an age is given. `older_than_s`: seconds.
@@ -80,7 +80,7 @@ class Pages:
 def forget(
     stores: Stores,
     store: ShardedKeyStore,
-    pages: Pages,
+    pages: ForgottenPages,
     *,
     dry_run: bool = False,
     clock: Callable[[], float] = time.time,
@@ -184,7 +184,8 @@ def _which_are_known(
     """
     known, lower = bytearray(), dict[str, Counter[str]]()
     batches: list[Any] = meant.to_batches(max_chunksize=ASKED)
-    waiting = _waiting(stores, key_array(b"".join(b"".join(batch["key"].to_pylist()) for batch in batches)))
+    keys = [key for batch in batches for key in batch["key"].to_pylist()]
+    waiting = _waiting(stores, key_array(b"".join(keys)))
     for batch in batches:
         columns = [batch[name].to_pylist() for name in ("key", "place_last", "named_any")]
         states = store.states(columns[0])
@@ -236,7 +237,7 @@ def _forget_texts(directory: Path, hosts: Iterable[str]) -> None:
     """
     for path in host_stores(directory):
         with suppress(StorageError), HostStore(path.parent) as known:
-            known.forget_texts(hosts)
+            known.pages.forget_texts(hosts)
 
 
 def finish_open(stores: Stores, store: ShardedKeyStore) -> int:

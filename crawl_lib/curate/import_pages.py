@@ -239,5 +239,6 @@ class ImportReport:
         files = [asdict(file) for file in self.files]
         names = ("records", "pages", "robots", "waiting", "known", "repeated")
         totals = {name: sum(file[name] for file in files) for name in names}
-        totals |= {name: sum(sum(file[name].values()) for file in files) for name in ("skipped", "rejected")}
+        for name in ("skipped", "rejected"):
+            totals[name] = sum(sum(file[name].values()) for file in files)
         return {"folder": self.folder, "dry_run": self.dry_run, "totals": totals, "files": files}

@@ -302,11 +302,14 @@ def _newest_rows(
     """
     meant, is_known = bytearray(), failures.host is None
     for _, batch in _rows(stores, segments, failures):
-        is_known = is_known or bool(pc.any(pc.equal(batch.column("host"), pa.scalar(failures.host or ""))).as_py())
+        if not is_known:
+            is_host = pc.equal(batch.column("host"), pa.scalar(failures.host or ""))
+            is_known = bool(pc.any(is_host).as_py())
         meant += _keys(batch.filter(failures.among(batch))).tobytes()
     if not is_known:
         raise InputError(f"{failures.host}: no page of a host of that name was crawled")
-    wanted, found = key_array(meant + b"".join(one.keys.tobytes() for one in lists)), [_SCHEMA.empty_table()]
+    listed = b"".join(one.keys.tobytes() for one in lists)
+    wanted, found = key_array(meant + listed), [_SCHEMA.empty_table()]
     for number, batch in _rows(stores, segments, failures):
         some = batch.filter(pa.array(is_among(_keys(batch), wanted)))
         place = pa.array(np.full(some.num_rows, number, np.int32))
@@ -315,7 +318,8 @@ def _newest_rows(
     order: Any = [("key", "ascending"), ("time", "ascending"), ("segment", "ascending")]
     rows = pa.concat_tables(found).sort_by(order)
     keys = _keys(rows)
-    return rows.filter(pa.array(np.append(keys[1:] != keys[:-1], True)[: len(keys)]))
+    is_last = np.append(keys[1:] != keys[:-1], True)[: len(keys)]
+    return rows.filter(pa.array(is_last))
 
 
 def _keys(rows: Any) -> Keys:

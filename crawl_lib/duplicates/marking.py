@@ -15,7 +15,7 @@ from crawl_lib.crawldb import newest_version, revise
 from crawl_lib.duplicates.near import DUPLICATES
 from crawl_lib.errors import InputError
 from crawl_lib.stores import Stores
-from crawl_lib.versions import GROUP_ROWS, Version, Versions, Work, columns
+from crawl_lib.versions import GROUP_ROWS, Version, Versions, VersionWork, columns
 
 _EQUALS = columns(
     "key bytes, kind int32, content bytes, part text, score score, fetched_time time, is_https int32, "
@@ -34,7 +34,7 @@ def mark_duplicates(stores: Stores, *, now: datetime) -> Version:
     if config.near and groups is None:
         raise InputError(f"{versions.folder}: duplicates.near needs some; run `krake duplicates near` first")
 
-    def prepare(work: Work) -> None:
+    def prepare(work: VersionWork) -> None:
         versions.give(groups, work.engine, "near")
         work.engine.values("options", pa.table({"among": [config.among]}))
         rows = work.engine.stream("duplicates/equals", GROUP_ROWS, "duplicates.equals")

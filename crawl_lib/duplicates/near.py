@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl_lib.captures import Captures, Row
-from crawl_lib.config import DuplicatesConfig
 from crawl_lib.duplicates.vectors import (
     BAND_BITS,
     BANDS,
@@ -37,7 +36,7 @@ from crawl_lib.duplicates.vectors import (
 )
 from crawl_lib.engine import Engine
 from crawl_lib.stores import Stores
-from crawl_lib.versions import GROUP_ROWS, Family, TableOutput, Version, Versions, Work, columns, write_version
+from crawl_lib.versions import GROUP_ROWS, Family, TableOutput, Version, Versions, VersionWork, columns, write_version
 
 NEXT = 50
 LEAST_PAGES = 20
@@ -73,22 +72,22 @@ def find_near(stores: Stores, *, now: datetime) -> Version:
     made_by = f"resiliparse {version('resiliparse')} {REVISION} {limits}"
     while True:
         newest, number = versions.newest(), versions.next_number()
-        with Work.of(versions, number) as work:
+        with VersionWork.of(versions, number) as work:
             captures = Captures.of(work)
             of = sha256(f"{captures.digest()} {made_by}".encode()).hexdigest()
             if newest is not None and newest.manifest["of"] == of:
                 return newest
             facts: dict[str, Any] = {"now": int(now.timestamp()), "of": of, "cosine": config.cosine}
-            if made := write_version(versions, number, _rows(captures, config, facts), facts):
+            if made := write_version(versions, number, _rows(captures, facts), facts):
                 return made
 
 
-def _rows(captures: Captures, config: DuplicatesConfig, facts: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+def _rows(captures: Captures, facts: dict[str, Any]) -> Iterator[pa.RecordBatch]:
     """Make a version's rows in key order, and count them.
 
     `facts` gets the numbers of pages and groups.
     """
-    engine = captures.work.engine
+    engine, config = captures.work.engine, captures.work.stores.config.duplicates
     _keep_vectors(captures, has_weights=config.weights == "idf")
     engine.values("places", pa.table({"band": pa.array(range(BANDS), pa.int32())}))
     engine.values("next_ones", pa.table({"places": pa.array([NEXT], pa.int32())}))

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from crawl_lib.captures import Captures, Row
 from crawl_lib.stores import Stores
-from crawl_lib.versions import Work, columns
+from crawl_lib.versions import VersionWork, columns
 
 LEAST_PAGES = 5
 """Of a host that is reported, and on which a block is."""
@@ -41,7 +41,7 @@ def _asked(stores: Stores, name: str, wanted: str, schema: str, rows_of: Callabl
     No version is made.
     """
     limits = {"least": LEAST_PAGES, "most_hosts": MOST_HOSTS}
-    with Work.to_read(stores) as work:
+    with VersionWork.to_read(stores) as work:
         rows = (row for pages in Captures.of(work).read(wanted) for page in pages for row in rows_of(page))
         work.keep_rows("said", columns(schema), rows)
         work.engine.values("limits", pa.Table.from_pylist([limits]))

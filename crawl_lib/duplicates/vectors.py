@@ -80,9 +80,11 @@ def vectors_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 def _starts_of(table: pa.Table) -> Ints:
     """Find where the rows of each page begin."""
     keys = table["key"].combine_chunks().cast(pa.binary(20))
-    data = np.frombuffer(memoryview(cast("pa.Buffer", keys.buffers()[1])), np.uint8).reshape(-1, 20)
+    buffer = cast("pa.Buffer", keys.buffers()[1])
+    data = np.frombuffer(memoryview(buffer), np.uint8).reshape(-1, 20)
     data = data[keys.offset : keys.offset + len(keys)]
-    return np.flatnonzero(np.r_[True, (data[1:] != data[:-1]).any(axis=1)])
+    differs = (data[1:] != data[:-1]).any(axis=1)
+    return np.flatnonzero(np.r_[True, differs])
 
 
 def _packed(table: pa.Table) -> pa.Table:

@@ -23,14 +23,14 @@ from crawl_lib.errors import StoppedError
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
-    from crawl_lib.engine.engine import Engine, Room, first_of_each, in_batches, sql_text
+    from crawl_lib.engine.engine import Engine, Workplace, first_of_each, in_batches, sql_text
 else:
     # Arrow takes a tenth of a second, and who asks whether an engine could work (`require_engine`) needs none.
-    __getattr__ = loads_later(__name__, {"engine": ("Engine", "Room", "first_of_each", "in_batches", "sql_text")})
+    __getattr__ = loads_later(__name__, {"engine": ("Engine", "Workplace", "first_of_each", "in_batches", "sql_text")})
 
 
 @contextmanager
-def open_engine(config: Config, room: "Room") -> Iterator["Engine"]:
+def open_engine(config: Config, room: "Workplace") -> Iterator["Engine"]:
     """Open the engine that `batch.engine` names, for a block.
 
     Raises ConfigError where Spark cannot run here (its extra or Java is missing, or it could not read the store),
@@ -54,7 +54,7 @@ def open_engine(config: Config, room: "Room") -> Iterator["Engine"]:
         engine.close()
 
 
-def _open_spark(config: Config, room: "Room") -> "Engine":
+def _open_spark(config: Config, room: "Workplace") -> "Engine":
     require_engine(config)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of PySpark about pandas, which is not used

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crawl_lib.engine.engine import Engine, Room, in_batches, patiently, sql_text
+from crawl_lib.engine.engine import Engine, Workplace, in_batches, patiently, sql_text
 from crawl_lib.engine.numbers import KEY_BYTES, keys_of
 from crawl_lib.errors import DamagedFileError, NoRoomError, StoppedError, StorageError, os_errors
 from crawl_lib.segment import open_parquet
@@ -35,7 +35,7 @@ LEAST_BYTES = 256 << 20
 class Duck(Engine):
     """One DuckDB connection in memory; made by `open_duck`."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, room: Room) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, room: Workplace) -> None:
         self._connection, self._storage, self._work = connection, room.storage, room.work
         self._scratch, self._memory_bytes = room.scratch, room.memory_bytes
         self._are_remote = False
@@ -83,7 +83,8 @@ class Duck(Engine):
         self._views[name] = text
 
     def column(self, query: str) -> list[Any]:
-        return [row[0] for row in self._do(lambda: self._connection.execute(self._whole(query)).fetchall())]
+        rows = self._do(lambda: self._connection.execute(self._whole(query)).fetchall())
+        return [row[0] for row in rows]
 
     def stream(self, query: str, rows: int, stage: str = "") -> Iterator[pa.RecordBatch]:
         reader = self._do(lambda: self._connection.sql(self._whole(query)).to_arrow_reader(rows), stage)
@@ -225,7 +226,7 @@ def _blocks(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.R
             held, size = [], 0
 
 
-def open_duck(room: Room) -> Duck:
+def open_duck(room: Workplace) -> Duck:
     """Open a DuckDB in memory that spills to disk.
 
     It spills to `room.scratch` beyond `room.memory_bytes`. Raises StorageError. Its queries raise NoRoomError once they

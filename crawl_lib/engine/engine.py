@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Room:
+class Workplace:
     """Where an engine works.
 
     `storage`: paths of tables are paths of it. `scratch`: a folder of this machine's disk that only this stage uses.
@@ -51,8 +51,8 @@ class Engine(ABC):
       be where the schema forbids it: the caller casts it when it writes a table.
     * A name of `table`, `values` or `view` may be given again; then views that use it are made again too.
     * A query reads tables behind `from` and `join` alone, and none of `sql/` begins with `with`.
-    * Every method raises only StorageError and its children; soon after `Room.work` is to stop, StoppedError. A table's
-      file that is damaged, and a view that is wrong, may be noticed by the first query that reads them.
+    * Every method raises only StorageError and its children; soon after `Workplace.work` is to stop, StoppedError. A
+      table's file that is damaged, and a view that is wrong, may be noticed by the first query that reads them.
     * One object serves one stage and one thread.
     """
 

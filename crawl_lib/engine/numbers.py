@@ -145,4 +145,5 @@ def column_of(values: Ints) -> "pa.Array[Any]":
 def _first_bytes(keys: Keys) -> Ints:
     """Return keys' first 8 bytes as numbers in order."""
     whole = keys.view(np.uint8).reshape(-1, KEY_BYTES)
-    return np.ascontiguousarray(whole[:, :8]).view(">u8").ravel().astype(np.uint64)
+    prefixes = np.ascontiguousarray(whole[:, :8])
+    return prefixes.view(">u8").ravel().astype(np.uint64)

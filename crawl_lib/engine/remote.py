@@ -57,7 +57,8 @@ class StoreFiles(AbstractFileSystem):  # type: ignore[misc]
         with self._turn:
             if size > BLOCK_BYTES:
                 return self._read(path, offset, size)
-            blocks = [self._block(path, number) for number in range(first, (offset + size - 1) // BLOCK_BYTES + 1)]
+            last = (offset + size - 1) // BLOCK_BYTES
+            blocks = [self._block(path, number) for number in range(first, last + 1)]
         return b"".join(blocks)[start : start + size]
 
     def _read(self, path: str, offset: int, size: int) -> bytes:

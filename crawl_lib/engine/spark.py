@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from crawl_lib.config import Config
-from crawl_lib.engine.engine import Engine, Room, in_batches, patiently, sql_text
+from crawl_lib.engine.engine import Engine, Workplace, in_batches, patiently, sql_text
 from crawl_lib.engine.java import check_kerberos, is_secured, java_options
 from crawl_lib.errors import ConfigError, LockedError, PathNotFoundError, StorageError
 from crawl_lib.storage import LocalStorage, Storage
@@ -50,7 +50,7 @@ GLOB = re.compile(r"([*?\[\]{}\\])")
 class Spark(Engine):
     """One Spark session with a Java process of its own; made by `open_spark`."""
 
-    def __init__(self, session: SparkSession, room: Room, dfs_url: str | None) -> None:
+    def __init__(self, session: SparkSession, room: Workplace, dfs_url: str | None) -> None:
         self._session, self._room = session, room
         self._url = None if dfs_url is None else dfs_url.rstrip("/")
         self._results, self._dead, self._has_shared = 0, False, False
@@ -79,7 +79,8 @@ class Spark(Engine):
         self._given(columns).unionByName(joined, allowMissingColumns=True).createOrReplaceTempView(name)
 
     def table(self, name: str, path: str) -> None:
-        self._do(lambda: self._read([self._place(path, f"{name}.parquet")]).createOrReplaceTempView(name))
+        place = self._place(path, f"{name}.parquet")
+        self._do(lambda: self._read([place]).createOrReplaceTempView(name))
 
     def local_table(self, name: str, path: Path) -> None:
         place = f"file://{path}"
@@ -96,7 +97,8 @@ class Spark(Engine):
         self._do(lambda: self._session.sql(text).createOrReplaceTempView(name))
 
     def column(self, query: str) -> list[Any]:
-        return [row[0] for row in self._do(lambda: self._session.sql(sql_text(query)).collect())]
+        rows = self._do(lambda: self._session.sql(sql_text(query)).collect())
+        return [row[0] for row in rows]
 
     def stream(self, query: str, rows: int, stage: str = "") -> Iterator[pa.RecordBatch]:
         store, folder, _ = self._answer(query, stage)
@@ -207,7 +209,7 @@ def _rows_of(store: Storage, folder: str, rows: int) -> Iterator[pa.RecordBatch]
             yield from part.iter_batches(rows)
 
 
-def open_spark(config: Config, room: Room) -> Spark:
+def open_spark(config: Config, room: Workplace) -> Spark:
     """Open a Spark session at `spark.master`.
 
     Its Java process, temporary files and parts end with `close`. Raises ConfigError where Java is missing, where the
@@ -238,7 +240,7 @@ def open_spark(config: Config, room: Room) -> Spark:
     return spark
 
 
-def _start(options: Mapping[str, str], room: Room) -> SparkSession:
+def _start(options: Mapping[str, str], room: Workplace) -> SparkSession:
     """Start Java and Spark.
 
     Java's own messages go to a file in scratch, and into the error after a failure.
@@ -264,7 +266,7 @@ def _start(options: Mapping[str, str], room: Room) -> SparkSession:
             ) from error
 
 
-def _options(config: Config, room: Room, local: bool) -> dict[str, str]:
+def _options(config: Config, room: Workplace, local: bool) -> dict[str, str]:
     """Return the options that results, disk and ports need.
 
     The rest is the operator's spark-defaults.

@@ -123,13 +123,12 @@ def gather_inputs(stores: Stores, segments: Sequence[SegmentInput], crawldb: Seq
     """
     ordered = sorted(set(segments), key=lambda one: (int(one.folder) if one.folder.isdecimal() else -1, one))
     config = stores.config.export
+    chosen = []
+    for segment in stores.until_stopped(ordered):
+        digest = segment.manifest_sha256 or SegmentReader(stores.storage, segment.path).digest
+        chosen.append(replace(segment, manifest_sha256=digest))
     return Inputs(
-        tuple(
-            segment
-            if segment.manifest_sha256
-            else replace(segment, manifest_sha256=SegmentReader(stores.storage, segment.path).digest)
-            for segment in stores.until_stopped(ordered)
-        ),
+        tuple(chosen),
         None if config.mime_types is None else tuple(sorted({mime.lower() for mime in config.mime_types})),
         config.max_content_bytes,
         revisited=stores.config.order.revisits,

@@ -22,7 +22,7 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, DamagedFileError, NoRoomError, os_errors
 from crawl_lib.export.choice import Inputs
 from crawl_lib.export.folder import CONTENT, PAGES, ExportFolder
-from crawl_lib.segment import Member, Wanted, read_members, read_one, split_head
+from crawl_lib.segment import Member, WantedRecord, read_members, read_one, split_head
 from crawl_lib.stopping import Progress
 
 MAX_SIZE = (1 << 31) - 1
@@ -88,9 +88,7 @@ class Buckets:
 
     def flush(self) -> None:
         """Write what waits to the bucket files. Raises StorageError, NoRoomError beyond `limits.max_bytes`."""
-        if self._max_bytes is not None and self._waiting > self._max_bytes - sum(
-            path.stat().st_size for path in self._folder.rglob("*") if path.is_file()
-        ):
+        if self._max_bytes is not None and self._waiting + self._written_bytes() > self._max_bytes:
             raise NoRoomError(
                 f"{self._folder}: the export needs more than scratch.max_bytes ({self._max_bytes}); give it more, and"
                 " run the stage again"
@@ -101,6 +99,9 @@ class Buckets:
                     file.write(b"".join(parts))
                 parts.clear()
         self._waiting = 0
+
+    def _written_bytes(self) -> int:
+        return sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())
 
     def in_order(self) -> Iterator[bytes]:
         """Yield all compressed pages by NodeID.
@@ -120,7 +121,7 @@ class Buckets:
 
 
 def write_content(
-    folder: ExportFolder, buckets: Buckets, wanted: Iterable[Wanted], inputs: Inputs, progress: Progress
+    folder: ExportFolder, buckets: Buckets, wanted: Iterable[WantedRecord], inputs: Inputs, progress: Progress
 ) -> Sizes | None:
     """Write an export's `content`; return the pages' sizes.
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crawl_lib.durable import reached
-from crawl_lib.engine import Engine, Room, open_engine
+from crawl_lib.engine import Engine, Workplace, open_engine
 from crawl_lib.errors import DamagedFileError, InputError, OutputConflictError, PathNotFoundError, TargetExistsError
 from crawl_lib.export.choice import NAME_PATTERN, REMEDY, Inputs, SegmentInput
 from crawl_lib.segment import NO_COLUMNS, SegmentReader, open_parquet, parquet_batches
@@ -159,7 +159,7 @@ class ExportFolder:
         It works in `scratch`, and in a hidden folder here.
         """
         hidden, limits = self.file(".engine"), self.stores.config.scratch
-        room = Room(self.storage, scratch, hidden, limits.memory_bytes, self.stores, limits.max_bytes)
+        room = Workplace(self.storage, scratch, hidden, limits.memory_bytes, self.stores, limits.max_bytes)
         return open_engine(self.stores.secrets.dfs.applied(self.stores.config), room)
 
     @contextmanager

@@ -31,7 +31,15 @@ from crawl_lib.export.folder import (
 )
 from crawl_lib.export.visits import view_visits
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import LINKS_NAME, PAGES_NAME, PAGES_SCHEMA, SegmentReader, Wanted, dropped_files, open_parquet
+from crawl_lib.segment import (
+    LINKS_NAME,
+    PAGES_NAME,
+    PAGES_SCHEMA,
+    SegmentReader,
+    WantedRecord,
+    dropped_files,
+    open_parquet,
+)
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 
@@ -227,13 +235,13 @@ class _Export:
                 write_offsets(file, sizes, progress)
         progress.end()
 
-    def wanted(self, engine: Engine) -> Iterator[Wanted]:
+    def wanted(self, engine: Engine) -> Iterator[WantedRecord]:
         """Yield the records to read, by file and offset."""
         paths = [segment.path for segment in self.inputs.segments]
         for batch in engine.stream("export/reading_order", BATCH_ROWS, "export.order"):
             columns = (column.to_pylist() for column in batch.columns)
             for node_id, segment, file, offset, length in zip(*columns, strict=True):
-                yield Wanted(node_id, f"{paths[segment]}/{file}", offset, length)
+                yield WantedRecord(node_id, f"{paths[segment]}/{file}", offset, length)
 
 
 def write_mapping(folder: ExportFolder) -> None:

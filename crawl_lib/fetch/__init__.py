@@ -1,14 +1,14 @@
 """Fetching: from URLs of a take to what the web answered.
 
-`loop.fetch_all` gives a host its URLs when it is begun (`hosts`; `hoststore` is what the node remembers of them). When
-a host is ready, `robots` says whether its next URL may be fetched (`robotstxt` reads the rules), asking for robots.txt
-first where nothing is known. `dispatch` sends the request: `dns` finds an address that the `address` filter allows,
-`turns` gives the turns of IP and host, in spans that the task reserves where nodes share them, and `transport`, woken
-by sockets and by an `alarm`, carries it by an `exchange` of curl; a slow one goes on in the slow `lane`. `classify`
-says what came back means, `retry` what to do after a failure; `dispatch` does it: the answer goes to the caller, or the
-URL back to its host, which rests for its delay. A host that fails too often, or wants to be left alone, is: `again`
-says for how long, and when its URLs are tried again, over iterations. A `loop.LiveRun` gets its URLs one by one while
-it runs; all else is the same.
+`loop.fetch_all` gives a host its URLs when it is begun (`hosts`; `hoststore` is what the node remembers of hosts, and
+`pagetables` of pages). When a host is ready, `robots` says whether its next URL may be fetched (`robotstxt` reads the
+rules), asking for robots.txt first where nothing is known. `dispatch` sends the request: `dns` finds an address that
+the `address` filter allows, `turns` gives the turns of IP and host, in spans that the task reserves where nodes share
+them, and `transport`, woken by sockets and by an `alarm`, carries it by an `exchange` of curl; a slow one goes on in
+the slow `lane`. `classify` says what came back means, `retry` what to do after a failure; `dispatch` does it: the
+answer goes to the caller, or the URL back to its host, which rests for its delay. A host that fails too often, or wants
+to be left alone, is: `again` says for how long, and when its URLs are tried again, over iterations. A `loop.LiveRun`
+gets its URLs one by one while it runs; all else is the same.
 
 After a crash: URLs that were not reported are fetched again by the caller's next run. `hoststore` finds its mark, so
 every host waits one delay (its own, since answers to robots.txt are stored at once) before it is asked again.
@@ -22,25 +22,19 @@ if TYPE_CHECKING:
     from crawl_lib.fetch.address import AddressFilter, how_to_allow, inner_networks
     from crawl_lib.fetch.again import retry_at
     from crawl_lib.fetch.classify import outcome_of_status
-    from crawl_lib.fetch.dispatch import Caller, Seams
-    from crawl_lib.fetch.hosts import NO_LIMITS, Limits, limits_of, pace_s
+    from crawl_lib.fetch.hosts import Limits, limits_of, pace_s
     from crawl_lib.fetch.hoststore import (
         HOSTS_TABLES,
-        HostRow,
         HostState,
         HostStore,
-        RobotsRow,
-        Text,
-        TextRow,
-        domain_number,
         host_stores,
         hosts_in_back_off,
         make_hosts_folder,
-        page_number,
         read_hosts,
     )
-    from crawl_lib.fetch.loop import LiveCaller, LiveRun, fetch_all
-    from crawl_lib.fetch.retry import LIVE_RETRIES, RETRIES, Trouble, costs_a_retry
+    from crawl_lib.fetch.loop import LiveRun, fetch_all
+    from crawl_lib.fetch.pagetables import Text, TextRow, domain_number, page_number
+    from crawl_lib.fetch.retry import RETRIES, costs_a_retry
     from crawl_lib.fetch.robots import MIN_TTL_S, rules_of_row
     from crawl_lib.fetch.robotstxt import deciding_line
     from crawl_lib.fetch.turns import Spans, Turns, boot_id
@@ -57,40 +51,27 @@ else:
             ),
             "again": ("retry_at",),
             "classify": ("outcome_of_status",),
-            "dispatch": (
-                "Caller",
-                "Seams",
-            ),
             "hosts": (
-                "NO_LIMITS",
                 "Limits",
                 "limits_of",
                 "pace_s",
             ),
             "hoststore": (
                 "HOSTS_TABLES",
-                "HostRow",
                 "HostState",
                 "HostStore",
-                "RobotsRow",
-                "Text",
-                "TextRow",
-                "domain_number",
                 "host_stores",
                 "hosts_in_back_off",
                 "make_hosts_folder",
-                "page_number",
                 "read_hosts",
             ),
             "loop": (
-                "LiveCaller",
                 "LiveRun",
                 "fetch_all",
             ),
+            "pagetables": ("Text", "TextRow", "domain_number", "page_number"),
             "retry": (
-                "LIVE_RETRIES",
                 "RETRIES",
-                "Trouble",
                 "costs_a_retry",
             ),
             "robots": (

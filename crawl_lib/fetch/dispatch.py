@@ -16,11 +16,11 @@ from crawl_lib.dataclass import dataclass
 from crawl_lib.fetch.address import AddressFilter, refusal
 from crawl_lib.fetch.again import back_off_s, retry_after_s, retry_at
 from crawl_lib.fetch.classify import Failure, one_line
-from crawl_lib.fetch.dns import Answer, DnsCache, SystemResolver, literal_address
-from crawl_lib.fetch.hosts import Gate, Host, Hosts, Job
+from crawl_lib.fetch.dns import DnsCache, Resolved, SystemResolver, literal_address
+from crawl_lib.fetch.hosts import Host, Hosts, IpGate, Job
 from crawl_lib.fetch.hoststore import NO_BACK_OFF, BackOff
 from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, Retry, Trouble
-from crawl_lib.fetch.robots import Robots, RobotsPace
+from crawl_lib.fetch.robots import RobotsPace, RobotsRules
 from crawl_lib.fetch.transport import Transport
 from crawl_lib.fetch.turns import START_S, Turns
 from crawl_lib.records import Fetched, TakenUrl
@@ -34,6 +34,10 @@ MOST_LAPSES = 40
 """Such pauses for a redirect of robots.txt to another host."""
 _FEW_HOSTS = 16
 """So many hosts of one address are reserved at once, where nodes share them."""
+
+
+_Fail = Callable[[BaseException], None]
+_Allow = Callable[[str, str], bool]
 
 
 class Caller(Protocol):
@@ -65,9 +69,7 @@ class Seams:
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     resolver: Callable[[], SystemResolver] = SystemResolver
-    carrier: Callable[[FetchConfig, Callable[[BaseException], None], Callable[[str, str], bool] | None], Transport] = (
-        Transport
-    )
+    carrier: Callable[[FetchConfig, _Fail, _Allow | None], Transport] = Transport
 
 
 class Dispatch:
@@ -88,12 +90,12 @@ class Dispatch:
         *,
         retries: Mapping[Failure, Retry],
         act: Callable[[Callable[[], None]], None],
-        fail: Callable[[BaseException], None],
+        fail: _Fail,
         may_send: Callable[[str], bool] | None = None,
     ) -> None:
         self.in_flight = 0
         self.left = 0
-        self.robots = Robots(hosts, caller.on_robots)
+        self.robots = RobotsRules(hosts, caller.on_robots)
         self.robots_pace = RobotsPace(hosts, turns)
         self._hosts = hosts
         self._turns = turns
@@ -103,7 +105,7 @@ class Dispatch:
         self._clock = seams.clock
         self._retries = retries
         self._filter = AddressFilter(config.allow_networks)
-        self._gates: dict[str, Gate] = {}
+        self._gates: dict[str, IpGate] = {}
         self._spans = turns.spans
         self._parked: dict[str, tuple[Host, Job]] = {}
         if self._spans is not None:
@@ -140,7 +142,7 @@ class Dispatch:
             assert host.address is not None
             gate = self._gates.get(host.address)
             if gate is None:
-                gate = self._gates[host.address] = Gate(host.address)
+                gate = self._gates[host.address] = IpGate(host.address)
             host.in_flight += 1  # it waits for the gate, and does nothing else
             gate.waiting.append((host, job))
             if not gate.in_heap:
@@ -148,7 +150,7 @@ class Dispatch:
         elif self._spans is None or not self._waits_for_nodes(host, job):
             self._take_turn(host, job)
 
-    def open(self, gate: Gate) -> None:
+    def open(self, gate: IpGate) -> None:
         """Let the first host of a gate go that may, if the IP's turn is ours."""
         if not gate.waiting:
             return
@@ -174,7 +176,7 @@ class Dispatch:
         else:
             self._gates.pop(gate.address, None)  # the turn itself is in the table
 
-    def _wanted(self, gate: Gate) -> int:
+    def _wanted(self, gate: IpGate) -> int:
         """Count the requests that a gate's address is wanted for: those that wait, and what follows without a delay.
 
         A host that needs no rest asks for its next URL as soon as it has answered. One turn at a time, each of its URLs
@@ -183,7 +185,7 @@ class Dispatch:
         few = (host for host, _ in islice(gate.waiting, _FEW_HOSTS))
         return len(gate.waiting) + sum(len(host.pages) for host in few if not self._is_polite(host))
 
-    def _next_of(self, gate: Gate) -> tuple[float, int]:
+    def _next_of(self, gate: IpGate) -> tuple[float, int]:
         """Seconds until a request of a gate whose turn is ours may go, as to its host, and its place there.
 
         Only few hosts are asked for, and only now: none is ours for long, and many may wait for one address.
@@ -284,13 +286,13 @@ class Dispatch:
         self.dns.look_up(host.name, lambda answer: self._act(partial(self._looked_up, host, job, answer)))
         return False
 
-    def _looked_up(self, host: Host, job: Job, answer: Answer) -> None:
+    def _looked_up(self, host: Host, job: Job, answer: Resolved) -> None:
         host.in_flight -= 1
         if self._use_answer(host, job, answer):
             host.urgent.insert(0, job)
         self._hosts.schedule(host)
 
-    def _use_answer(self, host: Host, job: Job, answer: Answer) -> bool:
+    def _use_answer(self, host: Host, job: Job, answer: Resolved) -> bool:
         """Choose an address for the host; False if there is none, and the job has been dealt with."""
         if not answer.addresses:
             job.tries += 1

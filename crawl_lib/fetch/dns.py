@@ -40,7 +40,7 @@ _FINAL = frozenset({pycares.errno.ARES_ENOTFOUND, pycares.errno.ARES_ENODATA, py
 
 
 @dataclass(slots=True)
-class Answer:
+class Resolved:
     """What is known of a name: its addresses, or why there are none.
 
     `temporary`: asking later may help. `expires`: until when it holds (clock seconds), where it is kept.
@@ -50,6 +50,9 @@ class Answer:
     error: str = ""
     temporary: bool = False
     expires: float = 0.0
+
+
+_Then = Callable[[Resolved], None]
 
 
 def literal_address(host: str) -> str | None:
@@ -71,7 +74,7 @@ class SystemResolver:
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
-    def ask(self, host: str, then: Callable[[Answer], None]) -> None:
+    def ask(self, host: str, then: _Then) -> None:
         """Look a name up; `then` is called once, perhaps before `ask` returns. It must not raise."""
         self._open += 1
         try:
@@ -82,7 +85,7 @@ class SystemResolver:
         except (UnicodeError, ValueError, pycares.AresError) as error:
             self._open -= 1
             # Of c-ares: a file of the system cannot be read, or memory is short.
-            then(Answer((), str(error), isinstance(error, pycares.AresError)))
+            then(Resolved((), str(error), isinstance(error, pycares.AresError)))
         if self._timer is None and self._open:
             self._timer = self._loop.call_later(_CHANNEL_TICK_S, self._tick)
 
@@ -101,14 +104,14 @@ class SystemResolver:
             self._ares.cancel()
             self._ares.close()
 
-    def _answered(self, then: Callable[[Answer], None], result: Any, error: int | None) -> None:
+    def _answered(self, then: _Then, result: Any, error: int | None) -> None:
         self._open -= 1
         if error is None:
             addresses = [node.addr[0] for node in result.nodes]
             texts = dict.fromkeys(text.decode() if isinstance(text, bytes) else text for text in addresses)
-            then(Answer(tuple(texts), "" if texts else "no address"))
+            then(Resolved(tuple(texts), "" if texts else "no address"))
         else:
-            then(Answer((), str(pycares.errno.strerror(error)), error not in _FINAL))
+            then(Resolved((), str(pycares.errno.strerror(error)), error not in _FINAL))
         if self._retired and not self._open:
             self._loop.call_soon(self.close)  # c-ares is still in its work on the socket
 
@@ -148,8 +151,8 @@ class DnsCache:
         self._resolver = new_resolver()
         self._asked = 0
         self._loop = asyncio.get_running_loop()
-        self._answers: dict[str, Answer] = {}
-        self._waiting: dict[str, list[Callable[[Answer], None]]] = {}
+        self._answers: dict[str, Resolved] = {}
+        self._waiting: dict[str, list[_Then]] = {}
         self._queue: deque[str] = deque()
         # Names that are asked for, and when; both in the order of asking.
         self._young: dict[str, float] = {}
@@ -163,15 +166,15 @@ class DnsCache:
         """Whether a name that is asked for now would wait for others."""
         return len(self._young) >= YOUNG
 
-    def get(self, host: str) -> Answer | None:
+    def get(self, host: str) -> Resolved | None:
         """The cached answer for `host` (an address is its own answer); None if it must be looked up."""
         answer = self._answers.get(host)
         if answer is not None and answer.expires > self._clock():
             return answer
         literal = literal_address(host)
-        return None if literal is None else Answer((literal,), expires=float("inf"))
+        return None if literal is None else Resolved((literal,), expires=float("inf"))
 
-    def look_up(self, host: str, then: Callable[[Answer], None]) -> None:
+    def look_up(self, host: str, then: _Then) -> None:
         """Ask for `host`; `then` is called with the answer in the loop's thread, never before this has returned."""
         waiting = self._waiting.get(host)
         if waiting is not None:
@@ -201,7 +204,7 @@ class DnsCache:
             self._timer = self._loop.call_later(_TICK_S, self._tick)
             self._due = self._clock() + _TICK_S
 
-    def _answered(self, host: str, answer: Answer) -> None:
+    def _answered(self, host: str, answer: Resolved) -> None:
         # By the loop: an answer from the hosts file is there at once, and c-ares must not be called from itself.
         self._loop.call_soon(self._arrived, host, answer)
 
@@ -216,10 +219,10 @@ class DnsCache:
             self._slow[host] = self._young.pop(host)
         late = _older(self._slow, now - self._timeout_s) + _older(self._young, now - self._timeout_s)
         for host in late:
-            self._arrived(host, Answer((), f"no answer within fetch.dns_timeout_s ({self._timeout_s:g} s)"))
+            self._arrived(host, Resolved((), f"no answer within fetch.dns_timeout_s ({self._timeout_s:g} s)"))
         self._ask_more()
 
-    def _arrived(self, host: str, answer: Answer) -> None:
+    def _arrived(self, host: str, answer: Resolved) -> None:
         waiting = self._waiting.pop(host, None)
         if self._closed or waiting is None:
             return  # it was given up

@@ -95,7 +95,7 @@ class Job:
         return min(usual_s, self.limits.time_limit_s or math.inf, max(_LEAST_LEFT_S, self.left_s()))
 
 
-class Pages:
+class WaitingPages:
     """The waiting pages of a host, by rank, and within a rank the oldest first.
 
     Most hosts have one page. A deque takes 600 bytes, so deques are made for the second page.
@@ -186,7 +186,7 @@ class Host:
     not_before: float = 0.0
     asked: float = 0.0
     changed: bool = False
-    pages: Pages = field(default_factory=Pages)
+    pages: WaitingPages = field(default_factory=WaitingPages)
     # Lists, not deques, which take 600 bytes each: a batch may have 100,000 hosts.
     urgent: list[Job] = field(default_factory=list)  # before pages: what was begun, to be tried again, robots.txt
     sites: list[Site] = field(default_factory=list)
@@ -240,7 +240,7 @@ class Host:
         return self.pages.popleft() if self.pages else None
 
 
-class Gate:
+class IpGate:
     """The hosts of this process that wait for the turn of one IP. In the heap while any waits."""
 
     def __init__(self, address: str) -> None:
@@ -278,7 +278,7 @@ def pace_s(config: FetchConfig, row: HostRow | None, name: str) -> float:
     return delay_s and delay_s + (row.answer_s if row is not None and row.answer_s else USUAL_ANSWER_S)
 
 
-def _time_of(item: Host | Gate, when: float) -> float:
+def _time_of(item: Host | IpGate, when: float) -> float:
     """Return the time of an item in the heap by its present delay. `when`: by the delay before."""
     wanted = item.wanted_at() if isinstance(item, Host) else None
     return when if wanted is None else wanted
@@ -314,7 +314,7 @@ class Hosts:
         self.store = store
         self.clock = clock
         self.wall = wall
-        self._heap: list[tuple[float, int, Host | Gate]] = []
+        self._heap: list[tuple[float, int, Host | IpGate]] = []
         self._numbers = count()
         self.begun: dict[str, Host] = {}
         self._sites: dict[str, Site] = {}
@@ -420,7 +420,7 @@ class Hosts:
         if when is not None:
             self.push(host, when)
 
-    def push(self, item: Host | Gate, when: float) -> None:
+    def push(self, item: Host | IpGate, when: float) -> None:
         """Have an item come at its time, unless it is to come already; equal times in the order of asking."""
         if not item.in_heap:
             item.in_heap = True
@@ -430,7 +430,7 @@ class Hosts:
         """When the first item is ready; infinite if there is none."""
         return self._heap[0][0] if self._heap else float("inf")
 
-    def pop(self, now: float) -> Host | Gate | None:
+    def pop(self, now: float) -> Host | IpGate | None:
         """The first item if it is ready at `now`."""
         if self.next_at() > now:
             return None

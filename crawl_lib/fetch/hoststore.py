@@ -1,5 +1,5 @@
-"""What a node remembers of hosts from one iteration to the next: when they were last asked, back-offs, robots.txt;
-and what pages of large patterns are like (`urls.pattern_of`).
+"""What a node remembers of hosts from one iteration to the next: when they were last asked, back-offs, robots.txt.
+`pagetables` has the tables of pages.
 
 One SQLite file, shared by the node's processes. A host's row is written every few seconds and at the end; its back-off
 and an answer to robots.txt at once. `begin` leaves a durable mark that only `finish` takes away. If the mark is found
@@ -16,19 +16,17 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import lru_cache
-from hashlib import blake2b
-from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from crawl_lib.durable import fsync_dir, reached
 from crawl_lib.errors import os_errors, sqlite_errors
+from crawl_lib.fetch.pagetables import REMEDY, PageTables, Tables
 from crawl_lib.fetch.retry import GROWS
 from crawl_lib.fetch.turns import TURNS_FILE
 from crawl_lib.findings import open_to_read
 from crawl_lib.frontier import NodeDirectory
-from crawl_lib.urls import budget_domain_of, host_of
+from crawl_lib.urls import host_of
 
 FILE_NAME = "hosts.sqlite"
 HOSTS_TABLES = {
@@ -40,7 +38,6 @@ HOSTS_TABLES = {
 """Its tables with their columns."""
 _FILES = (f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", TURNS_FILE, FILE_NAME)
 _KEPT_S = 30 * 86400.0
-_REMEDY = "it may be deleted while no task of the node runs"
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS hosts (host TEXT PRIMARY KEY, last_end REAL NOT NULL, delay_s REAL NOT NULL,
@@ -66,58 +63,11 @@ _IN_BACK_OFF = (
     "SELECT host, until FROM back_offs WHERE until > ? AND until <= ? AND typeof(host) = 'text'"
     " AND typeof(until) = 'real' ORDER BY until, host"
 )
-
-_FULL_TEXTS = """
-SELECT column1, column2 FROM (VALUES {}) WHERE ? <= (SELECT count(*) FROM
-    (SELECT 1 FROM texts WHERE domain = column1 AND words = column2 LIMIT ?))
-"""
 _SINCE = "SELECT min(since) FROM back_offs WHERE until > ? AND until <= ? AND typeof(since) = 'real' AND since > 0"
 _ASKED_UNTIL = (
     "SELECT host, until FROM asked WHERE until > ? AND until <= ? AND typeof(host) = 'text' AND typeof(until) = 'real'"
 )
 _FAILED_ROBOTS = "SELECT authority FROM robots WHERE verdict NOT IN ('rules', 'allow') AND typeof(authority) = 'text'"
-_PAGES_OF_TEXT = "SELECT page FROM texts WHERE domain = ? AND words = ?"
-_TRIM_TEXTS = """
-DELETE FROM texts WHERE domain = ?1
-AND time <= (SELECT time FROM texts WHERE domain = ?1 ORDER BY time DESC LIMIT 1 OFFSET ?2)
-"""
-_SKETCHES = "SELECT sketch FROM sketches WHERE pattern = ? AND typeof(sketch) = 'blob' ORDER BY time"
-
-_KEPT_TEXTS = 10_000
-_MOST_FULL = 100_000
-_ASKED = 500
-
-
-class Text(NamedTuple):
-    """What pages say: the words (`Page.words`) on pages of one registered domain, which is a number of 64 bits."""
-
-    domain: int
-    words: int
-
-
-@lru_cache(maxsize=4096)
-def domain_number(host: str) -> int:
-    """Return the number of the registered domain of a canonical host, as `Text` has it."""
-    return int.from_bytes(blake2b(budget_domain_of(host).encode(), digest_size=8).digest(), signed=True)
-
-
-def page_number(key: bytes) -> int:
-    """Return the number by which a page's text is found: the first 64 bits of its key."""
-    return int.from_bytes(key[:8], signed=True)
-
-
-class TextRow(NamedTuple):
-    """A page and its text. `page`: see `page_number`. `time`: of its fetch, in POSIX microseconds."""
-
-    domain: int
-    words: int
-    page: int
-    time: int
-
-    @property
-    def text(self) -> Text:
-        """The text, which other pages may have too."""
-        return Text(self.domain, self.words)
 
 
 class HostRow(NamedTuple):
@@ -193,7 +143,7 @@ def read_hosts(node_dir: Path) -> Iterator["HostStore | None"]:
     """
     with ExitStack() as stack:
         for path in host_stores(node_dir):
-            stack.enter_context(sqlite_errors(path, _REMEDY))
+            stack.enter_context(sqlite_errors(path, REMEDY))
             base = stack.enter_context(open_to_read(path))
             base.set_authorizer(_without_programs)
             if base.execute("SELECT 1 FROM sqlite_master WHERE name = 'back_offs'").fetchone():
@@ -213,11 +163,17 @@ def _without_programs(action: int, first: str | None, second: str | None, base: 
     return sqlite3.SQLITE_DENY if inner else sqlite3.SQLITE_OK
 
 
-class HostStore:
+def _connected(path: Path) -> sqlite3.Connection:
+    with sqlite_errors(path, REMEDY):
+        return sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
+
+
+class HostStore(Tables):
     """The store in `folder` (which is there). Several processes may have one open. `base`: open already, to be read.
 
     `wall`: POSIX seconds. `robots_ttl_s`: an answer to robots.txt that would hold for longer than so many seconds from
-    now is not believed. Every method raises StorageError naming the file; the operator looks at the disk.
+    now is not believed. `pages`: the tables of pages. Every method raises StorageError naming the file; the operator
+    looks at the disk.
     """
 
     def __init__(
@@ -228,14 +184,14 @@ class HostStore:
         robots_ttl_s: float = float("inf"),
         base: sqlite3.Connection | None = None,
     ) -> None:
-        self.path = Path(folder) / FILE_NAME
+        path = Path(folder) / FILE_NAME
+        super().__init__(path, base if base is not None else _connected(path))
+        self.pages = PageTables(path, self._db)
         self._wall = wall
         self._robots_ttl_s = robots_ttl_s
         if base is not None:
-            self._db = base
             return
-        with sqlite_errors(self.path, _REMEDY):
-            self._db = sqlite3.connect(self.path, timeout=30.0, isolation_level=None, check_same_thread=False)
+        with sqlite_errors(self.path, REMEDY):
             try:
                 self._db.set_authorizer(_without_programs)
                 self._db.execute("PRAGMA synchronous=NORMAL")  # tables that a loss of power takes are made again
@@ -251,18 +207,6 @@ class HostStore:
     def _has_column(self, table: str, column: str) -> bool:
         return column in {name for _, name, *_ in self._db.execute(f"PRAGMA table_info({table})")}
 
-    @contextmanager
-    def _transaction(self, *, durable: bool = False) -> Iterator[None]:
-        with sqlite_errors(self.path, _REMEDY):
-            self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-            self._db.execute("BEGIN IMMEDIATE")
-            yield
-            self._db.execute("COMMIT")
-
-    def _row(self, query: str, *values: str | float) -> Any:
-        with sqlite_errors(self.path, _REMEDY):
-            return self._db.execute(query, values).fetchone()
-
     def __enter__(self) -> "HostStore":
         return self
 
@@ -271,7 +215,7 @@ class HostStore:
 
     def close(self) -> None:
         """Close the file. Takes no mark away: only `finish` says that the stop was clean."""
-        with sqlite_errors(self.path, _REMEDY):
+        with sqlite_errors(self.path, REMEDY):
             self._db.close()
 
     def begin(self, *, hold: bool = False) -> bool:
@@ -354,12 +298,12 @@ class HostStore:
 
         A back-off that would last longer than `longest_s` from now was written by a clock that was ahead: it is over.
         """
-        with sqlite_errors(self.path, _REMEDY):
+        with sqlite_errors(self.path, REMEDY):
             return dict(self._db.execute(_IN_BACK_OFF, (now, now + longest_s)).fetchall())
 
     def back_offs_since(self, now: float, longest_s: float) -> float | None:
         """Return since when the first of the hosts that are left alone failed, POSIX seconds; None where unknown."""
-        with sqlite_errors(self.path, _REMEDY):
+        with sqlite_errors(self.path, REMEDY):
             if not self._has_column("back_offs", "since"):
                 return None
             since: float | None = self._db.execute(_SINCE, (now, now + longest_s)).fetchone()[0]
@@ -375,7 +319,7 @@ class HostStore:
 
     def asked_until(self, now: float, longest_s: float) -> dict[str, float]:
         """Return which hosts asked to be left alone, and until when: no longer than `longest_s` from now."""
-        with sqlite_errors(self.path, _REMEDY):
+        with sqlite_errors(self.path, REMEDY):
             if not self._has_column("asked", "until"):
                 return {}
             return dict(self._db.execute(_ASKED_UNTIL, (now, now + longest_s)).fetchall())
@@ -398,84 +342,6 @@ class HostStore:
             failed = [site for (site,) in self._db.execute(_FAILED_ROBOTS)]
             free = [(site,) for site in failed if names_host(host_of(site)) and host_of(site) not in asked]
             self._db.executemany("DELETE FROM robots WHERE authority = ?", free)
-
-    def sketches(self, pattern: str) -> list[bytes]:
-        """The sketches of the newest pages of a pattern, the oldest first; empty ones are of what is no page."""
-        with sqlite_errors(self.path, _REMEDY):
-            rows = self._db.execute(_SKETCHES, (pattern,)).fetchall()
-        return [sketch for (sketch,) in rows]
-
-    def save_sketches(self, pattern: str, sketches: Mapping[int, bytes], most: int) -> None:
-        """Add sketches of pages, by the times of their fetches (POSIX microseconds); the newest `most` are kept."""
-        with self._transaction():
-            rows = [(pattern, *item) for item in sketches.items()]
-            self._db.executemany("INSERT OR REPLACE INTO sketches VALUES (?, ?, ?)", rows)
-            self._db.execute(
-                "DELETE FROM sketches WHERE pattern = ?1 AND time NOT IN"
-                " (SELECT time FROM sketches WHERE pattern = ?1 ORDER BY time DESC LIMIT ?2)",
-                (pattern, most),
-            )
-
-    def add_texts(self, rows: Iterable[TextRow]) -> None:
-        """Note texts of pages. A page counts once for a text."""
-        with self._transaction():
-            self._db.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?, ?, ?)", rows)
-
-    def fill_texts(self, texts: Iterable[Text], most: int) -> dict[Text, list[int]]:
-        """Find the texts that at least `most` pages have, with those pages, and remember that these texts are full."""
-        wanted, full = [*texts], dict[Text, list[int]]()
-        with self._transaction():
-            for start in range(0, len(wanted), _ASKED):
-                some = wanted[start : start + _ASKED]
-                query = _FULL_TEXTS.format(",".join(["(?, ?)"] * len(some)))
-                for text in map(Text._make, self._db.execute(query, (*chain(*some), most, most)).fetchall()):
-                    full[text] = [page for (page,) in self._db.execute(_PAGES_OF_TEXT, text)]
-                    self._db.execute("INSERT OR IGNORE INTO full_texts VALUES (?, ?)", text)
-                    rows = ((page, text.domain) for page in full[text])
-                    self._db.executemany("INSERT OR IGNORE INTO full_pages VALUES (?, ?)", rows)
-        return full
-
-    def full_texts(self) -> set[Text]:
-        """Return the texts that are full, 100,000 at most: the others are found out again when they are counted."""
-        with sqlite_errors(self.path, _REMEDY):
-            rows = self._db.execute("SELECT domain, words FROM full_texts LIMIT ?", (_MOST_FULL,))
-            return set(map(Text._make, rows))
-
-    def full_pages(self, pages: Iterable[int]) -> set[int]:
-        """Return those of some pages (`page_number`) whose text is full."""
-        wanted, found = [*pages], set[int]()
-        with sqlite_errors(self.path, _REMEDY):
-            for start in range(0, len(wanted), _ASKED):
-                some = wanted[start : start + _ASKED]
-                marks = ",".join("?" * len(some))
-                rows = self._db.execute(f"SELECT page FROM full_pages WHERE page IN ({marks})", some)
-                found.update(page for (page,) in rows)
-        return found
-
-    def trim_texts(self, domains: Iterable[int]) -> None:
-        """Keep the newest 10,000 pages of each domain. Full texts stay full."""
-        with self._transaction():
-            for domain in domains:
-                (count,) = self._db.execute("SELECT count(*) FROM texts WHERE domain = ?", (domain,)).fetchone()
-                if count > _KEPT_TEXTS:
-                    self._db.execute(_TRIM_TEXTS, (domain, _KEPT_TEXTS))
-
-    def forget_texts(self, hosts: Iterable[str]) -> None:
-        """Forget the texts of the domains of these hosts, durably."""
-        domains = {(domain_number(host),) for host in hosts}
-        with self._transaction(durable=True):
-            for table in ("texts", "full_texts", "full_pages"):
-                self._db.executemany(f"DELETE FROM {table} WHERE domain = ?", domains)
-
-    def add_finders(self, rows: Iterable[tuple[int, int, int]]) -> None:
-        """Note on which page a URL was found first: the domain and number of the URL, and the number of the page."""
-        with self._transaction():
-            self._db.executemany("INSERT OR IGNORE INTO finders VALUES (?, ?, ?)", rows)
-
-    def finder(self, domain: int, url: int) -> int | None:
-        """Return the page that a URL was found on first, if it is known."""
-        row = self._row("SELECT page FROM finders WHERE domain = ? AND url = ?", domain, url)
-        return None if row is None else row[0]
 
     def robots(self, authority: str) -> RobotsRow | None:
         """The last answer to an authority's robots.txt, expired or not; None too where its times cannot be."""

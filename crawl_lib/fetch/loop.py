@@ -24,7 +24,7 @@ from crawl_lib.config import FetchConfig, RetryConfig
 from crawl_lib.dataclass import dataclass
 from crawl_lib.fetch.classify import Failure
 from crawl_lib.fetch.dispatch import Caller, Dispatch, Seams
-from crawl_lib.fetch.hosts import NO_LIMITS, Gate, Host, Hosts, Job, Limits, Rank, row_of_host
+from crawl_lib.fetch.hosts import NO_LIMITS, Host, Hosts, IpGate, Job, Limits, Rank, row_of_host
 from crawl_lib.fetch.hoststore import HostState, HostStore
 from crawl_lib.fetch.retry import LIVE_RETRIES, RETRIES, Retry
 from crawl_lib.fetch.transport import Alarm
@@ -169,7 +169,7 @@ class _Run:
                 item = self.hosts.pop(now)
             if item is None and not self._begin():
                 break
-            if isinstance(item, Gate):
+            if isinstance(item, IpGate):
                 self.dispatch.open(item)
             elif item is not None:
                 self._serve(item, now)

@@ -133,7 +133,7 @@ class RobotsPace:
             self._last.pop(domain, None)
 
 
-class Robots:
+class RobotsRules:
     """The rules of the authorities of one run: asked for, followed, kept. `report`: gets each answer and failure."""
 
     def __init__(self, hosts: Hosts, report: Callable[[Fetched], None]) -> None:

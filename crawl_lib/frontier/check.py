@@ -31,14 +31,14 @@ def check_queue(
     directory: Path, node: str, *, full: bool = True, on_progress: OnProgress | None = None
 ) -> list[Finding]:
     """What is wrong with the directory of a node; nothing is changed. Raises StorageError where the disk fails."""
-    check = _Check(Queue(directory, node), Findings(ROOM, "run `krake fsck --repair`"), on_progress)
+    check = _QueueCheck(Queue(directory, node), Findings(ROOM, "run `krake fsck --repair`"), on_progress)
     with os_errors(directory):
         check.run(full)
     return check.findings.list()
 
 
 @dataclass
-class _Check:
+class _QueueCheck:
     queue: Queue
     findings: Findings
     on_progress: OnProgress | None

@@ -70,7 +70,7 @@ def check_export(stores: Stores, name: str, *, full: bool = True) -> list[Findin
     folder = _Compared(stores, name)
     if folder.is_empty():
         return []
-    check = _Check(folder)
+    check = _GraphCheck(folder)
     try:
         inputs = folder.read_inputs()
     except (DamagedFileError, PathNotFoundError) as error:
@@ -106,7 +106,7 @@ class _Comparison:
         self.at += len(data)
 
 
-class _Check:
+class _GraphCheck:
     def __init__(self, folder: ExportFolder) -> None:
         self.storage, self.folder = folder.storage, folder
         self.findings = Findings("export", f"move the folder {folder.path} away, and export again")

@@ -201,6 +201,8 @@ def _entries(ins: Ints, outs: Ints, sources: Ints, targets: Ints) -> Ints:
     words[starts] = sizes
     words[starts + 1] = ins
     # Where each neighbour goes: its place in its column, moved by how far its node's list is moved.
-    words[np.repeat(starts + 2 - (np.cumsum(ins) - ins), ins) + np.arange(len(sources))] = sources
-    words[np.repeat(starts + 2 + ins - (np.cumsum(outs) - outs), outs) + np.arange(len(targets))] = targets
+    moved_in = starts + 2 - (np.cumsum(ins) - ins)
+    words[np.repeat(moved_in, ins) + np.arange(len(sources))] = sources
+    moved_out = starts + 2 + ins - (np.cumsum(outs) - outs)
+    words[np.repeat(moved_out, outs) + np.arange(len(targets))] = targets
     return words

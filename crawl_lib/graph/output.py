@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 
-from crawl_lib.derived import SEGMENTS, Output, Pages, Place, replaced_in
+from crawl_lib.derived import SEGMENTS, Output, PagePlace, Pages, replaced_in
 from crawl_lib.errors import KrakeError
 from crawl_lib.export import ExportFolder, list_exports
 from crawl_lib.findings import Finding
@@ -31,7 +31,7 @@ class ExportOutput(Output):
         for folder in (stores.config.export.directory.strip("/"), *self.paths(stores)):
             yield from replaced_in(stores, folder)
 
-    def places_of(self, stores: Stores, pages: Pages) -> Iterator[Place]:
+    def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:
         """Find exports of a segment that had one of these pages."""
         segments = {name for names in pages.values() for name in names}
         for name in list_exports(stores):
@@ -39,7 +39,7 @@ class ExportOutput(Output):
                 export = ExportFolder(stores, name)
                 inputs = export.read_inputs().segments
                 if any(f"{segment.folder}/{segment.node}" in segments for segment in inputs):
-                    yield Place(export.path, "make a new export, and delete this one")
+                    yield PagePlace(export.path, "make a new export, and delete this one")
 
 
 EXPORTS_OUTPUT = ExportOutput("exports", (SEGMENTS,))

@@ -11,14 +11,14 @@ from crawl_lib.errors import DamagedFileError, NoExportError
 from crawl_lib.export import ExportFolder, newest_export
 from crawl_lib.ranks import LINKRANK, rank_table
 from crawl_lib.scoring import Scoring
-from crawl_lib.versions import Versions, Work, columns
+from crawl_lib.versions import Versions, VersionWork, columns
 
 BOOSTS = columns("key bytes, boost number")
 _RANKED = rank_table("pages")
 NONE = "none"
 
 
-def give_boosts(work: Work) -> str:
+def give_boosts(work: VersionWork) -> str:
     """Make the table `boosts` of an engine.
 
     A boost is the chain's `index_boost`, else PageRank, else LinkRank; else the table has no rows. Returns the source
@@ -28,7 +28,7 @@ def give_boosts(work: Work) -> str:
     return _by_plugins(work) or _by_page_rank(work) or _by_link_rank(work) or _without(work)
 
 
-def _by_plugins(work: Work) -> str:
+def _by_plugins(work: VersionWork) -> str:
     stores = work.stores
     version = newest_version(stores) if stores.config.order.has_crawldb else None
     if version is None:
@@ -47,7 +47,7 @@ def _by_plugins(work: Work) -> str:
     return f"{' '.join(plugin.name for plugin in plugins)} of CrawlDb {version.digest}"
 
 
-def _by_page_rank(work: Work) -> str:
+def _by_page_rank(work: VersionWork) -> str:
     with suppress(NoExportError):
         folder = ExportFolder(work.stores, newest_export(work.stores, having=(_RANKED,)))
         work.engine.table("ranked", folder.file(_RANKED))
@@ -56,7 +56,7 @@ def _by_page_rank(work: Work) -> str:
     return ""
 
 
-def _by_link_rank(work: Work) -> str:
+def _by_link_rank(work: VersionWork) -> str:
     versions = Versions(work.stores, LINKRANK)
     with suppress(DamagedFileError):
         if (version := versions.newest()) is not None:
@@ -66,7 +66,7 @@ def _by_link_rank(work: Work) -> str:
     return ""
 
 
-def _without(work: Work) -> str:
+def _without(work: VersionWork) -> str:
     work.engine.values("boosts", BOOSTS.empty_table())
     return NONE
 

@@ -98,7 +98,8 @@ def tantivy_errors(folder: Path) -> Iterator[None]:
         yield
     except (ValueError, OSError) as error:
         problem = f"{folder}: the index cannot be written: {error}"
-        if any(words in str(error).lower() for words in _NO_ROOM) or _is_full(folder):
+        said = str(error).lower()
+        if any(words in said for words in _NO_ROOM) or _is_full(folder):
             raise NoRoomError(f"{problem}; make room, then run `krake index update` again") from error
         raise StorageError(f"{problem}; run `krake index update` again") from error
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from crawl_lib.derived import Pages, Place
+from crawl_lib.derived import PagePlace, Pages
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.index.look import index_counts
 from crawl_lib.index.update import update_index
@@ -33,7 +33,7 @@ class IndexOutput(TableOutput):
             return True
         return has_key(stores, file_of(version, PAGES_FILE), pages)
 
-    def places_of(self, stores: Stores, pages: Pages) -> Iterator[Place]:
+    def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:
         """Return the versions that hold a page.
 
         Unreadable versions are included, to be safe.
@@ -44,7 +44,7 @@ class IndexOutput(TableOutput):
             with suppress(DamagedFileError):
                 holds = self.holds(versions, versions.read(number), pages)
             if holds:
-                yield Place(versions.path(number), "`krake index update --purge` makes the index anew without them")
+                yield PagePlace(versions.path(number), "`krake index update --purge` makes the index anew without them")
 
 
 INDEX_OUTPUT = IndexOutput("index", ("text", "crawldb", "outlinks", "linkrank", "duplicates", "exports"), INDEX, "key")

@@ -32,4 +32,4 @@ def without_runs(text: str) -> str:
 
 def spaced(text: str) -> str:
     """Put spaces between the letters of runs and around the runs."""
-    return _RUN.sub(lambda run: " " + " ".join(run[0]) + " ", text)
+    return _RUN.sub(lambda run: f" {' '.join(run[0])} ", text)

@@ -45,7 +45,7 @@ from crawl_lib.scratch import turn_of
 from crawl_lib.segment import parquet_batches, stored_digest
 from crawl_lib.stores import Stores
 from crawl_lib.text import text_table
-from crawl_lib.versions import GROUP_ROWS, Filled, Version, Versions, Work, seal_version
+from crawl_lib.versions import GROUP_ROWS, Filled, Version, Versions, VersionWork, seal_version
 
 _NOTE = re.compile(r"[0-9]+-[0-9a-f]{32}")
 MOST_DELETED = 0.2
@@ -114,7 +114,7 @@ def _next_version(
     None: another task was faster.
     """
     stores, number = versions.stores, versions.next_number()
-    with Work.of(versions, number) as work:
+    with VersionWork.of(versions, number) as work:
         wanted = Wanted.of(work, links)
         follows = {"of": _digest_of(wanted, fields, links), "settings": fields.settings}
         if before is not None and not purge and all(before.manifest[name] == follows[name] for name in follows):
@@ -122,7 +122,7 @@ def _next_version(
         times = {"now": int(now.timestamp()), "made_ms": _made_ms(now, before)}
         made = {**times, "config_digest": stores.config_digest, "is_purge": purge}
         with ExitStack() as stack:
-            making = _Making(wanted, fields, versions, number, None if purge else before, stack)
+            making = _IndexMaking(wanted, fields, versions, number, None if purge else before, stack)
             version = seal_version(versions, number, making.fill, {**made, **follows})
             if version is not None:
                 making.keep_copy()
@@ -173,7 +173,7 @@ def _end_purge(versions: Versions, version: Version | None) -> None:
 
 
 @dataclass
-class _Making:
+class _IndexMaking:
     """The making of a version.
 
     `before`: the version to grow from, None where all is made anew. `stack`: deletes what is on this machine alone.

@@ -29,7 +29,7 @@ from crawl_lib.index.fields import IndexedPage
 from crawl_lib.index.pages import PAGES_SCHEMA
 from crawl_lib.linkdb import OUTLINKS
 from crawl_lib.urls import Chain, Scope, key_of
-from crawl_lib.versions import GROUP_ROWS, Version, Versions, Work, columns, numbered
+from crawl_lib.versions import GROUP_ROWS, Version, Versions, VersionWork, columns, numbered
 
 _JUDGED = columns(
     "key bytes, reason text, host text, segment int32, own bytes, content bytes, canonical bytes, language text, "
@@ -67,14 +67,14 @@ class Wanted:
     out, by reason.
     """
 
-    work: Work
+    work: VersionWork
     captures: Captures
     boosted_by: str
     made_of: tuple[str, ...]
     counts: "Counter[str]" = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, work: Work, links: Version) -> "Wanted":
+    def of(cls, work: VersionWork, links: Version) -> "Wanted":
         """Collect the current pages.
 
         `links`: the newest version of the table of links. Raises InputError before the first segment, ConfigError,
@@ -176,13 +176,14 @@ def _values(batch: pa.RecordBatch, *names: str) -> Iterator[tuple[Any, ...]]:
 
 def _document_digest(own: bytes, language: str | None, anchors: bytes | None) -> bytes:
     """Return the SHA-1 of all that a document is made of."""
-    return sha1(b"\n".join((own, str(language).encode(), anchors or b""))).digest()
+    parts = (own, str(language).encode(), anchors or b"")
+    return sha1(b"\n".join(parts)).digest()
 
 
 class _Judge:
     """Says of each page whether it may be in the index."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: VersionWork) -> None:
         self.options = work.stores.config.index
         self.chain = Chain(work.stores.config.urls, Scope.INDEX)
 
@@ -239,7 +240,8 @@ def _own_digest(page: Row, options: IndexConfig) -> bytes:
     """
     values = [page[name] for name in ("url", "title", "headings", "text", "mime_detected")]
     times = [str(page[name]) for name in ("time", "published")]
-    return sha1(json.dumps([*values, *times, _hidden(page, options)]).encode()).digest()
+    text = json.dumps([*values, *times, _hidden(page, options)])
+    return sha1(text.encode()).digest()
 
 
 def _text_row(page: Row, options: IndexConfig) -> Row:

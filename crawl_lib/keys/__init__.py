@@ -24,9 +24,9 @@ from crawl_lib.keys.ring import read_ring, rewrite_notes
 from crawl_lib.keys.server import (
     MAKE,
     STATEMENT_KEYS,
-    Answer,
     Claim,
     KeyServer,
+    KnownKeys,
     PrefixSum,
     ServerCounts,
     sql_file,

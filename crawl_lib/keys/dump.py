@@ -98,7 +98,8 @@ def _write(file: BinaryIO, keys: Iterator[tuple[bytes, int]], report: DumpReport
     put(MAGIC)
     while block := list(islice(keys, BLOCK_KEYS)):
         states = bytes(state for _, state in block)
-        put(len(block).to_bytes(4, "big", signed=True) + b"".join([key for key, _ in block]) + states)
+        count = len(block).to_bytes(4, "big", signed=True)
+        put(count + b"".join([key for key, _ in block]) + states)
         report.count(states)
         _tell(work, "dump", report.keys)
     put((0).to_bytes(4, "big") + report.keys.to_bytes(8, "big", signed=True))

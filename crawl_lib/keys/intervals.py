@@ -10,6 +10,7 @@ from heapq import merge
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from crawl_lib.errors import ConfigError
 from crawl_lib.states import KeyState
@@ -86,14 +87,17 @@ def side_by_side(scans: Sequence[Iterable[tuple[bytes, int]]]) -> Iterator[tuple
         yield key, {place: state for _, place, state in rows}
 
 
-def behind(
-    scans: Sequence[Iterable[tuple[bytes, int]]], places: Sequence[int], most: int
-) -> Iterator[tuple[int, KeyState, bool, list[bytes]]]:
-    """Yield the missing and lower keys of some tables.
+class Behind(NamedTuple):
+    """Keys that a table lacks, or has in a lower state than `state`, the highest one of all tables."""
 
-    `places`: those tables among the scans. In batches of at most `most` keys: place, the highest state, whether the
-    keys are missing there, the keys.
-    """
+    place: int
+    state: KeyState
+    is_missing: bool
+    keys: list[bytes]
+
+
+def behind(scans: Sequence[Iterable[tuple[bytes, int]]], places: Sequence[int], most: int) -> Iterator[Behind]:
+    """Yield the keys that tables at `places` among these scans need, in batches of at most `most` keys."""
     batches: dict[tuple[int, KeyState, bool], list[bytes]] = {}
     for key, states in side_by_side(scans):
         highest = max(states.values())
@@ -102,9 +106,9 @@ def behind(
                 kind = (place, highest, state is None)
                 batches.setdefault(kind, []).append(key)
                 if len(batches[kind]) == most:
-                    yield *kind, batches.pop(kind)
+                    yield Behind(*kind, batches.pop(kind))
     for kind, batch in batches.items():
-        yield *kind, batch
+        yield Behind(*kind, batch)
 
 
 def _placed(place: int, scan: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int, KeyState]]:

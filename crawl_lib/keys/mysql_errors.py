@@ -98,7 +98,8 @@ def translate(server: str, user: str, database: str, error: Exception) -> KeySto
     It names the server and the remedy, never the password.
     """
     code = code_of(error)
-    text = " ".join(str(error.args[1] if len(error.args) > 1 else error).split())
+    said = error.args[1] if len(error.args) > 1 else error
+    text = " ".join(str(said).split())
     text = "its packet is malformed" if isinstance(error, _MALFORMED) else text
     known = _NO_ROOM if _NO_SPACE_LEFT.search(text) else ADVICE.get(code) if code is not None else None
     if code == ER.NO_SUCH_TABLE and SLOT_TABLE in text:

@@ -34,7 +34,7 @@ STATEMENT_KEYS = 5000
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class KnownKeys:
     """What the store knows of a set of keys: three disjoint sets that together are the keys asked for.
 
     `known`: at least one replica knows it. `new`: every replica that answers says it does not, and at least one

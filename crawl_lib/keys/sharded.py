@@ -18,7 +18,7 @@ from crawl_lib.errors import DamagedKeysError, KeyServerDownError, KeyStoreError
 from crawl_lib.keys.intervals import ring, split, state_of
 from crawl_lib.keys.lanes import Lanes
 from crawl_lib.keys.ring import Ring, RingNote, look_at, names_of, other_crawl, ring_problem
-from crawl_lib.keys.server import STATEMENT_KEYS, Answer, Claim, KeyServer, ServerCounts
+from crawl_lib.keys.server import STATEMENT_KEYS, Claim, KeyServer, KnownKeys, ServerCounts
 from crawl_lib.keys.sqlite import SqliteKeyServer
 from crawl_lib.states import KeyState
 
@@ -102,10 +102,10 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         """
         return self._rings[first]
 
-    def unknown(self, keys: Collection[bytes]) -> Answer:
+    def unknown(self, keys: Collection[bytes]) -> KnownKeys:
         """Ask which keys are new. Never raises for servers that are down."""
         self._look_again()
-        answer = Answer()
+        answer = KnownKeys()
         chunks = self._chunks(keys)
         for step in range(self.replication):
             for chunk, found in self._round(chunks, step, lambda server, keys: server.known(keys)):

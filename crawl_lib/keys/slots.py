@@ -29,7 +29,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha1
-from typing import Any
+from typing import Any, NamedTuple
 
 from crawl_lib.config import FetchConfig
 from crawl_lib.dataclass import dataclass
@@ -79,6 +79,15 @@ class _Request:
     poll_s: float = _FIRST_POLL_S
 
 
+class _Done(NamedTuple):
+    """A reserved slot. `began_s`, `ended_s`: when its server was asked, and when the server answered."""
+
+    request: _Request
+    answer: SlotAnswer
+    began_s: float
+    ended_s: float
+
+
 class SharedTurns:
     """The turns of a node's processes at `servers` (those of the ring, in its order), which only this object uses.
 
@@ -96,7 +105,7 @@ class SharedTurns:
         delays_s = [fetch.host_delay_s, fetch.max_crawl_delay_s, *(entry.delay_s or 0.0 for entry in fetch.hosts)]
         self._hold_s = WAIT_S + 2 * fetch.time_limit_s + max(delays_s)  # twice: a transfer that paused for room
         self._lanes: dict[int, _Lane] = {}
-        self._done: queue.SimpleQueue[tuple[_Request, SlotAnswer, float, float] | Exception] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[_Done | Exception] = queue.SimpleQueue()
         self._ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         weakref.finalize(self, os.close, self._ready)  # not before the last thread, which may write to it, is over
         self._told: list[tuple[int, dict[str, Any]]] = []
@@ -167,7 +176,7 @@ class SharedTurns:
             self._lanes[place] = _Lane(self._servers[place], self._put, self._clock)
         self._lanes[place].inbox.put(_Request(name, who, asked, longest_ms, self._clock()))
 
-    def _put(self, done: tuple[_Request, SlotAnswer, float, float] | Exception) -> None:
+    def _put(self, done: _Done | Exception) -> None:
         self._done.put(done)
         os.eventfd_write(self._ready, 1)
 
@@ -280,7 +289,7 @@ class _Lane:
         self._waiting = [request for request in self._waiting if request not in answered]
         for request, answer in zip(wishes, answers, strict=True):
             if answer.granted:
-                self._done((request, answer, began_s, ended_s))
+                self._done(_Done(request, answer, began_s, ended_s))
             else:
                 self._again(request, answer, ended_s)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from crawl_lib.keys.server import Answer, Claim
+from crawl_lib.keys.server import Claim, KnownKeys
 from crawl_lib.keys.sharded import ShardedKeyStore
 from crawl_lib.states import KeyState
 
@@ -10,8 +10,8 @@ from crawl_lib.states import KeyState
 class TurnsOnly(ShardedKeyStore):
     """Every key is new, and ours; nothing is written, and no server is asked."""
 
-    def unknown(self, keys: Collection[bytes]) -> Answer:
-        return Answer(new=set(keys))
+    def unknown(self, keys: Collection[bytes]) -> KnownKeys:
+        return KnownKeys(new=set(keys))
 
     def claim(self, keys: Collection[bytes]) -> Claim:
         return Claim(ours=set(keys))

@@ -10,7 +10,7 @@ from crawl_lib.errors import os_errors
 from crawl_lib.linkdb.links import OUTLINKS, is_link
 from crawl_lib.segment import parquet_batches
 from crawl_lib.stopping import Progress
-from crawl_lib.versions import GROUP_ROWS, Version, Versions, Work, columns
+from crawl_lib.versions import GROUP_ROWS, Version, Versions, VersionWork, columns
 
 _ENDS = columns("key key, url text, host text, is_unseen int32, id int32")
 _UNSEEN = columns("key key, url text")
@@ -24,7 +24,7 @@ class LinkEnds:
     hold 20 bytes a key, 8 a link, and 20 more a link to an unseen end.
     """
 
-    def __init__(self, work: Work, links: Version, stage: str, without: KeyNumbers | None = None) -> None:
+    def __init__(self, work: VersionWork, links: Version, stage: str, without: KeyNumbers | None = None) -> None:
         """Number the ends of links, which are a version of `OUTLINKS`. `stage`: the name of progress.
 
         `without`: pages whose links, and links to which, do not count. Raises what `Versions.give` raises.

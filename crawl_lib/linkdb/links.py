@@ -26,7 +26,7 @@ from crawl_lib.versions import (
     TableOutput,
     Version,
     Versions,
-    Work,
+    VersionWork,
     columns,
     derive,
     find_segments,
@@ -83,7 +83,7 @@ def update_outlinks(stores: Stores, *, now: datetime) -> Version:
             return version
 
 
-def _rows(parent: Version | None, inputs: SegmentInputs, work: Work) -> Iterator[pa.RecordBatch]:
+def _rows(parent: Version | None, inputs: SegmentInputs, work: VersionWork) -> Iterator[pa.RecordBatch]:
     engine = work.engine
     inputs.give(engine)
     Versions(work.stores, OUTLINKS).give(parent, engine, "old")
@@ -99,7 +99,7 @@ def update_linkdb(stores: Stores, *, now: datetime) -> Version:
     rules = None if chain.is_empty else stores.config_digest
     settings = {**asdict(stores.config.linkdb), "rules": rules}
 
-    def rows(work: Work) -> Iterator[pa.RecordBatch]:
+    def rows(work: VersionWork) -> Iterator[pa.RecordBatch]:
         thinned = _thinned(work, links, chain)
         work.keep("thinned", _LINKS, (pa.Table.from_batches([batch]) for batch in thinned))
         batches = work.engine.stream("linkdb/inlinks", GROUP_ROWS, "linkdb.inlinks")
@@ -108,7 +108,7 @@ def update_linkdb(stores: Stores, *, now: datetime) -> Version:
     return derive(Versions(stores, LINKDB), of=links, settings=settings, rows=rows, now=now)
 
 
-def _thinned(work: Work, links: Version, chain: Chain) -> Iterator[pa.RecordBatch]:
+def _thinned(work: VersionWork, links: Version, chain: Chain) -> Iterator[pa.RecordBatch]:
     """The links that count, with short texts, each once, at most `max_outlinks` of a page; by source."""
     options, names = work.stores.config.linkdb, _LINKS.names
     known = Versions(work.stores, OUTLINKS).batches(links, [*names, "is_gone"])

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from crawl_lib.node.retire import admit_node, read_decision, retire_lost, retire_node
     from crawl_lib.node.sources import taken_in_before, waiting_sources
     from crawl_lib.node.take import mark_pages
-    from crawl_lib.node.watermarks import Room
+    from crawl_lib.node.watermarks import FreeSpace
 else:
-    # Arrow takes a tenth of a second, and who asks for free room (`Room`) needs none.
+    # Arrow takes a tenth of a second, and who asks for free room (`FreeSpace`) needs none.
     __getattr__ = loads_later(
         __name__,
         {
@@ -33,6 +33,6 @@ else:
             "retire": ("admit_node", "read_decision", "retire_lost", "retire_node"),
             "sources": ("taken_in_before", "waiting_sources"),
             "take": ("mark_pages",),
-            "watermarks": ("Room",),
+            "watermarks": ("FreeSpace",),
         },
     )

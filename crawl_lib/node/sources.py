@@ -160,7 +160,7 @@ def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
 def _has_full_texts(task: NodeTask) -> bool:
     """Tell whether any text is full. No page becomes full during an intake, since the node fetches nothing then."""
     with HostStore(make_hosts_folder(task.directory)) as hosts:
-        return bool(hosts.full_texts())
+        return bool(hosts.pages.full_texts())
 
 
 def _full_pages(task: NodeTask, keys: Collection[bytes]) -> set[bytes]:
@@ -169,7 +169,7 @@ def _full_pages(task: NodeTask, keys: Collection[bytes]) -> set[bytes]:
         return set()
     numbers = {key: page_number(key) for key in keys}
     with HostStore(make_hosts_folder(task.directory)) as hosts:
-        full = hosts.full_pages(numbers.values())
+        full = hosts.pages.full_pages(numbers.values())
     return {key for key, number in numbers.items() if number in full}
 
 

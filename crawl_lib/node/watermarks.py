@@ -29,7 +29,7 @@ DFS_LOOK_INTERVAL_S = 30.0
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1, "bytes"))
 
 
-class Room:
+class FreeSpace:
     """Free room, as often as it is asked: of a directory and of the DFS; None leaves one out.
 
     `storage`: called when the DFS is due, at once, then after 1, 2, 4, and at last every 30 seconds.
@@ -91,7 +91,7 @@ def room_watch(task: NodeTask) -> Iterator[Callable[[], bool]]:
 
 def _watch(task: NodeTask, over: threading.Event, short: threading.Event) -> None:
     storage = cache(lambda: open_stores(task.stores.config, task.stores.secrets).storage)
-    room = Room(task.stores.config.watermarks, task.directory, storage)
+    room = FreeSpace(task.stores.config.watermarks, task.directory, storage)
     while not over.is_set():
         try:
             (short.set if room.shortage() else short.clear)()
@@ -108,7 +108,7 @@ def wait_for_room(task: NodeTask, *, local: bool = True) -> None:
     Raises NoRoomError after `watermarks.max_pause_s`, and StoppedError.
     """
     config = task.stores.config.watermarks
-    room = Room(config, task.directory if local else None, lambda: task.stores.storage)
+    room = FreeSpace(config, task.directory if local else None, lambda: task.stores.storage)
     began_s, last_reason = time.monotonic(), ""
     while (reason := room.shortage()) is not None:
         if reason != last_reason:

@@ -6,7 +6,7 @@ Data flows through this room in this order, once for each fetched answer:
 2. `decode_content` undoes transfer and content codings, up to a limit (`content`).
 3. `detect_mime` says what the content is (`mime`).
 4. `parse_html` finds the charset (`charset`), has the page scanned once (`scan`, which is C: `native/links.c`), and
-   returns a `Page` with its links as bytes (`html`). `parse_sitemap` and `parse_css` do so for other types.
+   returns a `ParsedPage` with its links as bytes (`html`). `parse_sitemap` and `parse_css` do so for other types.
 5. `facts` chooses the page's metadata, where asked; for the text stage `directives_of` reads what a page forbids.
 
 Links leave as bytes with the page's `base`; `native/rows.c` makes rows of them, with targets by `crawl_lib.urls`.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from crawl_lib.parse.directives import Directives, directives_of, x_robots_nofollow
     from crawl_lib.parse.facts import Facts, Image, Metadata, Value, read_facts
     from crawl_lib.parse.headers import Headers, escape_octets, parse_content_type, parse_head
-    from crawl_lib.parse.html import TEXTS_OF_LINK, Page, count_links, html_to_utf8, parse_html, words_of
+    from crawl_lib.parse.html import TEXTS_OF_LINK, ParsedPage, count_links, html_to_utf8, parse_html, words_of
     from crawl_lib.parse.languages import language_of_tag, language_tag
     from crawl_lib.parse.mime import HTML_TYPES, XHTML, detect_mime
     from crawl_lib.parse.refresh import with_refresh
@@ -59,7 +59,7 @@ else:
             "directives": ("Directives", "directives_of", "x_robots_nofollow"),
             "facts": ("Facts", "Image", "Metadata", "Value", "read_facts"),
             "headers": ("Headers", "escape_octets", "parse_content_type", "parse_head"),
-            "html": ("TEXTS_OF_LINK", "Page", "count_links", "html_to_utf8", "parse_html", "words_of"),
+            "html": ("TEXTS_OF_LINK", "ParsedPage", "count_links", "html_to_utf8", "parse_html", "words_of"),
             "languages": ("language_of_tag", "language_tag"),
             "mime": ("HTML_TYPES", "XHTML", "detect_mime"),
             "refresh": ("with_refresh",),

@@ -5,7 +5,7 @@ import re
 from crawl_lib.config import ParseConfig
 from crawl_lib.parse.charset import PRESCAN_BYTES, Charset, charset_of_mark, decoded
 from crawl_lib.parse.encodings import encoding_of
-from crawl_lib.parse.html import Page, kinds_of
+from crawl_lib.parse.html import ParsedPage, kinds_of
 from crawl_lib.parse.scan import CUT, scan_css
 
 CSS = "text/css"
@@ -13,7 +13,9 @@ CSS = "text/css"
 _AT_CHARSET = re.compile(rb'@charset "([^"]*)";')
 
 
-def parse_css(data: bytes, *, url: str, header_charset: str | None, config: ParseConfig, is_cut: bool = False) -> Page:
+def parse_css(
+    data: bytes, *, url: str, header_charset: str | None, config: ParseConfig, is_cut: bool = False
+) -> ParsedPage:
     """Read a style sheet as a page with requisites and no links.
 
     `data`: content with its codings undone; `url`: the sheet's canonical URL, which references are relative to;
@@ -24,7 +26,7 @@ def parse_css(data: bytes, *, url: str, header_charset: str | None, config: Pars
     charset = _charset_of(data, header_charset)
     found = scan_css(decoded(data, charset), kinds_of(config) + is_cut * CUT, config.requisites_per_page)
     requisites = found.requisites.decode("utf-8", "replace").encode()
-    return Page(
+    return ParsedPage(
         charset.name,
         title=None,
         description=None,

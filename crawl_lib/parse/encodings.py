@@ -233,7 +233,9 @@ class _EucJp(_Searched):
         if len(sequence) != 2 or not all(0xA1 <= byte <= 0xFE for byte in sequence):
             return _REPLACEMENT
         lead, trail = divmod((sequence[0] - 0xA1) * 94 + sequence[1] - 0xA1, 188)
-        moved = bytes((lead + (0x81 if lead < 0x1F else 0xC1), trail + (0x40 if trail < 0x3F else 0x41)))
+        lead += 0x81 if lead < 0x1F else 0xC1
+        trail += 0x40 if trail < 0x3F else 0x41
+        moved = bytes((lead, trail))
         text = moved.decode("cp932", "replace")
         return text if len(text) == 1 and not "\ue000" <= text <= "\uf8ff" else _REPLACEMENT
 

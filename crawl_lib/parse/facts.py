@@ -161,8 +161,9 @@ def read_facts(html: bytes, *, user_agent: str, now: float, is_xml: bool = False
     fields = scan(html, user_agent.lower().encode(), 0, 0, FACTS + is_xml * XML).fields
     page = _Page(fields, "", now)
     language, published = page.first("language", language_of_tag), page.date("published")
+    headings = "\n".join(page.found.get("h", ())).encode()
     return Facts(
-        headings="\n".join(page.found.get("h", ())).encode()[:MAX_HEADING_BYTES].decode("utf-8", "ignore").strip(),
+        headings=headings[:MAX_HEADING_BYTES].decode("utf-8", "ignore").strip(),
         robots=fields[_ROBOTS],
         language=language and language.text,
         published=published and published[0].seconds,

@@ -107,7 +107,8 @@ def parse_content_type(value: str) -> tuple[str | None, str | None]:
     """
     mime = charset = None
     for found in _VALUE.finditer(value):
-        new = _MIME.fullmatch(found[0].partition(";")[0].strip().lower())
+        name = found[0].partition(";")[0]
+        new = _MIME.fullmatch(name.strip().lower())
         if new is None or new[0] == "*/*":
             continue
         own = _charset_parameter(found[0])

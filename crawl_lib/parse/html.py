@@ -17,7 +17,7 @@ from crawl_lib.parse.scan import CUT, FACTS, XML, scan, wanted_kinds
 from crawl_lib.urls import resolve
 
 
-class Page(NamedTuple):
+class ParsedPage(NamedTuple):
     """What was read out of one page. None: the page does not say."""
 
     charset: str
@@ -54,7 +54,7 @@ class Page(NamedTuple):
         return json.dumps(self._asdict() | {name: getattr(self, name).decode() for name in _BYTES})
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> "Page":
+    def from_json(cls, text: str | bytes) -> "ParsedPage":
         """Return the page that `to_json` wrote."""
         page = cls(**json.loads(text))
         metadata = None if page.metadata is None else Metadata.from_json(page.metadata)
@@ -73,7 +73,7 @@ _MAX_ROBOTS_CHARS = 2000
 
 
 def count_links(links: bytes) -> int:
-    """Count the links in `Page.links`."""
+    """Count the links in `ParsedPage.links`."""
     return links.count(0) // TEXTS_OF_LINK
 
 
@@ -98,7 +98,7 @@ def parse_html(
     is_xml: bool = False,
     is_cut: bool = False,
     facts_at: float | None = None,
-) -> Page:
+) -> ParsedPage:
     """Read a page. Raises nothing but MemoryError, whatever `data` holds.
 
     `data`: content with its codings undone; `url`: the page's canonical URL; `header_charset`: of its Content-Type;
@@ -109,7 +109,7 @@ def parse_html(
     Its time and memory are linear in `data`, whatever that is: at most 20 ms of CPU for each MB, 200 ms where a page in
     a legacy charset has a query to escape in each link, 600 ms where each of its characters is wrong, and about six
     times the page's size. It may be called in any
-    process and thread, each with pages of its own; the result goes to another process by `Page.to_json`.
+    process and thread, each with pages of its own; the result goes to another process by `ParsedPage.to_json`.
     """
     agent = user_agent.lower().encode()
     how = is_xml * XML + is_cut * CUT + kinds_of(config) + (facts_at is not None) * FACTS
@@ -130,7 +130,7 @@ def parse_html(
     )
     # A base that is no http URL is as good as none: nothing below it could be fetched.
     base = (None if base_href is None else _resolved(url, base_href)) or url
-    return Page(
+    return ParsedPage(
         charset=charset.name,
         title=title and title[:_MAX_TITLE_CHARS],
         description=description and description[:_MAX_DESCRIPTION_CHARS],
@@ -158,7 +158,7 @@ def kinds_of(config: ParseConfig) -> int:
 def words_of(data: bytes, header_charset: str | None) -> int:
     """Digest the different words of HTML, without its links.
 
-    The result is `Page.words`. Raises MemoryError.
+    The result is `ParsedPage.words`. Raises MemoryError.
     """
     return scan(html_to_utf8(data, header_charset), b"", 0, 0).words
 

@@ -5,11 +5,11 @@ from html import escape
 from crawl_lib.config import ParseConfig
 from crawl_lib.errors import UrlError
 from crawl_lib.parse.headers import escape_octets
-from crawl_lib.parse.html import TEXTS_OF_LINK, Page, count_links, links_as_bytes, parse_html
+from crawl_lib.parse.html import TEXTS_OF_LINK, ParsedPage, count_links, links_as_bytes, parse_html
 from crawl_lib.urls import resolve
 
 
-def with_refresh(page: Page, field: str, *, url: str, config: ParseConfig) -> Page:
+def with_refresh(page: ParsedPage, field: str, *, url: str, config: ParseConfig) -> ParsedPage:
     """Add the target of a Refresh field as the first link.
 
     The link is a `meta`, as for a meta refresh.
@@ -25,7 +25,8 @@ def with_refresh(page: Page, field: str, *, url: str, config: ParseConfig) -> Pa
         return page
     if page.base != url:
         href = found.partition(b"\0")[0].decode()
-        found = links_as_bytes([(href[0] + _absolute(url, href[1:]), "", "")])
+        target = href[0] + _absolute(url, href[1:])
+        found = links_as_bytes([(target, "", "")])
     *links, _ = (found + page.links).split(b"\0", TEXTS_OF_LINK * config.max_links_per_page)
     cut = count_links(page.links) + 1 - len(links) // TEXTS_OF_LINK
     return page._replace(links=b"\0".join([*links, b""]), links_cut=page.links_cut + cut)

@@ -91,10 +91,13 @@ def load_native(path: Path = LIBRARY) -> ctypes.CDLL:
     return library
 
 
+_Arguments = tuple[Any, ...]
+
+
 def _declare_rows(library: ctypes.CDLL) -> None:
     rows, text, size, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int64
     short, flag = ctypes.c_uint32, ctypes.c_int
-    declared: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    declared: dict[str, tuple[Any, _Arguments]] = {
         "new": (rows, (size, ctypes.c_uint64)),
         "free": (None, (rows,)),
         "rule": (number, (rows, text, size)),

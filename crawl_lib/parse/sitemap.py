@@ -16,7 +16,7 @@ from crawl_lib.errors import UrlError
 from crawl_lib.parse.charset import to_utf8
 from crawl_lib.parse.content import Content, decode_content
 from crawl_lib.parse.headers import Headers, escape_octets
-from crawl_lib.parse.html import Page, links_as_bytes
+from crawl_lib.parse.html import ParsedPage, links_as_bytes
 from crawl_lib.urls import resolve
 
 SITEMAP_TYPES = frozenset(
@@ -87,7 +87,7 @@ def may_be_sitemap(data: bytes) -> bool:
 
 def parse_sitemap(
     data: bytes, *, url: str, header_charset: str | None, config: ParseConfig, max_bytes: int, is_cut: bool = False
-) -> Page:
+) -> ParsedPage:
     """Read a sitemap, a sitemap index, a feed, or listed URLs.
 
     A text with anything but URLs is none of these.
@@ -107,7 +107,7 @@ def parse_sitemap(
         found = _in_text(_whole_words(text) if is_cut else text)
     links = links_as_bytes(islice(found, config.max_links_per_page))
     cut = sum(1 for _ in found)
-    return Page(charset, None, None, None, None, url, links, nofollow=False, links_cut=cut)
+    return ParsedPage(charset, None, None, None, None, url, links, nofollow=False, links_cut=cut)
 
 
 def _unzipped(data: bytes, max_bytes: int) -> Content:
@@ -142,7 +142,8 @@ def robots_sitemaps(body: bytes) -> bytes:
     Octets from 0x80 on are escaped.
     """
     lines = _ROBOTS_LINE.findall(body.removeprefix(b"\xef\xbb\xbf").replace(b"\r", b"\n"))
-    return links_as_bytes(("x" + escape_octets(line.decode("latin-1")), "", "") for line in lines)
+    urls = (escape_octets(line.decode("latin-1")) for line in lines)
+    return links_as_bytes(("x" + url, "", "") for url in urls)
 
 
 def _in_xml(text: bytes, prefix: bytes, root: str, url: str) -> Iterator[_Found]:
@@ -167,7 +168,8 @@ def _tags(text: bytes, prefix: bytes, names: tuple[bytes, ...], url: str) -> Ite
     skipped = _COMMENT + rb"|" + _CDATA
     content = rb"((?:[^<]++|" + skipped + rb")*+)(?=(<?))"
     bases = _Bases(url)
-    for match in re.finditer(skipped + rb"|" + opening + rb"(?=[\s/>])" + _ATTRIBUTES + rb">" + content, text):
+    element = rb"".join((skipped, rb"|", opening, rb"(?=[\s/>])", _ATTRIBUTES, rb">", content))
+    for match in re.finditer(element, text):
         end, name, attributes, inside, follows = match.groups()
         if name is None:
             continue

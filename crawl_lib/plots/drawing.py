@@ -106,12 +106,12 @@ def line_paths(title: str, series: Mapping[str, Sequence[Point]], unit: str) -> 
     top = _ROW * len(series) + _MARGIN
     height, width = _LINES, _WIDTH - _LABELS - _MARGIN
     parts = list(_legend(list(series)))
-    for place, line in enumerate(series.values()):
-        at = [
-            (_LABELS + width * _share(_drawn(x) - first, last - first), top + height * (1 - _drawn(y) / most))
-            for x, y in line
-        ]
-        parts.append(_path(at, place))
+
+    def place_of(x: float, y: float) -> Point:
+        return _LABELS + width * _share(_drawn(x) - first, last - first), top + height * (1 - _drawn(y) / most)
+
+    for number, line in enumerate(series.values()):
+        parts.append(_path([place_of(x, y) for x, y in line], number))
     parts += [
         _text(_LABELS - 8, top + 12, shown(most), "end"),
         _text(_LABELS - 8, top + height, "0", "end"),
@@ -128,7 +128,8 @@ def small_path(title: str, values: Sequence[float]) -> str:
     """
     most = max(map(_drawn, values), default=0.0) or 1.0
     step, height = _SMALL_WIDTH / max(1, len(values) - 1), _SMALL_HEIGHT - 2
-    points = [(step * place, 1 + height * (1 - _drawn(value) / most)) for place, value in enumerate(values)]
+    shares = [_drawn(value) / most for value in values]
+    points = [(step * place, 1 + height * (1 - share)) for place, share in enumerate(shares)]
     return _svg(title, _SMALL_WIDTH, _SMALL_HEIGHT, [_path(points, 0)], kind="small")
 
 

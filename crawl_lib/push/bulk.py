@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crawl_lib.errors import SearchServerError
-from crawl_lib.push.cluster import MAX_REASON_CHARS, OVERLOADED, Answer, Cluster, Patience, error_of
+from crawl_lib.push.cluster import MAX_REASON_CHARS, OVERLOADED, Cluster, OpenSearchAnswer, Patience, error_of
 from crawl_lib.push.documents import Document
 
 MAX_ROWS = 500
@@ -24,7 +24,7 @@ class TargetGoneError(SearchServerError):
 
 
 @dataclass
-class Counts:
+class PushCounts:
     """Counts of a push. `newer`: pages with a newer version in OpenSearch."""
 
     sent: int = 0
@@ -57,7 +57,7 @@ class Bulk:
     made_ms: int
     batch_bytes: int
     shards_s: int
-    counts: Counts = field(default_factory=Counts)
+    counts: PushCounts = field(default_factory=PushCounts)
     problems: list[str] = field(default_factory=list)
     _waiting: list[_Item] = field(default_factory=list)
     _waiting_bytes: int = 0
@@ -113,7 +113,7 @@ class Bulk:
         self._send(items[:middle], patience)
         self._send(items[middle:], patience)
 
-    def _looked_at(self, items: Sequence[_Item], answer: Answer) -> tuple[list[_Item], str]:
+    def _looked_at(self, items: Sequence[_Item], answer: OpenSearchAnswer) -> tuple[list[_Item], str]:
         """Count the server's results; return items to send again.
 
         The last reason comes with them.
@@ -130,7 +130,7 @@ class Bulk:
                 self._count(item, status, problem)
         return again, last
 
-    def _results(self, answer: Answer, count: int) -> list[tuple[int, str, str]]:
+    def _results(self, answer: OpenSearchAnswer, count: int) -> list[tuple[int, str, str]]:
         """Return status, type and reason for each page of a batch."""
         try:
             results = [next(iter(item.values())) for item in answer.body["items"]]

@@ -32,7 +32,7 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Change:
+class PageChange:
     """A page to send, or to delete where `page` is None."""
 
     key: bytes
@@ -60,7 +60,7 @@ def listed_pages(stores: Stores, version: Version) -> Iterator[Listed]:
             yield Listed(key, digest, rounded_boost(boost), *facts)
 
 
-def changes(now: Iterable[Listed], befores: Sequence[Iterable[Listed]]) -> Iterator[Change]:
+def changes(now: Iterable[Listed], befores: Sequence[Iterable[Listed]]) -> Iterator[PageChange]:
     """Yield the pages that differ between versions.
 
     Those of `now` without an equal in each of `befores`, and those of `befores` alone. All rows are in the order of
@@ -71,7 +71,7 @@ def changes(now: Iterable[Listed], befores: Sequence[Iterable[Listed]]) -> Itera
         versions = {number: page for _, number, page in found}
         page = versions.pop(0, None)
         if page is None or not befores or len(versions) < len(befores) or set(versions.values()) != {page}:
-            yield Change(key, page)
+            yield PageChange(key, page)
 
 
 def _numbered(number: int, pages: Iterable[Listed]) -> Iterator[tuple[bytes, int, Listed]]:

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Answer:
+class OpenSearchAnswer:
     """An answer of OpenSearch.
 
     `body`: a JSON object, empty where the server sent another text. `source`: server and request, for messages.
@@ -190,7 +190,7 @@ class Cluster:
         lines: bytes | None = None,
         accept: Collection[int] = (),
         patience: Patience | None = None,
-    ) -> Answer:
+    ) -> OpenSearchAnswer:
         """Send a request until the server answers.
 
         `path`: begins with a slash. `body`: sent as JSON; `lines`: JSON in lines. `accept`: status codes of errors
@@ -216,7 +216,7 @@ class Cluster:
             if not patience.wait(problem):
                 raise SearchServerError(f"{problem}; run the push again when OpenSearch answers")
 
-    def _send(self, method: str, path: str, data: bytes | None, kind: str) -> Answer:
+    def _send(self, method: str, path: str, data: bytes | None, kind: str) -> OpenSearchAnswer:
         headers = {"Content-Type": kind} if data is not None else {}
         times = (min(CONNECT_TIMEOUT_S, self._config.timeout_s), self._config.timeout_s)
         url = self.url + path
@@ -225,7 +225,7 @@ class Cluster:
                 method, url, data=data, headers=headers, timeout=times, allow_redirects=False, stream=True
             )
             with closing(response):
-                return Answer(response.status_code, self._read(response), f"{self.url}: {method} {path}")
+                return OpenSearchAnswer(response.status_code, self._read(response), f"{self.url}: {method} {path}")
         except requests.exceptions.SSLError as error:
             problem = f"no trusted connection: {_short(error)}; {CA_VARIABLE} may name your own authority"
             raise SearchAccessError(f"{self.url}: {problem}") from error
@@ -256,7 +256,7 @@ class Cluster:
             return {}
         return found
 
-    def _understood(self, answer: Answer, request: str, accept: Collection[int]) -> Answer:
+    def _understood(self, answer: OpenSearchAnswer, request: str, accept: Collection[int]) -> OpenSearchAnswer:
         status = answer.status
         if status < 300 or status in accept:
             return answer

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.index import INDEX, IndexedPage, find_runs, pages_with_keys, sites_of
-from crawl_lib.push.changes import Change, Listed
+from crawl_lib.push.changes import Listed, PageChange
 from crawl_lib.search import OpenIndex
 from crawl_lib.urls import host_of
 
@@ -21,7 +21,7 @@ READ_PAGES = 200
 """Pages of a look-up. A single page at a time is in memory."""
 
 
-def documents(opened: OpenIndex, wanted: Iterable[Change]) -> Iterator[tuple[bytes, Document | None]]:
+def documents(opened: OpenIndex, wanted: Iterable[PageChange]) -> Iterator[tuple[bytes, Document | None]]:
     """Yield key and document of each change, in about their order.
 
     None: the page is to be deleted. Raises DamagedFileError where the index lacks a listed page, or cannot be read.

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from crawl_lib.derived import Output, Pages, Place
+from crawl_lib.derived import Output, PagePlace, Pages
 from crawl_lib.errors import ConfigError, SearchServerError
 from crawl_lib.push.cluster import Cluster
 from crawl_lib.push.push import alias_of, push_index
@@ -34,7 +34,7 @@ class PushOutput(Output):
         """
         return push_index(stores)
 
-    def places_of(self, stores: Stores, pages: Pages) -> Iterator[Place]:
+    def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:
         """Ask OpenSearch for the pages, if `push.url` is set.
 
         A server that does not answer may have them.
@@ -50,7 +50,7 @@ class PushOutput(Output):
             log.warning("%s", error)
             has_some, until = True, f"OpenSearch cannot be asked for them; {_UNTIL}"
         if has_some:
-            yield Place(f"{url.rstrip('/')}/{alias}", until)
+            yield PagePlace(f"{url.rstrip('/')}/{alias}", until)
 
 
 def _has_some(cluster: Cluster, alias: str, pages: Pages) -> bool:

@@ -18,11 +18,11 @@ from typing import Any
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, InputError, OutputConflictError, SearchServerError, os_errors
 from crawl_lib.index import INDEX, newest_index
-from crawl_lib.push.bulk import Bulk, Counts, TargetGoneError
+from crawl_lib.push.bulk import Bulk, PushCounts, TargetGoneError
 from crawl_lib.push.changes import changes, listed_pages
 from crawl_lib.push.cluster import Cluster
 from crawl_lib.push.documents import documents
-from crawl_lib.push.target import Note, Pushed, Target, digest_of
+from crawl_lib.push.target import Note, Pushed, PushTarget, digest_of
 from crawl_lib.search import IndexVersions
 from crawl_lib.stores import Stores
 from crawl_lib.version import mapping_file
@@ -39,7 +39,7 @@ def push_index(stores: Stores) -> dict[str, Any]:
     """Bring OpenSearch to the newest version of the index; return counts.
 
     `version`, `alias`, `index` (of OpenSearch), `pages`, `is_anew`, `superseded` (another push brings a newer version),
-    and the fields of `Counts`. Two pushes at once both end well.
+    and the fields of `PushCounts`. Two pushes at once both end well.
 
     Raises InputError before the first index and where OpenSearch refuses pages, OutputConflictError where names are
     taken, ConfigError, SearchServerError, DamagedFileError, StorageError, StoppedError.
@@ -98,14 +98,14 @@ class _Push:
     version: Version
     cluster: Cluster
     mapping: dict[str, Any]
-    counts: Counts = field(default_factory=Counts)
+    counts: PushCounts = field(default_factory=PushCounts)
     problems: list[str] = field(default_factory=list)
     is_anew: bool = False
 
     @cached_property
-    def target(self) -> Target:
+    def target(self) -> PushTarget:
         """The indexes behind the alias."""
-        return Target(self.cluster, alias_of(self.stores), self.stores.config.crawl.name)
+        return PushTarget(self.cluster, alias_of(self.stores), self.stores.config.crawl.name)
 
     @cached_property
     def note(self) -> Note:

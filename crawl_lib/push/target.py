@@ -87,7 +87,7 @@ def attempt_name(index: str, version: int, digest: str) -> str:
 
 
 @dataclass(frozen=True)
-class Target:
+class PushTarget:
     """The indexes of a crawl behind an alias. All methods raise SearchServerError and StoppedError."""
 
     cluster: Cluster

@@ -32,7 +32,7 @@ from crawl_lib.ranks.kernel import Floats, Inlinks, mapped, starts_of, with_rank
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import domain_of
-from crawl_lib.versions import GROUP_ROWS, Family, TableOutput, Version, Versions, Work, columns, derive
+from crawl_lib.versions import GROUP_ROWS, Family, TableOutput, Version, Versions, VersionWork, columns, derive
 
 LINKRANK_SCHEMA = columns("key key!, url text!, rank number!")
 LINKRANK = Family(
@@ -58,7 +58,7 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
     links, options = update_outlinks(stores, now=now), stores.config.linkrank
     crawldb = newest_version(stores) if options.duplicates == "drop" and stores.config.order.has_crawldb else None
 
-    def rows(work: Work) -> Iterator[pa.RecordBatch]:
+    def rows(work: VersionWork) -> Iterator[pa.RecordBatch]:
         ends = LinkEnds(work, links, _STAGE, _duplicates(work, crawldb) if crawldb else None)
         thinned = _Thinned(work, ends, options)
         inlinks, is_node, out_degrees = thinned.inlinks(), thinned.is_node, thinned.out_degrees
@@ -77,7 +77,7 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
     return derive(Versions(stores, LINKRANK), of=links, settings=settings, rows=rows, now=now)
 
 
-def _duplicates(work: Work, crawldb: Version) -> KeyNumbers:
+def _duplicates(work: VersionWork, crawldb: Version) -> KeyNumbers:
     """Read the keys of pages that a CrawlDb calls duplicates."""
     is_duplicate = pc.field("status") == "duplicate"
     batches = Versions(work.stores, CRAWLDB).batches(crawldb, ["key", "status"])
@@ -90,7 +90,7 @@ class _Thinned:
     `out_degrees`: by how many the end's rank is divided. `is_node`: whether a link stays that has the end.
     """
 
-    def __init__(self, work: Work, ends: LinkEnds, options: LinkRankConfig) -> None:
+    def __init__(self, work: VersionWork, ends: LinkEnds, options: LinkRankConfig) -> None:
         self._work, self._ends, self._options = work, ends, options
         self._host, self._domain = _sites(ends)
         self.out_degrees, self.is_node = np.zeros(len(ends), np.int32), np.zeros(len(ends), bool)

@@ -6,12 +6,12 @@ from crawl_lib.errors import NoExportError
 from crawl_lib.export import ExportFolder, newest_export
 from crawl_lib.ranks.exported import rank_table
 from crawl_lib.ranks.linkrank import LINKRANK
-from crawl_lib.versions import Versions, Work, columns
+from crawl_lib.versions import Versions, VersionWork, columns
 
 _RANKS = columns("key bytes, rank number")
 
 
-def give_ranks(work: Work) -> str:
+def give_ranks(work: VersionWork) -> str:
     """Make the table `ranks` (key, rank) of an engine, and return what the ranks are of.
 
     PageRanks of the newest ranked export, else the newest LinkRanks; without either the table has no rows, and "" is
@@ -26,7 +26,7 @@ def give_ranks(work: Work) -> str:
     return f"the PageRanks of export {folder.name}"
 
 
-def _give_link_ranks(work: Work) -> str:
+def _give_link_ranks(work: VersionWork) -> str:
     versions = Versions(work.stores, LINKRANK)
     version = versions.newest()
     if version is None:

@@ -21,7 +21,7 @@ from crawl_lib.ranks.kernel import Floats
 from crawl_lib.ranks.linkrank import LINKRANK, update_linkrank
 from crawl_lib.segment import parquet_batches
 from crawl_lib.stores import Stores
-from crawl_lib.versions import SCORE, Version, Versions, Work
+from crawl_lib.versions import SCORE, Version, Versions, VersionWork
 
 _SCORES = pa.schema([CRAWLDB_SCHEMA.field(name) for name in ("key", "score")])
 _MOST = 10**18 - 1
@@ -56,7 +56,7 @@ def _scored(
 ) -> Version:
     """The version whose scores are the ranks that `read` gives (key, rank), so many times."""
 
-    def prepare(work: Work) -> None:
+    def prepare(work: VersionWork) -> None:
         pairs = (batch.columns for batch in stores.until_stopped(read()))
         columns = ([keys, scores_of(np.from_dlpack(ranks).astype(np.float64) * times)] for keys, ranks in pairs)
         work.keep("ranks", _SCORES, (pa.Table.from_arrays(some, schema=_SCORES) for some in columns))

@@ -31,7 +31,7 @@ from crawl_lib.errors import (
     os_errors,
 )
 from crawl_lib.frontier import NodeDirectory
-from crawl_lib.node import Room
+from crawl_lib.node import FreeSpace
 from crawl_lib.realtime.certificates import SCHEDULER, Identity
 from crawl_lib.realtime.collect import NUMBERS, CollectReport, collect_parts, uncollected
 from crawl_lib.realtime.places import fetcher_names, live_spool
@@ -244,7 +244,7 @@ class _Arrival:
     def require_room(self, line: PartsLine, entry: PartEntry) -> None:
         """Raise NoRoomError on a full disk, StorageError for a part larger than any part of this config."""
         config = self.stores.config
-        if shortage := Room(config.watermarks, self.room).shortage():
+        if shortage := FreeSpace(config.watermarks, self.room).shortage():
             raise NoRoomError(shortage)
         free = shutil.disk_usage(self.room).free - config.watermarks.min_free_local_bytes
         if sum(entry.sizes) > min(free, 4 * config.segment.max_warc_bytes + _SLACK_BYTES):

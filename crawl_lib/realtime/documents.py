@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from crawl_lib.realtime.pages import MAX_DATA_BYTES
-from crawl_lib.realtime.protocol import Done, Hop, Place, Robots, Target
+from crawl_lib.realtime.protocol import Done, Hop, PageTarget, Place, Robots
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -21,7 +21,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     via: str | None = None
     spent_ms: int = 0
     hop: Hop | None = None
-    target: Target | None = None
+    target: PageTarget | None = None
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

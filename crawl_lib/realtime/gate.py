@@ -25,7 +25,7 @@ from typing import TypeVar
 from crawl_lib.config import Config, from_mapping
 from crawl_lib.errors import KrakeError, ProtocolError
 from crawl_lib.frontier import NodeLock
-from crawl_lib.node import Room
+from crawl_lib.node import FreeSpace
 from crawl_lib.realtime.certificates import Identity
 from crawl_lib.realtime.fetcher import STOP_S, FetcherProcess, start_fetcher
 from crawl_lib.realtime.link import FetcherDiedError, TakenError
@@ -147,7 +147,7 @@ class Gate:
     async def _relay(self, setup: Setup, peer: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Start a fetcher for a scheduler, and carry the lines of both until one of them ends."""
         config = from_mapping(setup.config, Path("/"), f"the config of scheduler {peer}")
-        room = Room(config.watermarks, self._place.directory)
+        room = FreeSpace(config.watermarks, self._place.directory)
         require_room(room)
         while (earlier := self._scheduler) is not None:
             if not earlier.is_ending and self._clock() - earlier.heard_s < SILENCE_S:
@@ -211,7 +211,7 @@ class _Relay:
             self._ended.set_result(reason)
         await self.is_over.wait()
 
-    async def run(self, process: FetcherProcess, room: Room) -> None:
+    async def run(self, process: FetcherProcess, room: FreeSpace) -> None:
         """Carry lines both ways. Raises ProtocolError with the reason of an end that the scheduler should hear."""
         reader, writer = await asyncio.open_connection(sock=process.socket)
         writer.write(Hello(version=PROTOCOL_VERSION).to_line())
@@ -252,13 +252,13 @@ class _Relay:
         return await self._ended
 
 
-async def _until_full(room: Room) -> str:
+async def _until_full(room: FreeSpace) -> str:
     while (shortage := room.shortage()) is None:  # noqa: ASYNC110 - a disk tells nobody when it fills up
         await asyncio.sleep(1.0)
     return shortage
 
 
-def require_room(room: Room) -> None:
+def require_room(room: FreeSpace) -> None:
     """Raise ProtocolError while the directory has less room than the watermarks ask for."""
     if shortage := room.shortage():
         raise ProtocolError(shortage)

@@ -52,7 +52,7 @@ class Ending(Protocol):
         """End the process or the line now, and wait for its end."""
 
 
-class FetcherProcess(Ending, Protocol):
+class LinkedFetcher(Ending, Protocol):
     """A running fetcher. `socket`: our end of its line."""
 
     socket: socket.socket
@@ -99,7 +99,7 @@ class FetcherLink:
     longest_pause_s = 2.0
 
     def __init__(
-        self, start: Callable[[], FetcherProcess], on_part: Callable[[ClosedPart], None] = lambda part: None
+        self, start: Callable[[], LinkedFetcher], on_part: Callable[[ClosedPart], None] = lambda part: None
     ) -> None:
         self._start, self._on_part = start, on_part
         # A thread for all starts: each fetcher dies with its thread (`walls.forkserver`).

@@ -128,7 +128,7 @@ class Swept(NamedTuple):
     mark: Mark
 
 
-class Queue(NamedTuple):
+class DueRows(NamedTuple):
     """How many rows are due, and the age of the oldest, in milliseconds."""
 
     due: int
@@ -338,10 +338,10 @@ class PageServer(ABC):
             some = ",".join(_values(part, row) for part, row in rows[start : start + STATEMENT_DOCUMENTS])
             self._changed(self._text("put.sql", rows=some))
 
-    def queue(self, parts: Sequence[int] = ALL_PARTS) -> Queue:
+    def queue(self, parts: Sequence[int] = ALL_PARTS) -> DueRows:
         """Count the due rows."""
         ((due, oldest_ms, now_ms),) = self._selected(self._text("counts.sql", parts=",".join(map(str, parts))))
-        return Queue(due, max(0, now_ms - oldest_ms))
+        return DueRows(due, max(0, now_ms - oldest_ms))
 
     def now_ms(self) -> int:
         """Return the time by this server's clock."""

@@ -155,7 +155,7 @@ class Hop(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: Count = 0
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class PageTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Where a page leads. `how`: `redirect`, `refresh` (a field or a meta), or `rule` (a normaliser's other URL)."""
 
     url: str
@@ -200,7 +200,7 @@ class Done(Message, tag="done", frozen=True, kw_only=True):
 
     id: Id
     hop: Hop
-    target: Target | None = None
+    target: PageTarget | None = None
     error: str = ""
     retry_at: Count | None = None
     attempts: Count = 0

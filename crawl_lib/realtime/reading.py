@@ -17,7 +17,7 @@ from crawl_lib.parse import (
     Content,
     Headers,
     Metadata,
-    Page,
+    ParsedPage,
     decode_content,
     detect_mime,
     directives_of,
@@ -26,7 +26,7 @@ from crawl_lib.parse import (
     with_refresh,
     x_robots_nofollow,
 )
-from crawl_lib.realtime.protocol import MAX_FACTS_BYTES, Robots, Target
+from crawl_lib.realtime.protocol import MAX_FACTS_BYTES, PageTarget, Robots
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
 from crawl_lib.urls import Chain, LinkResolver, Scope, key_of, target_of_error
@@ -44,7 +44,7 @@ _MAX_VALIDATOR_CHARS = 1024
 class Told:
     """The result of the first reading. `length`: bytes of the content, None if only the beginning is known."""
 
-    target: Target | None = None
+    target: PageTarget | None = None
     mime: str | None = None
     length: int | None = None
     etag: str | None = None
@@ -53,7 +53,7 @@ class Told:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def facts_of(page: Page) -> dict[str, Any]:
+def facts_of(page: ParsedPage) -> dict[str, Any]:
     """Return the facts of a page by name (docs/metadata.md): texts, the `image` with its size, and all `sources`."""
     said = {name: value for name, value in (page.metadata or Metadata())._asdict().items() if value is not None}
     facts: dict[str, Any] = {name: value[0] for name, value in said.items()}
@@ -79,7 +79,7 @@ class AnswerReader:
         """Read an answer, or the rule against a URL."""
         if fetched.outcome is Outcome.FILTERED:
             url = target_of_error(fetched.error)
-            return Told(Target(url=url, key=key_of(url).hex(), how="rule") if url else None)
+            return Told(PageTarget(url=url, key=key_of(url).hex(), how="rule") if url else None)
         if not fetched.head:
             return Told()
         headers = parse_head(fetched.head)
@@ -105,7 +105,7 @@ class AnswerReader:
             del facts["sources"]["description"]
         return replace(told, target=self._refresh(page, headers), robots=robots, facts=bounded(facts))
 
-    def _page(self, url: str, headers: Headers, content: Content, mime: str | None, *, is_cut: bool) -> Page:
+    def _page(self, url: str, headers: Headers, content: Content, mime: str | None, *, is_cut: bool) -> ParsedPage:
         """Read the page; of content of another type, its Refresh field."""
         data = content.data if mime in HTML_TYPES else b""
         charset, is_xml = headers.content_type[1], mime == XHTML
@@ -122,7 +122,7 @@ class AnswerReader:
         refresh = headers.get("refresh")
         return with_refresh(page, refresh, url=url, config=self._parse) if refresh else page
 
-    def _refresh(self, page: Page, headers: Headers) -> Target | None:
+    def _refresh(self, page: ParsedPage, headers: Headers) -> PageTarget | None:
         """Return the target of a page's first refresh; None for a page with nofollow."""
         is_barred = page.nofollow or x_robots_nofollow(headers.all("x-robots-tag"), self._token)
         if is_barred and not self._parse.follow_nofollow:
@@ -133,11 +133,11 @@ class AnswerReader:
                 return self._target(page.base, href[1:], "refresh")
         return None
 
-    def _target(self, base: str, reference: str, how: str) -> Target | None:
+    def _target(self, base: str, reference: str, how: str) -> PageTarget | None:
         """Resolve a reference; None for an invalid target."""
         self._resolver.enter(base)
         target, _ = self._resolver.find(reference)
-        return None if target.rejection else Target(url=target.url, key=target.key.hex(), how=how)
+        return None if target.rejection else PageTarget(url=target.url, key=target.key.hex(), how=how)
 
 
 def bounded(facts: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from crawl_lib.errors import ConfigError, KeyStoreError, ProtocolError, os_error
 from crawl_lib.realtime.certificates import Identity
 from crawl_lib.realtime.hostnews import HostNews
 from crawl_lib.realtime.leases import GRANT_S, Leases, Lessee, ranges_of
-from crawl_lib.realtime.link import Asked, FetcherDiedError, FetcherLink, FetcherProcess, TakenError
+from crawl_lib.realtime.link import Asked, FetcherDiedError, FetcherLink, LinkedFetcher, TakenError
 from crawl_lib.realtime.protocol import PROTOCOL_VERSION, Clock, Done, Grant, Hello, Parting, Setup, Stop
 from crawl_lib.realtime.store import PageStore
 from crawl_lib.urls import authority_of
@@ -58,7 +58,7 @@ def setup_of(config: Config, digest: str, name: str) -> Setup:
     return setup
 
 
-def _none_here() -> FetcherProcess:
+def _none_here() -> LinkedFetcher:
     raise AssertionError("the fetcher is started on the other machine")
 
 

@@ -30,7 +30,7 @@ from crawl_lib.realtime.protocol import Done, Rate, Rates, Refused
 from crawl_lib.realtime.rates import is_blocked, rated, require_few
 from crawl_lib.realtime.stages import ACCEPTING, MOST_TRIES, WORKING, Handing, Stage, Visit
 from crawl_lib.realtime.store import PageStore
-from crawl_lib.realtime.submissions import FLUSH_S, SubmissionLog
+from crawl_lib.realtime.submissions import FLUSH_S, SubmissionLine, SubmissionLog
 from crawl_lib.states import Outcome
 from crawl_lib.urls import UrlFilter, canonicalize, host_of, key_of
 
@@ -206,7 +206,7 @@ class Scheduler:
         now_s = time.time()
         began_ms, took_ms = round(1000 * began_s), max(0, round(1000 * (now_s - began_s)))
         self.submissions.note(
-            (began_ms, decision.key, visit.host, token, decision.decision, took_ms)
+            SubmissionLine(began_ms, decision.key, visit.host, token, decision.decision, took_ms)
             for visit, decision in zip(visits, decisions, strict=True)
         )
 

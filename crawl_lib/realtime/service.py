@@ -22,7 +22,7 @@ from crawl_lib.realtime.captures import Captures
 from crawl_lib.realtime.certificates import SCHEDULER, Identity
 from crawl_lib.realtime.fetchers import Fetchers
 from crawl_lib.realtime.leases import Leases
-from crawl_lib.realtime.link import FetcherLink, FetcherProcess
+from crawl_lib.realtime.link import FetcherLink, LinkedFetcher
 from crawl_lib.realtime.places import FETCHER, fetcher_names, live_submissions
 from crawl_lib.realtime.remote import RemoteLink, setup_of
 from crawl_lib.realtime.scheduler import Scheduler
@@ -74,7 +74,7 @@ def require_realtime(config: Config) -> None:
 
 
 def serve_realtime(
-    stores: Stores, start_fetcher: Callable[[int], FetcherProcess], on_ready: Callable[[str], None]
+    stores: Stores, start_fetcher: Callable[[int], LinkedFetcher], on_ready: Callable[[str], None]
 ) -> None:
     """Answer requests of the API until `stores.stop` is set.
 
@@ -168,7 +168,7 @@ async def _stop(stores: Stores, service: Scheduler) -> None:
     await service.stop()
 
 
-def fetcher_of(stores: Stores) -> Callable[[int], FetcherProcess]:
+def fetcher_of(stores: Stores) -> Callable[[int], LinkedFetcher]:
     """Return the start of a service's fetcher: a process behind the walls of a crawl's worker."""
     # The engine takes 0.2 s, and the scheduler itself needs no engine.
     from crawl_lib.realtime.fetcher import start_fetcher  # noqa: PLC0415
@@ -176,7 +176,7 @@ def fetcher_of(stores: Stores) -> Callable[[int], FetcherProcess]:
     config, node = stores.config, stores.config.servers[0]
     directory = stores.node_dir(node)
 
-    def start(lock: int) -> FetcherProcess:
+    def start(lock: int) -> LinkedFetcher:
         return start_fetcher(
             config,
             directory,

@@ -28,7 +28,7 @@ from crawl_lib.realtime.documents import (
 )
 from crawl_lib.realtime.link import FetcherDiedError
 from crawl_lib.realtime.pages import Row, Wish, part_of
-from crawl_lib.realtime.protocol import Done, Hop, Refused, Target
+from crawl_lib.realtime.protocol import Done, Hop, PageTarget, Refused
 from crawl_lib.states import Outcome
 from crawl_lib.urls import UrlFilter, canonicalize, host_of, key_of
 
@@ -257,7 +257,7 @@ async def follow(visit: Visit, service: Scheduler) -> bool:
     return True
 
 
-def no_target(request: Request, target: Target, judge: UrlFilter, max_redirects: int) -> tuple[str, str] | None:
+def no_target(request: Request, target: PageTarget, judge: UrlFilter, max_redirects: int) -> tuple[str, str] | None:
     """Return outcome and error of a redirect without a usable target."""
     if target.url == request.url:
         return "redirect_loop", "the URL leads to itself"

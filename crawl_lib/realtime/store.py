@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 from crawl_lib.config import KeyStorageConfig, is_sqlite_server
 from crawl_lib.errors import KeyServerDownError, KeyStoreError
 from crawl_lib.keys import interval
-from crawl_lib.realtime.pages import ALL_PARTS, Finished, Followed, Mark, PageServer, Queue, Row, Swept, Wish
+from crawl_lib.realtime.pages import ALL_PARTS, DueRows, Finished, Followed, Mark, PageServer, Row, Swept, Wish
 from crawl_lib.realtime.pages_sqlite import SqlitePages
 from crawl_lib.realtime.protocol import Rate
 from crawl_lib.urls import key_of
@@ -302,7 +302,7 @@ class PageStore:
         """Return the time by a server's clock."""
         return await self._ask(place, lambda server: server.now_ms())
 
-    async def queue(self, place: int) -> Queue:
+    async def queue(self, place: int) -> DueRows:
         """Count the due rows of a server."""
         return await self._ask(place, lambda server: server.queue())
 

@@ -206,6 +206,7 @@ def _write_index(stores: Stores, iteration: Iteration, share: float) -> None:
         )
     if missing:
         log.warning("%s: committed without %s; each finishes what it took when it works again", folder.path, missing)
+    over_budget = [one.get("intake", {}).get("over_budget", {}) for one in state.unsummed.values()]
     index = {
         "format_version": SEALED_VERSION,
         "run_id": iteration.run_id,
@@ -214,7 +215,7 @@ def _write_index(stores: Stores, iteration: Iteration, share: float) -> None:
         "scope_added": sorted(state.scope_added),
         "outlinks": {node: manifest["outlinks"] for node, manifest in state.unsummed.items()},
         "missing": missing,
-        "over_budget": largest(*(one.get("intake", {}).get("over_budget", {}) for one in state.unsummed.values())),
+        "over_budget": largest(*over_budget),
         **what_is_left(state.unsummed.values()),
     }
     if state.scope_added:

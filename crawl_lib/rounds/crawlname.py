@@ -24,7 +24,8 @@ NAME_FILE = NodeDirectory.crawl
 """No iteration, export or node may be called so."""
 
 
-Noted = list[tuple[tuple[Storage, str, str], dict[str, str] | None]]
+_Folder = tuple[Storage, str, str]
+Noted = list[tuple[_Folder, dict[str, str] | None]]
 """Places, each with the note of the place, or None where no note can be read."""
 
 

@@ -96,7 +96,7 @@ class Airflow:
 
 
 @dataclass(frozen=True)
-class NodeTask:
+class AirflowTask:
     """A task of a node in Airflow: `crawl`, or `settle` with iteration 0. `state`: of the task instance."""
 
     node: str
@@ -107,7 +107,7 @@ class NodeTask:
     try_number: int
 
     @classmethod
-    def named(cls, task_id: str, *, run_id: str, state: str, try_number: int) -> "NodeTask | None":
+    def named(cls, task_id: str, *, run_id: str, state: str, try_number: int) -> "AirflowTask | None":
         """Return the task with this id, or None.
 
         None: the id is of a task that belongs to no node.
@@ -145,11 +145,11 @@ def _runs_path(config: Config) -> str:
     return f"/api/v2/dags/{quote(dag_id, safe='')}/dagRuns"
 
 
-def _newest_tasks(airflow: Airflow, config: Config, nodes: set[str]) -> dict[str, NodeTask]:
+def _newest_tasks(airflow: Airflow, config: Config, nodes: set[str]) -> dict[str, AirflowTask]:
     """Find the task of each node that began last. Raises StorageError."""
     names = [("operator", name) for name in NODE_OPERATORS]
     query = [*names, *(("state", state) for state in TASK_STATES), ("order_by", "-start_date"), ("limit", str(_PAGE))]
-    found: dict[str, NodeTask] = {}
+    found: dict[str, AirflowTask] = {}
     for page in range(_PAGES):
         answer = airflow.get(f"{_runs_path(config)}/~/taskInstances", [*query, ("offset", str(page * _PAGE))])
         try:
@@ -165,15 +165,15 @@ def _newest_tasks(airflow: Airflow, config: Config, nodes: set[str]) -> dict[str
     return found
 
 
-def _tasks_of(instances: Iterable[Mapping[str, Any]]) -> Iterator[NodeTask]:
+def _tasks_of(instances: Iterable[Mapping[str, Any]]) -> Iterator[AirflowTask]:
     """Yield the task instances of an answer that are tasks of nodes."""
     for one in instances:
         run_id, state, tried = str(one["dag_run_id"]), str(one["state"]), int(one["try_number"])
-        if task := NodeTask.named(str(one["task_id"]), run_id=run_id, state=state, try_number=tried):
+        if task := AirflowTask.named(str(one["task_id"]), run_id=run_id, state=state, try_number=tried):
             yield task
 
 
-def _asked(airflow: Airflow, config: Config, task: NodeTask) -> dict[str, Any]:
+def _asked(airflow: Airflow, config: Config, task: AirflowTask) -> dict[str, Any]:
     """Ask for a task's value; return its node's entry."""
     place = f"{quote(task.run_id, safe='')}/taskInstances/{quote(task.task_id, safe='')}"
     try:
@@ -183,7 +183,7 @@ def _asked(airflow: Airflow, config: Config, task: NodeTask) -> dict[str, Any]:
     return entry_of(task, mapping_of(answer).get("value"))
 
 
-def entry_of(task: NodeTask, value: Any) -> dict[str, Any]:
+def entry_of(task: AirflowTask, value: Any) -> dict[str, Any]:
     """Return the entry of a node, see `queues_elsewhere`.
 
     `value`: what the store has under `progress`, or None.

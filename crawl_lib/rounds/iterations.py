@@ -29,7 +29,7 @@ class Span:
 
 
 @dataclass
-class _Kept:
+class _KeptIteration:
     """A complete iteration. `mark`: differs after a change; `asked_s`: when the mark was looked at."""
 
     mark: tuple[str | None, bool]
@@ -47,7 +47,7 @@ class Iterations:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _KeptIteration] = {}
         self.unread = 0
         """The number of iterations that the last look left out."""
 
@@ -121,7 +121,7 @@ class Iterations:
             self._kept.pop(folder, None)
             return {"folder": folder, "error": str(error)}
         if entry["complete"] and "dropped" not in entry:
-            self._kept[folder] = _Kept(mark, now_s, entry)
+            self._kept[folder] = _KeptIteration(mark, now_s, entry)
         else:
             self._kept.pop(folder, None)
         return entry

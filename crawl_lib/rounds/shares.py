@@ -27,9 +27,11 @@ def share_out(batch_size: int, nodes: tuple[str, ...], remaining: int | None, ro
     if remaining is None:
         return dict.fromkeys(nodes, batch_size)
     share, more = divmod(max(0, remaining), len(nodes))
-    return {
-        node: min(batch_size, share + ((index - round_number) % len(nodes) < more)) for index, node in enumerate(nodes)
-    }
+    shares = {}
+    for index, node in enumerate(nodes):
+        has_one_more = (index - round_number) % len(nodes) < more
+        shares[node] = min(batch_size, share + has_one_more)
+    return shares
 
 
 def share_of_node(stores: Stores, current: Iteration, node: str) -> tuple[int, int]:

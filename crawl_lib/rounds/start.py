@@ -50,14 +50,14 @@ from crawl_lib.version import VERSION
 log = logging.getLogger(__name__)
 
 
-class Source(NamedTuple):
+class PageSource(NamedTuple):
     """Where the pages of an iteration come from. `name`: of the one segment, if they are not of nodes."""
 
     kind: Kind
     name: str = ""
 
 
-NODES = Source(Kind.CRAWL)
+NODES = PageSource(Kind.CRAWL)
 
 
 @dataclass
@@ -101,7 +101,7 @@ def start_import(stores: Stores, *, run_id: str, clock: Callable[[], float] = ti
 
     An iteration 0, without nodes, in which nothing is fetched.
     """
-    return _find_or_make(stores, run_id, 0, 0, clock, source=Source(Kind.IMPORT, IMPORT_NODE))
+    return _find_or_make(stores, run_id, 0, 0, clock, source=PageSource(Kind.IMPORT, IMPORT_NODE))
 
 
 def start_live(stores: Stores, *, run_id: str, name: str, clock: Callable[[], float] = time.time) -> Iteration:
@@ -109,7 +109,7 @@ def start_live(stores: Stores, *, run_id: str, name: str, clock: Callable[[], fl
 
     `name`: of the fetcher.
     """
-    return _find_or_make(stores, run_id, 0, 0, clock, source=Source(Kind.LIVE, name))
+    return _find_or_make(stores, run_id, 0, 0, clock, source=PageSource(Kind.LIVE, name))
 
 
 def _find_or_make(
@@ -119,7 +119,7 @@ def _find_or_make(
     batch_size: int,
     clock: Callable[[], float],
     *,
-    source: Source = NODES,
+    source: PageSource = NODES,
 ) -> Iteration:
     """Find or make the iteration's folder.
 
@@ -137,7 +137,7 @@ def _find_or_make(
 
 
 def _prepare(
-    stores: Stores, run_id: str, iteration: int, batch_size: int, folders: list[str], *, source: Source
+    stores: Stores, run_id: str, iteration: int, batch_size: int, folders: list[str], *, source: PageSource
 ) -> str:
     """Write a hidden folder that follows these; returns its name."""
     storage, crawl = stores.storage, stores.crawl

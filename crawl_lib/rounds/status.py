@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from crawl_lib.config import Config, key_servers
+from crawl_lib.config import Config
 from crawl_lib.crawldir import read_settled, settled_nodes, sum_counts
 from crawl_lib.errors import KrakeError, StorageError, os_errors
 from crawl_lib.export import CONTENT, OFFSETS, URL_MAPPING, WEB_GRAPH, ExportFolder, list_exports
@@ -278,11 +278,13 @@ def _first_hosts(queue: Queue, back_offs: Mapping[str, float]) -> dict[str, dict
     with os_errors(queue.directory, "changes at the moment"):
         lines = (url for url, _ in queue.lines(queue.state(), HOST_LINES))
         counts = Counter(host_of_line(url) for url in lines if url.count(b"/") > 1)  # people may have written anything
-    hosts = [(host.decode("utf-8", "replace"), count) for host, count in counts.most_common(SHOWN_HOSTS)]
-    return {
-        host: {"urls": count, **({"back_off": _utc(back_offs[host])} if host in back_offs else {})}
-        for host, count in hosts
-    }
+    hosts: dict[str, dict[str, Any]] = {}
+    for name, count in counts.most_common(SHOWN_HOSTS):
+        host = name.decode("utf-8", "replace")
+        hosts[host] = {"urls": count}
+        if host in back_offs:
+            hosts[host]["back_off"] = _utc(back_offs[host])
+    return hosts
 
 
 def _utc(at: float) -> str:
@@ -299,7 +301,7 @@ def keys_status(config: Config, secrets: Secrets) -> list[dict[str, Any]]:
             return [
                 {"name": name, "server": count.server}
                 | ({"total": count.total, **count.by_state} if count.up else {"error": count.error})
-                for name, count in zip(key_servers(config), keys.counts(), strict=True)
+                for name, count in zip(config.key_storage.by_short_name, keys.counts(), strict=True)
             ]
     except KrakeError as error:
         return [{"server": ", ".join(config.key_storage.servers), "error": str(error)}]

@@ -22,7 +22,7 @@ from crawl_lib.errors import ConfigError, StorageError
 from crawl_lib.scoring.loading import FIELD, load_plugins
 from crawl_lib.scoring.plugin import MOMENTS, PAGE_MOMENTS, Moment, Plugin, Row, blamed
 from crawl_lib.segment import PAGES_SCHEMA
-from crawl_lib.versions import GROUP_ROWS, Work, columns
+from crawl_lib.versions import GROUP_ROWS, VersionWork, columns
 
 _COLUMN, _CALLS = re.compile(r"[a-z][a-z0-9_]*"), re.compile(r"\b(\w+)\s*\(")
 _CLOCKS = re.compile(r"\b(current_\w+|localtime\w*|today|transaction_timestamp)\b", re.IGNORECASE)
@@ -85,7 +85,7 @@ class Scoring:
         numbers = ", ".join(map(_NUMBER.format, self.columns))
         engine.define("noted", f"select key, segment, time, {numbers} from {given}")
 
-    def apply(self, work: Work, moment: str, source: str, target: str, schema: pa.Schema) -> None:
+    def apply(self, work: VersionWork, moment: str, source: str, target: str, schema: pa.Schema) -> None:
         """Make the table `target`: rows of `source` with the chain's result.
 
         `source`: has the moment's columns, `key`, and for what was noted `segment` and `moment`. `schema`: of `target`.
@@ -152,7 +152,7 @@ def _columns(moment: str, noted: Iterable[str] = ()) -> pa.Schema:
     )
 
 
-def _passed(work: Work, moment: str, plugins: list[Plugin], rows: str) -> Iterator[pa.Table]:
+def _passed(work: VersionWork, moment: str, plugins: list[Plugin], rows: str) -> Iterator[pa.Table]:
     """Yield a query's rows with the chain's result."""
     work.engine.define("scored", rows)
     for batch in work.engine.stream(_QUERY, GROUP_ROWS, f"crawldb.{moment}"):

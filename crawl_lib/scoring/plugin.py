@@ -76,7 +76,8 @@ MOMENTS = {
 def blamed(plugin: Plugin, moment: str, error: Exception, *where: str) -> ConfigError:
     """Return the error that names plug-in, moment and URL."""
     kind = "" if "duckdb" in type(error).__module__ else f"{type(error).__name__}: "
-    text = " ".join(str(error).split("\n\n")[0].split("\nLINE ")[0].split())
+    problem = str(error).split("\n\n")[0].split("\nLINE ")[0]
+    text = " ".join(problem.split())
     return ConfigError(": ".join(["scoring.plugins", f"{plugin.name}, {moment}", *where, kind + text]))
 
 

@@ -12,15 +12,24 @@ from typing import TYPE_CHECKING
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
-    from crawl_lib.search.answers import Answer, Explanation, Result, Share, Wanted, answer, every_page, ranked
+    from crawl_lib.search.answers import (
+        Explanation,
+        Result,
+        SearchAnswer,
+        SearchOptions,
+        Share,
+        answer,
+        every_page,
+        ranked,
+    )
     from crawl_lib.search.clauses import is_filter
     from crawl_lib.search.opened import OpenIndex, open_index
     from crawl_lib.search.places import CapturePlace
     from crawl_lib.search.plain import as_json, time_of
     from crawl_lib.search.pool import SearchPool
-    from crawl_lib.search.query import Group, Kind, Part, Reading, read_query
+    from crawl_lib.search.query import Group, PartKind, QueryPart, QueryReading, read_query
     from crawl_lib.search.ranking import PAGE_SIZE, Weights
-    from crawl_lib.search.reader import IndexReader, Source
+    from crawl_lib.search.reader import IndexReader, IndexSource
     from crawl_lib.search.sites import Sites
     from crawl_lib.search.snippets import Snippet
     from crawl_lib.search.source import IndexVersions
@@ -30,15 +39,24 @@ else:
     __getattr__ = loads_later(
         __name__,
         {
-            "answers": ("Answer", "Explanation", "Result", "Share", "Wanted", "answer", "every_page", "ranked"),
+            "answers": (
+                "SearchAnswer",
+                "Explanation",
+                "Result",
+                "Share",
+                "SearchOptions",
+                "answer",
+                "every_page",
+                "ranked",
+            ),
             "clauses": ("is_filter",),
             "opened": ("OpenIndex", "open_index"),
             "places": ("CapturePlace",),
             "plain": ("as_json", "time_of"),
             "pool": ("SearchPool",),
-            "query": ("Group", "Kind", "Part", "Reading", "read_query"),
+            "query": ("Group", "PartKind", "QueryPart", "QueryReading", "read_query"),
             "ranking": ("PAGE_SIZE", "Weights"),
-            "reader": ("IndexReader", "Source"),
+            "reader": ("IndexReader", "IndexSource"),
             "sites": ("Sites",),
             "snippets": ("Snippet",),
             "source": ("IndexVersions",),

@@ -12,7 +12,7 @@ from crawl_lib.errors import DamagedFileError
 from crawl_lib.search.broader import BEST, broadened
 from crawl_lib.search.clauses import Clauses, Leaf, all_of, is_filter, some_of
 from crawl_lib.search.opened import OpenIndex
-from crawl_lib.search.query import Kind, Reading, read_query
+from crawl_lib.search.query import PartKind, QueryReading, read_query
 from crawl_lib.search.ranking import (
     CANDIDATES,
     FEW,
@@ -104,14 +104,14 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Answer:
+class SearchAnswer:
     """What a query brought.
 
     `reading`: how it was read. `total`: pages with all words, shown or not. `shown`: results on all result pages.
     `suggestion`: the query with words corrected, None where there is nothing to correct. `version`: of the index.
     """
 
-    reading: Reading
+    reading: QueryReading
     total: int
     shown: int
     page: int
@@ -121,7 +121,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SearchOptions:
     """What is wanted besides the results. `page`: of results, from 1. `is_broader`: add words of the best pages."""
 
     page: int = 1
@@ -131,15 +131,15 @@ class Wanted:
 
 
 def answer(
-    index: OpenIndex, query: str, sites: Sites, wanted: Wanted | None = None, now_us: int | None = None
-) -> Answer:
+    index: OpenIndex, query: str, sites: Sites, wanted: SearchOptions | None = None, now_us: int | None = None
+) -> SearchAnswer:
     """Answer a query.
 
     Any text has an answer, if an empty one.
 
     `now_us`: POSIX microseconds; pages that ask to be found no longer are left out. None: the clock's.
     """
-    return _Search(index, _read(index, query), sites, wanted or Wanted(), now_us).answer()
+    return _Search(index, _read(index, query), sites, wanted or SearchOptions(), now_us).answer()
 
 
 def every_page(index: OpenIndex, query: str, sites: Sites, now_us: int | None = None) -> Iterator[tuple[bytes, str]]:
@@ -149,7 +149,7 @@ def every_page(index: OpenIndex, query: str, sites: Sites, now_us: int | None = 
     the files of the index make no sense.
     """
     try:
-        yield from _Search(index, _read(index, query), sites, Wanted(), now_us).every_page()
+        yield from _Search(index, _read(index, query), sites, SearchOptions(), now_us).every_page()
     except (ValueError, OSError) as error:
         raise DamagedFileError(
             f"version {index.number} of the index cannot be read to its end: {error};"
@@ -157,24 +157,26 @@ def every_page(index: OpenIndex, query: str, sites: Sites, now_us: int | None = 
         ) from error
 
 
-def _read(index: OpenIndex, query: str) -> Reading:
+def _read(index: OpenIndex, query: str) -> QueryReading:
     return read_query(query, index.fields.analysers.is_stop_word)
 
 
 def ranked(
-    index: OpenIndex, query: str, sites: Sites, wanted: Wanted | None = None, now_us: int | None = None
+    index: OpenIndex, query: str, sites: Sites, wanted: SearchOptions | None = None, now_us: int | None = None
 ) -> list[Candidate]:
     """Return the ranked pages, before near duplicates are folded.
 
     Arguments as for `answer`.
     """
-    return _Search(index, _read(index, query), sites, wanted or Wanted(), now_us).candidates()[0]
+    return _Search(index, _read(index, query), sites, wanted or SearchOptions(), now_us).candidates()[0]
 
 
 class _Search:
     """One query on an index."""
 
-    def __init__(self, index: OpenIndex, reading: Reading, sites: Sites, wanted: Wanted, now_us: int | None) -> None:
+    def __init__(
+        self, index: OpenIndex, reading: QueryReading, sites: Sites, wanted: SearchOptions, now_us: int | None
+    ) -> None:
         self._index, self._searcher, self._reading = index, index.searcher, reading
         self._sites, self._wanted = sites, wanted
         self._now_us = time.time_ns() // 1000 if now_us is None else now_us
@@ -183,15 +185,15 @@ class _Search:
         filters = self._clauses.filters(reading)
         self._filters = replace(filters, never=(*filters.never, *sites.never(self._clauses)))
 
-    def answer(self) -> Answer:
+    def answer(self) -> SearchAnswer:
         """Return the answer with the result page that is wanted."""
         candidates, total = self.candidates()
         results = folded(candidates)
         start = (self._wanted.page - 1) * PAGE_SIZE
         shown = results[start : start + PAGE_SIZE]
-        if not any(part.kind is Kind.SITE for part in self._reading.parts) and not self._reading.by_date:
+        if not any(part.kind is PartKind.SITE for part in self._reading.parts) and not self._reading.by_date:
             shown = uncrowded(shown)
-        return Answer(
+        return SearchAnswer(
             self._reading,
             total,
             len(results),
@@ -241,7 +243,8 @@ class _Search:
             return self._ranked(hits, has_all=True), total
         hits, total = self._top(all_of(self._asked), is_counted=True)
         candidates = self._ranked(hits, has_all=True)
-        if len(candidates) < FEW and any(len(one.units) > 1 and one.loose for one in self._asked):
+        has_phrases = any(len(one.units) > 1 and one.loose for one in self._asked)
+        if len(candidates) < FEW and has_phrases:
             there = {_place(address) for _, address in hits}
             best, _ = self._top(some_of(self._asked), is_counted=False)
             more = [hit for hit in best if _place(hit[1]) not in there]
@@ -258,13 +261,20 @@ class _Search:
         """
         found = self._searcher.search(self._filters.around(query), TIES, count=is_counted)
         hits: list[Hit] = found.hits
-        if len(hits) > CANDIDATES and (last := rounded(hits[CANDIDATES - 1][0])) == rounded(hits[CANDIDATES][0]):
-            above = [hit for hit in hits[:CANDIDATES] if rounded(hit[0]) > last]
-            tied = [hit for hit in hits[len(above) :] if rounded(hit[0]) == last]
-            orders = self._orders([address for _, address in tied])
-            ordered = sorted(zip(orders, tied, strict=True), key=lambda one: one[0])
-            hits = above + [hit for _, hit in ordered]
+        if len(hits) > CANDIDATES:
+            hits = self._with_ordered_ties(hits)
         return hits[:CANDIDATES], _count(found) if is_counted else 0
+
+    def _with_ordered_ties(self, hits: list[Hit]) -> list[Hit]:
+        """Order the hits that tie with the last candidate by their keys."""
+        last, next_one = (rounded(score) for score, _ in hits[CANDIDATES - 1 : CANDIDATES + 1])
+        if last != next_one:
+            return hits
+        above = [hit for hit in hits[:CANDIDATES] if rounded(hit[0]) > last]
+        tied = [hit for hit in hits[len(above) :] if rounded(hit[0]) == last]
+        orders = self._orders([address for _, address in tied])
+        ordered = sorted(zip(orders, tied, strict=True), key=lambda one: one[0])
+        return above + [hit for _, hit in ordered]
 
     def _unscored(self) -> tuple[list[Candidate], int]:
         """Return pages by boost or date, and the number of matches."""

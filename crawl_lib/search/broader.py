@@ -11,7 +11,7 @@ from itertools import islice
 
 from crawl_lib.index import OTHER, without_runs
 from crawl_lib.index.fields import WORDS
-from crawl_lib.search.clauses import Asked, Clauses, Unit
+from crawl_lib.search.clauses import AskedClauses, Clauses, Unit
 from crawl_lib.search.opened import OpenIndex
 from crawl_lib.search.ranking import Candidate
 
@@ -26,7 +26,9 @@ READ_CHARS = 100_000
 """Of a page's text."""
 
 
-def broadened(index: OpenIndex, clauses: Clauses, asked: Sequence[Asked], best: Sequence[Candidate]) -> list[Asked]:
+def broadened(
+    index: OpenIndex, clauses: Clauses, asked: Sequence[AskedClauses], best: Sequence[Candidate]
+) -> list[AskedClauses]:
     """Return the query plus the best pages' most telling words.
 
     Words are added in each language of these pages.
@@ -46,7 +48,8 @@ def _weights(index: OpenIndex, best: Sequence[Candidate]) -> dict[str, dict[str,
     for one in best:
         page = index.searcher.doc(one.address)
         group = index.fields.group(page.get_first("language"))
-        text = " ".join(bytes(page.get_first(name) or b"").decode()[:READ_CHARS] for name in ("title", "body"))
+        fields = [bytes(page.get_first(name) or b"").decode() for name in ("title", "body")]
+        text = " ".join(field[:READ_CHARS] for field in fields)
         counts = Counter(index.fields.analysers.words(group, without_runs(text)))
         weights = found.setdefault(group, defaultdict(float))
         for word, count in counts.items():

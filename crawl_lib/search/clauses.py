@@ -1,8 +1,8 @@
 """What a query asks of an index: queries of Tantivy, built once for each language.
 
-Each language has stop words, stems and fields of its own, so a query is read once for each (`Asked`). What a page must
-have becomes a `Unit`: a word in the fields of the language, or a phrase, prefix or run in fields that all languages
-share. A unit has `Leaf` queries, of which scores are made and explained.
+Each language has stop words, stems and fields of its own, so a query is read once for each (`AskedClauses`). What a
+page must have becomes a `Unit`: a word in the fields of the language, or a phrase, prefix or run in fields that all
+languages share. A unit has `Leaf` queries, of which scores are made and explained.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from tantivy import FieldType, Occur, Query
 from crawl_lib.index import OTHER, Fields, find_runs, spaced, without_runs
 from crawl_lib.index.fields import ANCHORS, TITLE, WORDS
 from crawl_lib.index.languages import LETTERS, PLAIN
-from crawl_lib.search.query import TYPES, Group, Kind, Part, Reading
+from crawl_lib.search.query import TYPES, Group, PartKind, QueryPart, QueryReading
 from crawl_lib.urls import key_of
 
 PREFIX_WORDS = 50
@@ -92,7 +92,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedClauses:
     """What a query asks of the pages of a language; None: of all pages. `pages`: a query for the pages of the language,
     None where the units find no others."""
 
@@ -124,12 +124,12 @@ class Asked:
         return _joined([(Occur.Must, Query.boolean_query(self.loose))], self.pages)
 
 
-def all_of(asked: Sequence[Asked]) -> Query:
+def all_of(asked: Sequence[AskedClauses]) -> Query:
     """Return the query for pages that match everything asked."""
     return _either([one.all() for one in asked])
 
 
-def some_of(asked: Sequence[Asked]) -> Query:
+def some_of(asked: Sequence[AskedClauses]) -> Query:
     """Return the query for pages that match some of it.
 
     Where nothing else is asked, words of all languages are clauses of one query: Tantivy then leaves out pages that
@@ -168,7 +168,7 @@ class Clauses:
         self._languages = (*fields.languages, OTHER)
         self._alike = lru_cache(None)(self._pages_like)
 
-    def asked(self, reading: Reading) -> list[Asked]:
+    def asked(self, reading: QueryReading) -> list[AskedClauses]:
         """Return the reading's demands by language.
 
         If languages make no difference, there is one for all. The list is empty where the query has filters alone, or
@@ -177,16 +177,16 @@ class Clauses:
         groups = [group for group in reading.groups if not is_filter(group)]
         found = {language: self._of_language(groups, language) for language in self._languages}
         if not any(unit.varies for unit in found[OTHER]):
-            return [Asked(tuple(found[OTHER]))] if found[OTHER] else []
+            return [AskedClauses(tuple(found[OTHER]))] if found[OTHER] else []
         return [
-            Asked(
+            AskedClauses(
                 tuple(units), language, None if all(unit.is_of_language for unit in units) else self.pages_of(language)
             )
             for language, units in found.items()
             if units
         ]
 
-    def filters(self, reading: Reading) -> Filters:
+    def filters(self, reading: QueryReading) -> Filters:
         """Return the reading's filters and exclusions, which have no score."""
         groups = [group for group in reading.groups if is_filter(group)]
         must = [_either(list(map(self._filter, group))) for group in groups if not _is_taken_away(group)]
@@ -236,7 +236,7 @@ class Clauses:
         choices = [choice for part in group if (choice := self._choice(part, language))]
         return [_one_of(" OR ".join(map(str, group)), choices)] if choices else []
 
-    def _choice(self, part: Part, language: str) -> list[Unit]:
+    def _choice(self, part: QueryPart, language: str) -> list[Unit]:
         if part.kind not in _WITH_UNITS:
             return [Unit(str(part), found=self._filter(part))]
         units = list(self._of_part(part, language))
@@ -245,23 +245,23 @@ class Clauses:
             return [Unit(str(part), found=_without([unit.match for unit in units]), varies=is_varied)]
         return units
 
-    def _of_part(self, part: Part, language: str) -> Iterator[Unit]:
-        if part.kind is Kind.WORD:
+    def _of_part(self, part: QueryPart, language: str) -> Iterator[Unit]:
+        if part.kind is PartKind.WORD:
             for run in find_runs(part.text):
                 yield replace(self._sequence(run, "text_cjk", LETTERS), may_lack=True)
             for typed in self._fields.analysers.words(PLAIN, without_runs(part.text)):
                 for word in self._fields.analysers.words(language, typed):
                     yield self.word(word, language, typed=typed)
-        elif part.kind is Kind.TITLE:
+        elif part.kind is PartKind.TITLE:
             yield from self._title(part, language)
-        elif part.kind is Kind.PREFIX:
+        elif part.kind is PartKind.PREFIX:
             yield from self._prefix(part)
-        elif part.kind is Kind.SIMILAR:
+        elif part.kind is PartKind.SIMILAR:
             yield self._alike(part.text)
         else:
-            yield from self._phrase(part, "address" if part.kind is Kind.URL else "text")
+            yield from self._phrase(part, "address" if part.kind is PartKind.URL else "text")
 
-    def _unremoved(self, part: Part) -> Iterator[Unit]:
+    def _unremoved(self, part: QueryPart) -> Iterator[Unit]:
         """Yield the words of a part with stop words only.
 
         The words have the form of texts.
@@ -269,7 +269,7 @@ class Clauses:
         for word in self._fields.analysers.words(PLAIN, part.text):
             yield Unit(word, (Leaf(word, "text", self.term("text", word)),), may_lack=True)
 
-    def _title(self, part: Part, language: str) -> Iterator[Unit]:
+    def _title(self, part: QueryPart, language: str) -> Iterator[Unit]:
         for sequence in [part.text] if part.is_quoted else find_runs(part.text):
             yield self._sequence(spaced(sequence), "title_text", PLAIN, f"title:{sequence}")
         if part.is_quoted:
@@ -279,7 +279,7 @@ class Clauses:
             label = f"title:{word}"
             yield Unit(label, (Leaf(label, name, self.term(name, word)),), varies=True, is_of_language=True)
 
-    def _phrase(self, part: Part, field: str) -> Iterator[Unit]:
+    def _phrase(self, part: QueryPart, field: str) -> Iterator[Unit]:
         text = part.text
         if field == "text":
             yield from (self._sequence(run, "text_cjk", LETTERS) for run in find_runs(text))
@@ -300,7 +300,7 @@ class Clauses:
         query = Query.phrase_query(self._schema, field, words) if len(words) > 1 else self.term(field, placed[0][1])
         return Unit(label, (Leaf(label, field, query),))
 
-    def _prefix(self, part: Part) -> Iterator[Unit]:
+    def _prefix(self, part: QueryPart) -> Iterator[Unit]:
         *before, start = self._fields.analysers.words(PLAIN, part.text) or [""]
         if before:
             yield self._sequence(" ".join(before), "text", PLAIN)
@@ -330,28 +330,28 @@ class Clauses:
         found = Query.boolean_query([(Occur.Must, query), (Occur.MustNot, itself)])
         return Unit(label, (Leaf(label, field, query),), found)
 
-    def _taken_away(self, part: Part) -> Query:
+    def _taken_away(self, part: QueryPart) -> Query:
         """Return the query for excluded pages, in any language."""
         if part.kind not in _WITH_UNITS:
             return self._plain_filter(part)
         found = [[unit.match for unit in self._of_part(part, language)] for language in self._languages]
         return _either([_all(queries) for queries in found if queries])
 
-    def _filter(self, part: Part) -> Query:
+    def _filter(self, part: QueryPart) -> Query:
         query = self._plain_filter(part)
         return _without([query]) if part.is_excluded else query
 
-    def _plain_filter(self, part: Part) -> Query:
-        if part.kind is Kind.TYPE:
+    def _plain_filter(self, part: QueryPart) -> Query:
+        if part.kind is PartKind.TYPE:
             return self.any_of("type", TYPES.get(part.text, (part.text,)))
-        if part.kind is Kind.BEFORE:
+        if part.kind is PartKind.BEFORE:
             return Query.range_query(self._schema, "date", FieldType.Integer, upper_bound=part.time_us - 1)
-        if part.kind is Kind.AFTER:
+        if part.kind is PartKind.AFTER:
             return Query.range_query(self._schema, "date", FieldType.Integer, lower_bound=part.time_us)
         return self.term(str(part.kind), part.text)
 
 
-_WITH_UNITS = {Kind.WORD, Kind.PHRASE, Kind.PREFIX, Kind.TITLE, Kind.URL, Kind.SIMILAR}
+_WITH_UNITS = {PartKind.WORD, PartKind.PHRASE, PartKind.PREFIX, PartKind.TITLE, PartKind.URL, PartKind.SIMILAR}
 
 
 def unscored(query: Query) -> Query:
@@ -390,7 +390,8 @@ def _should(leaves: Iterable[Leaf]) -> list[Clause]:
 
 
 def _joined(clauses: Sequence[Clause], pages: Query | None) -> Query:
-    return Query.boolean_query([*clauses, *([] if pages is None else [(Occur.Must, unscored(pages))])])
+    filters = [] if pages is None else [(Occur.Must, unscored(pages))]
+    return Query.boolean_query([*clauses, *filters])
 
 
 def _either(queries: Sequence[Query]) -> Query:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from crawl_lib.search.answers import Answer, Explanation, Result
+from crawl_lib.search.answers import Explanation, Result, SearchAnswer
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -13,7 +13,7 @@ def time_of(time_us: int) -> datetime:
     return _EPOCH + timedelta(microseconds=time_us)
 
 
-def as_json(found: Answer) -> dict[str, Any]:
+def as_json(found: SearchAnswer) -> dict[str, Any]:
     """Return an answer with values that JSON has."""
     return {
         "query": str(found.reading),

@@ -1,7 +1,7 @@
 """The query language: whatever a person types is read somehow, and notes say how.
 
 Parts stand next to each other, and a page must have all of them; parts with `OR` between them are one group, of which a
-page must have one. Operators stand in `Kind`. Nothing is an error: an operator without a sensible value is a word.
+page must have one. Operators stand in `PartKind`. Nothing is an error: an operator without a sensible value is a word.
 """
 
 import re
@@ -34,7 +34,7 @@ _LEXEME = re.compile(
 )
 
 
-class Kind(StrEnum):
+class PartKind(StrEnum):
     """What a part of a query asks for; each name but the first three is an operator, as in `site:`."""
 
     WORD = "word"
@@ -51,24 +51,26 @@ class Kind(StrEnum):
     SORT = "sort"
 
 
-_WITH_WORDS = {Kind.WORD, Kind.PHRASE, Kind.PREFIX, Kind.TITLE, Kind.URL}
-_OPERATORS = {str(kind): kind for kind in Kind if kind not in {Kind.WORD, Kind.PHRASE, Kind.PREFIX}}
+_WITH_WORDS = {PartKind.WORD, PartKind.PHRASE, PartKind.PREFIX, PartKind.TITLE, PartKind.URL}
+_OPERATORS = {str(kind): kind for kind in PartKind if kind not in {PartKind.WORD, PartKind.PHRASE, PartKind.PREFIX}}
 
 
 @dataclass(frozen=True)
-class Part:
+class QueryPart:
     """A part of a query. `text`: of `SITE` a canonical host, of dates `YYYY-MM-DD`, else as typed, in Unicode's NFC.
     `is_quoted`: of `TITLE`, whether its words stand in quotes."""
 
-    kind: Kind
+    kind: PartKind
     text: str
     is_excluded: bool = False
     is_quoted: bool = False
 
     def __str__(self) -> str:
         """Return the part as a query has it."""
-        shape = {Kind.WORD: "{}", Kind.PHRASE: '"{}"', Kind.PREFIX: "{}*"}.get(self.kind, f"{self.kind}:{{}}")
-        text = f'"{self.text}"' if self.is_quoted or (self.kind is Kind.URL and " " in self.text) else self.text
+        shape = {PartKind.WORD: "{}", PartKind.PHRASE: '"{}"', PartKind.PREFIX: "{}*"}.get(
+            self.kind, f"{self.kind}:{{}}"
+        )
+        text = f'"{self.text}"' if self.is_quoted or (self.kind is PartKind.URL and " " in self.text) else self.text
         return "-" * self.is_excluded + shape.format(text)
 
     @property
@@ -77,11 +79,11 @@ class Part:
         return int(datetime.fromisoformat(self.text).replace(tzinfo=UTC).timestamp()) * 1_000_000
 
 
-Group = tuple[Part, ...]
+Group = tuple[QueryPart, ...]
 
 
 @dataclass(frozen=True)
-class Reading:
+class QueryReading:
     """How a query was read. `groups`: a page must have a part of each. `by_date`: newest pages first. `notes`: what was
     not read as it was typed, in sentences."""
 
@@ -95,22 +97,22 @@ class Reading:
         return " ".join([*groups, *["sort:date"] * self.by_date])
 
     @property
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[QueryPart]:
         """All parts in their order."""
         return (part for group in self.groups for part in group)
 
 
-def read_query(text: str, is_stop_word: Callable[[str], bool] = lambda word: False) -> Reading:
+def read_query(text: str, is_stop_word: Callable[[str], bool] = lambda word: False) -> QueryReading:
     """Read a query. Never raises.
 
     Invalid parts are read as words, and `notes` says so.
 
     `is_stop_word`: whether a word, in lower case, is too frequent in its language to be looked for.
     """
-    return _Reader(text, is_stop_word).read()
+    return _QueryReader(text, is_stop_word).read()
 
 
-class _Reader:
+class _QueryReader:
     """The parts of one query, and the notes on how each is read."""
 
     def __init__(self, text: str, is_stop_word: Callable[[str], bool]) -> None:
@@ -122,7 +124,7 @@ class _Reader:
         clean = normalize("NFC", text.encode("utf-8", "replace").decode()).translate(_QUOTES)
         self._text = "".join(char if char.isprintable() else " " for char in clean)
 
-    def read(self) -> Reading:
+    def read(self) -> QueryReading:
         groups: list[Group] = []
         is_open, lexemes = False, list(_LEXEME.finditer(self._cut()))
         for number, lexeme in enumerate(lexemes):
@@ -132,7 +134,7 @@ class _Reader:
             for part in self._limited(self._part(lexeme)):
                 groups[-1:] = [(*groups[-1], part)] if is_open else [*groups[-1:], (part,)]
             is_open = False
-        return Reading(tuple(groups), self._by_date, tuple(dict.fromkeys(self._notes)))
+        return QueryReading(tuple(groups), self._by_date, tuple(dict.fromkeys(self._notes)))
 
     def _cut(self) -> str:
         """Return the first `MAX_CHARS` characters, without the word that the limit cuts."""
@@ -145,7 +147,7 @@ class _Reader:
     def _note(self, text: str) -> None:
         self._notes.append(text)
 
-    def _part(self, lexeme: re.Match[str]) -> Part | None:
+    def _part(self, lexeme: re.Match[str]) -> QueryPart | None:
         """Return the meaning of a lexeme, or None."""
         if lexeme[0] == "OR":
             self._note("OR needs a word on both sides; here it is a word itself.")
@@ -155,8 +157,8 @@ class _Reader:
         is_excluded = bool(lexeme["minus"])
         kind = _OPERATORS.get((lexeme["name"] or "").lower())
         if kind is not None and (part := self._operator(kind, value, is_excluded)):
-            is_quoted = kind is Kind.TITLE and lexeme["quoted"] is not None
-            return None if part.kind is Kind.SORT else replace(part, is_quoted=is_quoted)
+            is_quoted = kind is PartKind.TITLE and lexeme["quoted"] is not None
+            return None if part.kind is PartKind.SORT else replace(part, is_quoted=is_quoted)
         if lexeme["name"] and lexeme["quoted"] is None:
             value = f"{lexeme['name']}:{value}"
         if not _WORD.search(value):
@@ -164,20 +166,24 @@ class _Reader:
                 self._note(f"{value} has no letter and no digit, and was left out.")
             return None
         if lexeme["quoted"] is not None:
-            return Part(Kind.PHRASE, value, is_excluded)
+            return QueryPart(PartKind.PHRASE, value, is_excluded)
         is_prefix = value.endswith("*") and not find_runs(value[-2:])
-        return Part(Kind.PREFIX, value.rstrip("*"), is_excluded) if is_prefix else Part(Kind.WORD, value, is_excluded)
+        return (
+            QueryPart(PartKind.PREFIX, value.rstrip("*"), is_excluded)
+            if is_prefix
+            else QueryPart(PartKind.WORD, value, is_excluded)
+        )
 
-    def _operator(self, kind: Kind, value: str, is_excluded: bool) -> Part | None:
+    def _operator(self, kind: PartKind, value: str, is_excluded: bool) -> QueryPart | None:
         """Return an operator's part; None, with a note, if invalid."""
         text = _VALUES[kind](value) if kind in _VALUES else value if _WORD.search(value) else None
         if text is None:
             self._note(f"{kind}:{value} has no value that {kind}: knows, and was read as words.")
             return None
-        self._by_date |= kind is Kind.SORT
-        return Part(kind, text, is_excluded)
+        self._by_date |= kind is PartKind.SORT
+        return QueryPart(kind, text, is_excluded)
 
-    def _limited(self, part: Part | None) -> Iterator[Part]:
+    def _limited(self, part: QueryPart | None) -> Iterator[QueryPart]:
         """Yield a part, cut to the allowed number of words."""
         if part is None:
             return
@@ -195,9 +201,9 @@ class _Reader:
         if end:
             yield replace(part, text=part.text[:end])
 
-    def _is_allowed(self, word: str, part: Part) -> bool:
+    def _is_allowed(self, word: str, part: QueryPart) -> bool:
         """Count a word of a part, and say whether it fits."""
-        is_free = part.kind is Kind.WORD and not find_runs(word)
+        is_free = part.kind is PartKind.WORD and not find_runs(word)
         if is_free and (word in self._seen or self._is_stop_word(word)):
             return True
         self._seen.add(word)
@@ -227,8 +233,11 @@ def _host(value: str) -> str | None:
 
 def _day(value: str) -> str | None:
     found = _DATE.fullmatch(value)
+    if found is None:
+        return None
     try:
-        return date(*(int(one or 1) for one in found.groups())).isoformat() if found else None
+        year, month, day = (int(one or 1) for one in found.groups())
+        return date(year, month, day).isoformat()
     except ValueError:
         return None
 
@@ -250,12 +259,12 @@ def _url(value: str) -> str | None:
         return None
 
 
-_VALUES: Mapping[Kind, Callable[[str], str | None]] = {
-    Kind.SITE: _host,
-    Kind.LANGUAGE: _language,
-    Kind.TYPE: _type,
-    Kind.BEFORE: _day,
-    Kind.AFTER: _day,
-    Kind.SIMILAR: _url,
-    Kind.SORT: lambda value: value if value == "date" else None,
+_VALUES: Mapping[PartKind, Callable[[str], str | None]] = {
+    PartKind.SITE: _host,
+    PartKind.LANGUAGE: _language,
+    PartKind.TYPE: _type,
+    PartKind.BEFORE: _day,
+    PartKind.AFTER: _day,
+    PartKind.SIMILAR: _url,
+    PartKind.SORT: lambda value: value if value == "date" else None,
 }

@@ -15,7 +15,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class Source(Protocol):
+class IndexSource(Protocol):
     """Where versions of the index come from."""
 
     def newest(self, bad: frozenset[int]) -> int | None:
@@ -47,7 +47,7 @@ class IndexReader:
 
     def __init__(
         self,
-        source: Source,
+        source: IndexSource,
         clock: Callable[[], float] = time.monotonic,
         background: Callable[[Callable[[], None]], None] | None = in_background,
     ) -> None:

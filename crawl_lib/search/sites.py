@@ -1,11 +1,11 @@
 """Hosts and domains that are never shown, or whose pages count more or less: `search.sites`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 
 from tantivy import Occur, Query
 
-from crawl_lib.config import SiteConfig
+from crawl_lib.config import SearchConfig
 from crawl_lib.errors import ConfigError, UrlError
 from crawl_lib.index.fields import sites_of
 from crawl_lib.search.clauses import Clauses
@@ -16,13 +16,13 @@ class Sites:
     """What the config says of sites. The entry of a host counts before that of a domain above the host."""
 
     @classmethod
-    def of(cls, sites: Iterable[SiteConfig]) -> "Sites":
+    def of(cls, config: SearchConfig) -> "Sites":
         """Return the sites of a config.
 
         Raises ConfigError naming an invalid host.
         """
         factors = {}
-        for one in sites:
+        for one in config.sites:
             try:
                 factors[host_of(canonicalize(f"http://{one.site}"))] = one.factor
             except UrlError as error:

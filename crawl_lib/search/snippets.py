@@ -14,7 +14,7 @@ import tantivy
 from tantivy import Query, SnippetGenerator
 
 from crawl_lib.index.fields import WORDS
-from crawl_lib.search.clauses import Asked, some_of
+from crawl_lib.search.clauses import AskedClauses, some_of
 from crawl_lib.search.opened import OpenIndex
 
 READ_CHARS = 100_000
@@ -37,7 +37,7 @@ class Snippet:
 class Snippets:
     """Makes the snippets of an answer."""
 
-    def __init__(self, index: OpenIndex, asked: Sequence[Asked]) -> None:
+    def __init__(self, index: OpenIndex, asked: Sequence[AskedClauses]) -> None:
         """Take what was asked of an index."""
         self._index, self._query = index, some_of(asked) if asked else Query.empty_query()
         self._starts: dict[str, set[str]] = {}
@@ -115,5 +115,8 @@ def _pieces(text: str) -> Iterator[str]:
 def _in_characters(text: str, marks: Sequence[tuple[int, int]]) -> Snippet:
     """Return a snippet whose marks Tantivy gave in bytes of UTF-8."""
     data = text.encode()
-    places = (tuple(len(data[:place].decode()) for place in mark) for mark in marks)
-    return Snippet(text, tuple((start, end) for start, end in places))
+
+    def chars(place: int) -> int:
+        return len(data[:place].decode())
+
+    return Snippet(text, tuple((chars(start), chars(end)) for start, end in marks))

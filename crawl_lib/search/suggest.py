@@ -10,7 +10,7 @@ from rapidfuzz.process import extract
 from crawl_lib.index import OTHER, Fields, without_runs
 from crawl_lib.index.fields import WORDS
 from crawl_lib.index.languages import PLAIN
-from crawl_lib.search.query import Kind, Part, Reading
+from crawl_lib.search.query import PartKind, QueryPart, QueryReading
 
 LEAST_PAGES, LEAST_PAGES_OF_FEW, FEW_PAGES = 3, 1, 300
 """Pages that have a word that needs no correction: of an index, and of one with fewer than `FEW_PAGES`."""
@@ -42,7 +42,7 @@ class Vocabulary:
         self._least = LEAST_PAGES if searcher.num_docs >= FEW_PAGES else LEAST_PAGES_OF_FEW
         self._of_letter = lru_cache(LETTERS_HELD)(self._read)
 
-    def suggestion(self, reading: Reading) -> str | None:
+    def suggestion(self, reading: QueryReading) -> str | None:
         """Return the corrected query; None without corrections."""
         groups = tuple(tuple(self._part(part) for part in group) for group in reading.groups)
         return None if groups == reading.groups else str(replace(reading, groups=groups))
@@ -64,8 +64,8 @@ class Vocabulary:
         better = [one for one in found if -one[1] >= MORE_PAGES * pages]
         return min(better)[2] if better else None
 
-    def _part(self, part: Part) -> Part:
-        if part.kind is not Kind.WORD or part.is_excluded:
+    def _part(self, part: QueryPart) -> QueryPart:
+        if part.kind is not PartKind.WORD or part.is_excluded:
             return part
         text = part.text
         for word in self._fields.analysers.words(PLAIN, without_runs(text)):

@@ -52,4 +52,5 @@ def is_our_own(host: str, allow_networks: tuple[str, ...]) -> bool:
         return False
     networks = [ipaddress.ip_network(text, strict=False) for text in allow_networks]
     inside = getattr(address, "ipv4_mapped", None) or address
-    return any(one.is_loopback or any(one in network for network in networks) for one in (address, inside))
+    both = (address, inside)
+    return any(one.is_loopback for one in both) or any(one in network for network in networks for one in both)

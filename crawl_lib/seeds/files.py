@@ -102,8 +102,12 @@ def _never_leaves(path: Path, root: Path) -> bool:
     """
     if not path.is_relative_to(root):
         return False
-    steps = path.relative_to(root).parts
-    return all(2 * steps[:count].count("..") <= count for count in range(1, len(steps) + 1))
+    depth = 0
+    for step in path.relative_to(root).parts:
+        depth += -1 if step == ".." else 1
+        if depth < 0:
+            return False
+    return True
 
 
 def _resolved(path: Path, root: Path | None) -> Path:

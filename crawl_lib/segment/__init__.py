@@ -39,7 +39,7 @@ from crawl_lib.segment.manifest import (
     read_dropped,
     write_dropped,
 )
-from crawl_lib.segment.members import Member, Wanted, read_members
+from crawl_lib.segment.members import Member, WantedRecord, read_members
 from crawl_lib.segment.parts import (
     CLOSED_SUFFIX,
     LINKS_SUFFIX,

@@ -11,7 +11,7 @@ SKIP_BYTES = 1 << 20
 """A gap up to this in a WARC file is read over; a larger one is skipped by opening the file again behind it."""
 
 
-class Wanted(NamedTuple):
+class WantedRecord(NamedTuple):
     """A record to read: its page's NodeID, its file (path on the storage), offset and length in bytes."""
 
     node_id: int
@@ -27,11 +27,11 @@ class Wanted(NamedTuple):
 class Member(NamedTuple):
     """The gzip member of a wanted record."""
 
-    wanted: Wanted
+    wanted: WantedRecord
     data: bytes
 
 
-def read_members(storage: Storage, wanted: Iterable[Wanted]) -> Iterator[Member]:
+def read_members(storage: Storage, wanted: Iterable[WantedRecord]) -> Iterator[Member]:
     """The members of wanted records, which come in order of file and offset: each file is opened once and read onward.
 
     Raises PathNotFoundError, or DamagedFileError naming file and offset where a file is shorter than `pages` says.

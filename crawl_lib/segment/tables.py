@@ -106,7 +106,7 @@ class PageTable(_Table):
             self.write(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
 
 
-class _Buffer(ctypes.Structure):
+class _RowBuffer(ctypes.Structure):
     _fields_ = (
         ("at", ctypes.c_void_p),
         ("length", ctypes.c_size_t),
@@ -118,7 +118,7 @@ class _Buffer(ctypes.Structure):
 class LinkBlock(ctypes.Structure):
     """Rows of `links` in memory, as Arrow has them: `struct krake_block` of `parse/native/rows.h`."""
 
-    _fields_ = (("buffers", _Buffer * 13), ("rows", ctypes.c_uint64))
+    _fields_ = (("buffers", _RowBuffer * 13), ("rows", ctypes.c_uint64))
 
     def batch(self) -> pa.RecordBatch:
         """Return the rows without a copy. The batch is invalid once the block changes."""

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from crawl_lib.config import SearchConfig
 from crawl_lib.errors import BusyError, KrakeError
-from crawl_lib.search import OpenIndex, SearchPool, Sites, Wanted, answer, as_json
+from crawl_lib.search import OpenIndex, SearchOptions, SearchPool, Sites, answer, as_json
 from crawl_lib.serve.cached import SANDBOX, Copy, read_copy
 from crawl_lib.serve.filters import chips, menus
 from crawl_lib.serve.guard import POLICY, Guard, server_names
@@ -99,7 +99,7 @@ class _Pages:
             return _page("home.html", index=self._service.newest.index, problem=self._service.newest.problem)
         return _html(await self._ask(self._service.pool, lambda index: self._results(index, query, wanted)))
 
-    def _results(self, index: OpenIndex, query: str, wanted: Wanted) -> str:
+    def _results(self, index: OpenIndex, query: str, wanted: SearchOptions) -> str:
         found = answer(index, query, self._service.sites, wanted)
         today = datetime.now(UTC).date()
         filters = menus(found.reading, index.fields.languages, today)
@@ -180,7 +180,7 @@ class _CopyResponse(HTMLResponse):
             await send({"type": "http.response.body", "body": b""})
 
 
-def _wanted(request: Request, *, is_explained: bool = False) -> Wanted:
+def _wanted(request: Request, *, is_explained: bool = False) -> SearchOptions:
     """Return what a request wants besides the results.
 
     Raises HTTPException (400) if `page` is no number.
@@ -189,7 +189,7 @@ def _wanted(request: Request, *, is_explained: bool = False) -> Wanted:
     if not _PAGE.fullmatch(page):
         raise HTTPException(400, "The page of results must be a whole number of 1 or more.")
     is_broader = request.query_params.get("broader") == "1"
-    return Wanted(int(page), is_broader=is_broader, is_explained=is_explained)
+    return SearchOptions(int(page), is_broader=is_broader, is_explained=is_explained)
 
 
 def _wants_json(request: Request) -> bool:

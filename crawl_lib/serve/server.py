@@ -24,7 +24,7 @@ def serve_search(stores: Stores, on_ready: Callable[[str], None]) -> None:
     or `search.sites` cannot be used.
     """
     options = stores.config.search
-    address, sites = Address.of(options.listen), Sites.of(options.sites)
+    address, sites = Address.of(options.listen), Sites.of(options)
     newest = NewestIndex(IndexReader(IndexVersions(stores)))
     if not (address.is_loopback or options.hosts):
         names = ", ".join(LOOPBACK_NAMES)

@@ -10,7 +10,7 @@ from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import ConfigError
 
 
-class Address(NamedTuple):
+class DfsAddress(NamedTuple):
     """`namenodes`: scheme, host and port of each; `root`: absolute path, "" for the root of the file system."""
 
     namenodes: tuple[str, ...]
@@ -20,12 +20,13 @@ class Address(NamedTuple):
         return ";".join(self.namenodes) + self.root
 
 
-def parse_address(text: str) -> Address:
+def parse_address(text: str) -> DfsAddress:
     """Parse an address such as `http://nn1:9870;http://nn2:9870/path`.
 
     The root path follows the last namenode, or each. Raises ConfigError: the operator corrects `dfs_primary`.
     """
-    if any("@" in part.partition("://")[2].partition("/")[0] for part in text.split(";")):
+    authorities = [part.partition("://")[2].partition("/")[0] for part in text.split(";")]
+    if any("@" in authority for authority in authorities):
         raise ConfigError("dfs_primary: no user and password in the address; dfs.user names the user")
     try:
         parts = [urlsplit(part.strip()) for part in text.split(";") if part.strip()]
@@ -41,7 +42,7 @@ def parse_address(text: str) -> Address:
             raise ConfigError(f"dfs_primary: {text}: each namenode is http://host:port or https://host:port, no more")
     if any(name in {"", ".", ".."} or ":" in name for name in root.split("/")[1:]):
         raise ConfigError(f"dfs_primary: {text}: {root} is no path of HDFS")
-    return Address(tuple(f"{part.scheme}://{part.netloc}" for part in parts), root)
+    return DfsAddress(tuple(f"{part.scheme}://{part.netloc}" for part in parts), root)
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ def parse_s3_address(text: str) -> S3Address:
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", bucket):
         raise ConfigError(f"dfs_primary: {text}: must be s3://BUCKET/PREFIX, and {bucket!r} is no name of a bucket")
     prefix = path.rstrip("/")
-    if prefix and any(part in {"", ".", ".."} or not re.fullmatch(r"[\w.=-]+", part) for part in prefix.split("/")):
+    steps = prefix.split("/") if prefix else []
+    if any(step in {".", ".."} or not re.fullmatch(r"[\w.=-]+", step) for step in steps):
         raise ConfigError(f"dfs_primary: {text}: {prefix!r} must be names of letters, digits, . _ = - with / between")
     return S3Address(bucket, f"{prefix}/" if prefix else "")
 

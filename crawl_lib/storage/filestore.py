@@ -27,7 +27,7 @@ def check_path(path: str) -> str:
     A path is relative to the root, POSIX, without `.`, `..`, `:` or an empty part; "" is the root. Raises StorageError
     naming the path: the caller made it wrong (HDFS refuses `:` in names).
     """
-    if path and ("\0" in path or ":" in path or any(part in {"", ".", ".."} for part in path.split("/"))):
+    if path and ("\0" in path or ":" in path or not {"", ".", ".."}.isdisjoint(path.split("/"))):
         raise StorageError(f"{path!r}: not a path below the root of the file store")
     return path
 

@@ -1,4 +1,4 @@
-"""What a failed request means: a `Problem`, and how long the same request is sent again.
+"""What a failed request means: a `RequestProblem`, and how long the same request is sent again.
 
 Exceptions of the HTTP client, answers with an error status and answers that name a remote exception all become one of
 these. Nothing here asks a server.
@@ -70,7 +70,7 @@ _CUT = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, Connection
 
 
 @dataclass(frozen=True)
-class Problem:
+class RequestProblem:
     """Why a request failed: the remote exception, or a word of ours for it; what it says; and who said it."""
 
     exception: str
@@ -94,7 +94,7 @@ class Problem:
 class RefusedError(Exception):
     """A server's answer that is an error. Never leaves this package."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: RequestProblem) -> None:
         super().__init__(str(problem))
         self.problem = problem
 
@@ -110,19 +110,19 @@ FOREIGN = (
 """Why a request may fail; all of them end as a StorageError."""
 
 
-def problem_of(error: BaseException) -> Problem:
+def problem_of(error: BaseException) -> RequestProblem:
     """Return the problem that a foreign exception means."""
     if isinstance(error, RefusedError):
         return error.problem
     request = getattr(error, "request", None)
     server = "" if request is None else urlsplit(request.url or "").netloc
     if isinstance(error, TicketError):
-        return Problem(error.kind, _one_line(str(error)), server)
+        return RequestProblem(error.kind, _one_line(str(error)), server)
     if isinstance(error, _NO_ANSWERS):
-        return Problem("no WebHDFS answer", _one_line(repr(error)), server)
+        return RequestProblem("no WebHDFS answer", _one_line(repr(error)), server)
     if isinstance(error, requests.Timeout):
         kind = "no connection" if isinstance(error, requests.ConnectTimeout) else "no answer"
-        return Problem("unreachable", f"{kind} within its time limit", server)
+        return RequestProblem("unreachable", f"{kind} within its time limit", server)
     chain = [error]
     while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:
         chain.append(cause)
@@ -130,23 +130,23 @@ def problem_of(error: BaseException) -> Problem:
     if isinstance(error, requests.exceptions.SSLError) and not any(isinstance(cause, _CUT) for cause in chain):
         kind = "certificate" if isinstance(chain[-1], ssl.SSLCertVerificationError) else "TLS"
     reason = str(chain[-1]) if kind != "unreachable" else getattr(chain[-1], "strerror", None) or str(chain[-1])
-    return Problem(kind, _one_line(reason), server)
+    return RequestProblem(kind, _one_line(reason), server)
 
 
-def problem_of_response(response: requests.Response) -> Problem:
+def problem_of_response(response: requests.Response) -> RequestProblem:
     """Return the problem that an answer's error status means."""
     server = urlsplit(response.url).netloc
     if response.is_redirect:
         aim = urlsplit(response.headers["Location"])  # its query may hold a token
-        return Problem("redirect", f"sends us to {aim.scheme}://{aim.netloc}: is that its address?", server)
+        return RequestProblem("redirect", f"sends us to {aim.scheme}://{aim.netloc}: is that its address?", server)
     if response.status_code == requests.codes.unauthorized:
-        return Problem("Unauthorized", "Authentication failure", server)
+        return RequestProblem("Unauthorized", "Authentication failure", server)
     try:
         remote = response.json()["RemoteException"]
-        return Problem(str(remote["exception"]), _one_line(str(remote["message"])), server)
+        return RequestProblem(str(remote["exception"]), _one_line(str(remote["message"])), server)
     except (ValueError, LookupError, TypeError):
         kind = "gateway" if response.status_code in GATEWAY_STATUSES else ""
-        return Problem(kind, _one_line(f"HTTP status {response.status_code} {response.reason or ''}"), server)
+        return RequestProblem(kind, _one_line(f"HTTP status {response.status_code} {response.reason or ''}"), server)
 
 
 def _one_line(text: str) -> str:

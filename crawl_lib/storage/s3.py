@@ -19,10 +19,10 @@ from crawl_lib.storage.s3_claims import (
     MOVE,
     MOVED,
     PREFIX,
-    Claim,
     ClaimLostError,
     Holder,
-    Seen,
+    PathClaim,
+    SeenClaim,
     Times,
     claim_path,
     hold,
@@ -42,6 +42,9 @@ OWN = Entry("", False, 0)
 ENDLESS_BYTES = 1 << 60
 OLD_UPLOAD = timedelta(days=1)
 STRAY_COPIES = 3
+
+
+_Request = Callable[[], object]
 
 
 class S3Storage(Storage):
@@ -257,7 +260,7 @@ class S3Storage(Storage):
         `source`: the rename's source.
         """
         seen = read_claim(self._client, folder)
-        return seen is not None and seen.claim == Claim(source, COPY)
+        return seen is not None and seen.claim == PathClaim(source, COPY)
 
     def _has_claim(self, folder: str, found: set[str]) -> bool:
         """Say whether there is a claim to a folder.
@@ -324,7 +327,7 @@ class S3Storage(Storage):
                     )
         self._holds_conditions = True
 
-    def _conditional_requests(self) -> Iterator[tuple[str, Callable[[], object]]]:
+    def _conditional_requests(self) -> Iterator[tuple[str, _Request]]:
         """Yield requests that a server must refuse, with their conditions.
 
         The probe exists meanwhile.
@@ -388,7 +391,7 @@ class S3Storage(Storage):
 
     def _hold_source(self, source: str, target: str) -> Holder:
         while True:
-            claim = Claim(target, MOVE)
+            claim = PathClaim(target, MOVE)
             try:
                 etag = self._client.create(claim_path(source), claim.encoded())
                 return Holder(self._client, source, claim, etag, self._times)
@@ -404,7 +407,7 @@ class S3Storage(Storage):
                 self._delete_folder(source)
             raise PathNotFoundError(f"{self._show(source)}: is not there")
 
-    def _awaited_claim(self, source: str) -> Seen | None:
+    def _awaited_claim(self, source: str) -> SeenClaim | None:
         """Wait a moment for another task's rename of a folder.
 
         Return its claim as it is then, None if it ended.
@@ -425,7 +428,7 @@ class S3Storage(Storage):
             if self._entry(target) is not None:
                 holder.end()
                 raise self._exists(target)
-            holder.become(Claim(source, COPY))
+            holder.become(PathClaim(source, COPY))
         else:
             self._clear(target, holder)
         for one in sorted(objects, key=lambda one: (one.path.endswith("/"), one.path.endswith(SEALS), one.path)):
@@ -435,7 +438,7 @@ class S3Storage(Storage):
         if {one.path: one.etag for one in self._client.below(f"{target}/")} != made:
             mover.become(mover.claim)  # else another task went on with this rename
             raise StorageError(f"{self._show(target)}: was changed while it was copied; run the task again")
-        mover.become(Claim(target, MOVED))
+        mover.become(PathClaim(target, MOVED))
         holder.end()
 
     def _hold_target(self, source: str, target: str) -> Holder:
@@ -444,12 +447,12 @@ class S3Storage(Storage):
         A broken deletion there is finished first.
         """
         while True:
-            held = hold(self._client, target, Claim(source, LOOK), self._times)
-            if isinstance(held, Seen):
+            held = hold(self._client, target, PathClaim(source, LOOK), self._times)
+            if isinstance(held, SeenClaim):
                 self._delete_folder(target)
             elif held.claim.does == DELETE:
                 self._client.delete_all([one.path for one in self._client.below(f"{target}/")])
-                held.become(Claim(source, COPY))
+                held.become(PathClaim(source, COPY))
                 return held
             else:
                 return held
@@ -496,8 +499,8 @@ class S3Storage(Storage):
         A folder in the middle of a rename stays.
         """
         self._require_conditions()
-        held = hold(self._client, path, Claim("", DELETE), self._times)
-        if isinstance(held, Seen):
+        held = hold(self._client, path, PathClaim("", DELETE), self._times)
+        if isinstance(held, SeenClaim):
             return False
         self._delete_held(path, held)
         return True
@@ -506,7 +509,7 @@ class S3Storage(Storage):
         """Delete a folder to which a claim is held."""
         self._memory.forget(path)
         with suppress(ClaimLostError):  # another task deletes it too
-            holder.become(Claim("", DELETE))
+            holder.become(PathClaim("", DELETE))
             paths = [one.path for one in self._client.below(f"{path}/")]
             self._client.delete_all(sorted(paths, key=lambda one: not one.endswith(SEALS)))
             holder.end()

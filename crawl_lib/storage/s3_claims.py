@@ -48,7 +48,7 @@ class Times:
 
 
 @dataclass(frozen=True)
-class Claim:
+class PathClaim:
     """What a claim says. `other`: the other path of a rename, "" for a deletion; `does`: what is done.
 
     LOOK, then COPY: to the target of a rename. MOVE, and MOVED from just before the commit on: to its source.
@@ -68,10 +68,10 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenClaim:
     """A claim as it was read, with its ETag and its age in seconds by the server's clock."""
 
-    claim: Claim
+    claim: PathClaim
     etag: str
     age_s: float
 
@@ -82,7 +82,7 @@ def claim_path(path: str) -> str:
     return f"{folder}{slash}{PREFIX}{name}"
 
 
-def read_claim(client: S3Client, path: str) -> Seen | None:
+def read_claim(client: S3Client, path: str) -> SeenClaim | None:
     """Return the claim to a path, or None.
 
     Raises StorageError for an object that is no claim.
@@ -94,10 +94,10 @@ def read_claim(client: S3Client, path: str) -> Seen | None:
         return None
     try:
         said = json.loads(data)
-        claim = Claim(str(said["other"]), str(said["does"]))
+        claim = PathClaim(str(said["other"]), str(said["does"]))
     except (ValueError, KeyError, TypeError) as error:
         raise StorageError(f"{client.show(place)}: is no claim of Krake; delete it if nothing is renamed") from error
-    return Seen(claim, client.etag(place, answer), (server_time(answer) - answer["LastModified"]).total_seconds())
+    return SeenClaim(claim, client.etag(place, answer), (server_time(answer) - answer["LastModified"]).total_seconds())
 
 
 def _read(client: S3Client, path: str) -> tuple[Any, bytes]:
@@ -118,7 +118,7 @@ class ClaimLostError(StorageError):
 class Holder:
     """Who holds the claim to a path: made by `hold`, kept by `keep`, and ended by `end`."""
 
-    def __init__(self, client: S3Client, path: str, claim: Claim, etag: str, times: Times) -> None:
+    def __init__(self, client: S3Client, path: str, claim: PathClaim, etag: str, times: Times) -> None:
         self._client, self._path, self.claim, self._times = client, path, claim, times
         self._etag, self._renewed_s = etag, client.clock()
 
@@ -141,7 +141,7 @@ class Holder:
             raise StorageError(f"{self._where()}: could not be renewed in time; run the task again")
         return age_s
 
-    def become(self, claim: Claim) -> None:
+    def become(self, claim: PathClaim) -> None:
         """Replace the claim. Raises StorageError if another one has taken it."""
         begun = self._client.clock()
         try:
@@ -168,7 +168,7 @@ class Holder:
         return self._client.show(claim_path(self._path))
 
 
-def hold(client: S3Client, path: str, claim: Claim, times: Times) -> Holder | Seen:
+def hold(client: S3Client, path: str, claim: PathClaim, times: Times) -> Holder | SeenClaim:
     """Hold a path for a claim, or return the live claim.
 
     A live claim is returned if waiting for it is impossible. The claim of an earlier try for the same source is taken
@@ -192,13 +192,13 @@ def hold(client: S3Client, path: str, claim: Claim, times: Times) -> Holder | Se
         if seen.claim.does == COPY and seen.claim.other != claim.other:
             _free_source(client, seen.claim.other, path)
         holder = Holder(client, path, seen.claim, seen.etag, times)
-        holder.become(Claim(claim.other, seen.claim.does if seen.claim.hides else claim.does))
+        holder.become(PathClaim(claim.other, seen.claim.does if seen.claim.hides else claim.does))
         return holder
 
 
 def _free_source(client: S3Client, source: str, target: str) -> None:
     """Delete the source's claim of a rename that another took over."""
     seen = read_claim(client, source)
-    if seen is not None and seen.claim in {Claim(target, MOVE), Claim(target, MOVED)}:
+    if seen is not None and seen.claim in {PathClaim(target, MOVE), PathClaim(target, MOVED)}:
         with suppress(TargetExistsError):  # a third task goes on with the rename
             client.delete(claim_path(source), seen.etag)

@@ -336,11 +336,9 @@ class S3Client:
         cut, words = len(self.address.prefix), {} if below else {"Delimiter": "/"}
         marks = {"ContinuationToken": "NextContinuationToken"}
         for page in self._listing("list_objects_v2", prefix, marks, **words):
+            objects = [(one["Key"][cut:], one) for one in page.get("Contents", [])]
             yield Found(
-                [
-                    S3Object(one["Key"][cut:], one["Size"], self.etag(one["Key"][cut:], one))
-                    for one in page.get("Contents", [])
-                ],
+                [S3Object(path, one["Size"], self.etag(path, one)) for path, one in objects],
                 [one["Prefix"][cut:].rstrip("/") for one in page.get("CommonPrefixes", [])],
             )
 

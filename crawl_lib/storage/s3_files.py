@@ -194,7 +194,8 @@ class S3Writer(io.RawIOBase):
         for at in range(0, len(view), COPY_BYTES):
             self._client.go_on()
             self._buffer += view[at : at + COPY_BYTES]
-            if len(self._buffer) >= PART_BYTES + len(self._upload or ()) * GROWTH_BYTES:
+            uploaded = len(self._upload or ())
+            if len(self._buffer) >= PART_BYTES + uploaded * GROWTH_BYTES:
                 self._send()
         return len(view)
 

@@ -25,8 +25,8 @@ from crawl_lib.errors import (
     StorageRightsError,
     TargetExistsError,
 )
-from crawl_lib.storage.access import Address
-from crawl_lib.storage.problems import FOREIGN, FULL, Problem, RefusedError, problem_of, problem_of_response
+from crawl_lib.storage.access import DfsAddress
+from crawl_lib.storage.problems import FOREIGN, FULL, RefusedError, RequestProblem, problem_of, problem_of_response
 from crawl_lib.storage.session import open_session
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class WebHdfs:
 
     def __init__(
         self,
-        address: Address,
+        address: DfsAddress,
         config: DfsConfig,
         *,
         stop: Event | None = None,
@@ -93,7 +93,7 @@ class WebHdfs:
         self.session = open_session(config)
         self._token: dict[str, str] | None = None if config.security == "kerberos" else {}
         self._token_made_s = 0.0
-        self.failures: dict[str, Problem] = {}
+        self.failures: dict[str, RequestProblem] = {}
         self.let_in = False
 
     def place(self, path: str) -> str:
@@ -205,7 +205,7 @@ class WebHdfs:
             waited = f", while waiting for {problem_of(failure)}" if failure is not None else ""
             raise StoppedError(f"{self.address}: stopped as asked{waited}; run the task again to go on") from failure
 
-    def translated(self, what: str, path: str, problem: Problem, more: str = "") -> StorageError:
+    def translated(self, what: str, path: str, problem: RequestProblem, more: str = "") -> StorageError:
         """Return the error for a problem, naming path and servers.
 
         `more`: facts about a failed server.

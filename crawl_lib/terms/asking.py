@@ -11,7 +11,7 @@ from crawl_lib.stores import Stores
 from crawl_lib.terms.table import TERMS
 from crawl_lib.text import count_words, is_long_word, nfc
 from crawl_lib.urls import key_of
-from crawl_lib.versions import Version, Versions, Work, columns
+from crawl_lib.versions import Version, Versions, VersionWork, columns
 
 MAX_WORDS = 32
 """Of a question. Those behind count for nothing."""
@@ -47,7 +47,7 @@ def search_terms(stores: Stores, texts: Iterable[str], *, count: int = 10) -> li
     """
     rows = postings_of(stores, " ".join(texts))
     found = ({**posting, "key": key_of(posting["url"])} for row in rows for posting in row["postings"])
-    with Work.to_read(stores) as work:
+    with VersionWork.to_read(stores) as work:
         work.keep_rows("found", _FOUND, found)
         give_ranks(work)
         work.engine.values("limits", pa.table({"most": pa.array([count], pa.int64())}))

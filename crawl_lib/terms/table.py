@@ -17,7 +17,7 @@ from crawl_lib.segment import parquet_batches
 from crawl_lib.stores import Stores
 from crawl_lib.text import text_table
 from crawl_lib.urls import key_of
-from crawl_lib.versions import Family, TableOutput, Version, Versions, Work, columns, write_version
+from crawl_lib.versions import Family, TableOutput, Version, Versions, VersionWork, columns, write_version
 
 MAX_POSTINGS = 1_000
 """Pages of a word, those with the highest weights."""
@@ -73,7 +73,7 @@ def update_terms(stores: Stores, *, now: datetime) -> Version:
     versions = Versions(stores, TERMS)
     while True:
         newest, number = versions.newest(), versions.next_number()
-        with Work.of(versions, number) as work:
+        with VersionWork.of(versions, number) as work:
             captures = Captures.of(work)
             tables = [text_table(stores, segment) for segment, _ in captures.segments]
             of = sha256(f"{captures.digest()} {REVISION} {MAX_POSTINGS} {tables}".encode()).hexdigest()

@@ -6,7 +6,7 @@ own may be opened, and no secret is in its environment.
 
 Messages on standard input and output: 4 bytes with a length, then so many bytes. A question is a letter of `KINDS`
 and a WARC member; an answer a line of JSON, `PageText` as a list. Arguments: the process that must be there, bytes of
-memory, seconds of CPU, and the fields of `Asked`.
+memory, seconds of CPU, and the fields of `ExtractOptions`.
 """
 
 import json
@@ -38,9 +38,9 @@ def main() -> int:
     die_with_parent(parent)
     bar_packages()
     keep_memory()
-    from crawl_lib.text.extract import Asked, page_text  # noqa: PLC0415
+    from crawl_lib.text.extract import ExtractOptions, page_text  # noqa: PLC0415
 
-    asked = Asked(max_bytes, max_chars, *sys.argv[6:])
+    asked = ExtractOptions(max_bytes, max_chars, *sys.argv[6:])
     set_limits(DATA=data_bytes() + memory, CORE=0, FSIZE=0, NOFILE=DESCRIPTORS)
     shut_in(read=(), write=())
     refuse_calls(forks=False, internet=False, limits=True)

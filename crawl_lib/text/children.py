@@ -22,7 +22,7 @@ _POLL_MS = 100
 _READ_BYTES = 1 << 18
 
 
-class Limits(NamedTuple):
+class ChildLimits(NamedTuple):
     """What a child may use: bytes of memory, and seconds of CPU a page; then what it is asked, as `Asked` has it."""
 
     memory_bytes: int
@@ -36,7 +36,7 @@ class Limits(NamedTuple):
 class Child:
     """A process that reads a page at a time, and the next one in its place where it died. For use as a context."""
 
-    def __init__(self, limits: Limits, work: Work) -> None:
+    def __init__(self, limits: ChildLimits, work: Work) -> None:
         self._limits, self._work = limits, work
         self._asked, self._is_new = b"", True
         self._start()

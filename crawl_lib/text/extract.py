@@ -42,7 +42,7 @@ _AROUND = ["nav", "header", "footer", "aside", *(f'[role="{role}"]' for role in 
 _LEAST_SHARE = 3
 
 
-class Asked(NamedTuple):
+class ExtractOptions(NamedTuple):
     """How pages are read. `max_bytes`: of content; `max_chars`: of text; `wet_text`: `all` where all visible text is
     wanted, too; `user_agent`: our token, for robots directives."""
 
@@ -57,7 +57,7 @@ class Asked(NamedTuple):
         return self.wet_text == "all"
 
 
-def page_text(member: bytes, kind: str, asked: Asked) -> PageText:
+def page_text(member: bytes, kind: str, asked: ExtractOptions) -> PageText:
     """Read a page.
 
     `member`: its response record, as in the WARC file; `kind`: a letter of `KINDS`. Content is read up to `max_bytes`,
@@ -89,7 +89,7 @@ class _Found(NamedTuple):
     error: str | None = None
 
 
-def _read_html(content: bytes, headers: Headers, now: float, asked: Asked) -> _Found:
+def _read_html(content: bytes, headers: Headers, now: float, asked: ExtractOptions) -> _Found:
     mime, charset = headers.content_type
     is_xml = detect_mime(mime, content) == XHTML
     data = html_to_utf8(content, charset, is_xml=is_xml)
@@ -99,12 +99,12 @@ def _read_html(content: bytes, headers: Headers, now: float, asked: Asked) -> _F
     return _Found(_main_text(tree), facts, shown)
 
 
-def _read_plain(content: bytes, headers: Headers, now: float, asked: Asked) -> _Found:
+def _read_plain(content: bytes, headers: Headers, now: float, asked: ExtractOptions) -> _Found:
     text = _decoded(to_utf8(content, headers.content_type[1])[0])
     return _Found(text, shown=text if asked.all_shown else None)
 
 
-def _read_pdf(content: bytes, headers: Headers, now: float, asked: Asked) -> _Found:
+def _read_pdf(content: bytes, headers: Headers, now: float, asked: ExtractOptions) -> _Found:
     from crawl_lib.text.pdf import pdf_text  # noqa: PLC0415, its library takes memory that most pages do not need
 
     try:
@@ -114,7 +114,7 @@ def _read_pdf(content: bytes, headers: Headers, now: float, asked: Asked) -> _Fo
     return _Found(text, Facts(headings=title[:MAX_TITLE_CHARS]), text if asked.all_shown else None)
 
 
-_READERS: dict[str, Callable[[bytes, Headers, float, Asked], _Found]] = {
+_READERS: dict[str, Callable[[bytes, Headers, float, ExtractOptions], _Found]] = {
     KINDS["text/html"]: _read_html,
     KINDS["text/plain"]: _read_plain,
     KINDS["application/pdf"]: _read_pdf,
@@ -125,7 +125,7 @@ def _decoded(data: bytes) -> str:
     return data.decode("utf-8", "replace").encode("utf-8", "replace").decode()
 
 
-def _cut(text: str, asked: Asked) -> str:
+def _cut(text: str, asked: ExtractOptions) -> str:
     return nfc(text[: asked.max_chars])[: asked.max_chars]
 
 

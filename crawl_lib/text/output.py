@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from crawl_lib.derived import SEGMENTS, Output, Pages, Place, existing
+from crawl_lib.derived import SEGMENTS, Output, PagePlace, Pages, existing
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.graph import check_table
@@ -45,7 +45,7 @@ class TextOutput(Output):
         """Find tables of deleted segments, and files beside newest tables."""
         return check_text_leftovers(stores)
 
-    def places_of(self, stores: Stores, pages: Pages) -> Iterator[Place]:
+    def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:
         """Find tables with a page.
 
         An unreadable table is included, to be safe.
@@ -56,7 +56,7 @@ class TextOutput(Output):
                 with suppress(DamagedFileError):
                     holds = has_key(stores, path, pages)
                 if holds:
-                    yield Place(path, "`krake text` makes the table again without it; or delete the table")
+                    yield PagePlace(path, "`krake text` makes the table again without it; or delete the table")
 
     def _folders_of(self, stores: Stores, pages: Pages) -> list[str]:
         """Return the text folders of segments with one of these pages."""

@@ -21,12 +21,12 @@ from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError, 
 from crawl_lib.parse import Directives
 from crawl_lib.rounds import has_own_texts
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import SegmentReader, Wanted, open_parquet, read_members
+from crawl_lib.segment import SegmentReader, WantedRecord, open_parquet, read_members
 from crawl_lib.states import Outcome
 from crawl_lib.stopping import Progress
 from crawl_lib.storage import hidden_next_to
 from crawl_lib.stores import Stores
-from crawl_lib.text.children import Child, Limits, answers
+from crawl_lib.text.children import Child, ChildLimits, answers
 from crawl_lib.text.page import KINDS, PageText
 
 GROUP_ROWS = 2_000
@@ -34,6 +34,12 @@ REVISION = 4
 """Of what is made of what resiliparse finds: raised where equal pages may get other rows."""
 AGAIN = "; move it away, and run this again: it is made of the segment's WARC files"
 KILLED = "no text: the process that read it died, or passed its limits"
+_ROBOTS: "list[pa.Field[Any]]" = [
+    pa.field("noindex", pa.bool_()),
+    pa.field("noarchive", pa.bool_()),
+    pa.field("nosnippet", pa.bool_()),
+    pa.field("unavailable_after", pa.timestamp("us", "UTC")),
+]
 _FIELDS: "list[pa.Field[Any]]" = [
     pa.field("key", pa.binary(20), nullable=False),
     pa.field("time", pa.timestamp("us", "UTC"), nullable=False),
@@ -43,17 +49,7 @@ _FIELDS: "list[pa.Field[Any]]" = [
     pa.field("signature", pa.binary()),
     pa.field("error", pa.string()),
     pa.field("headings", pa.string()),
-    pa.field(
-        "robots",
-        pa.struct(
-            [
-                pa.field("noindex", pa.bool_()),
-                pa.field("noarchive", pa.bool_()),
-                pa.field("nosnippet", pa.bool_()),
-                pa.field("unavailable_after", pa.timestamp("us", "UTC")),
-            ]
-        ),
-    ),
+    pa.field("robots", pa.struct(_ROBOTS)),
     pa.field("published", pa.timestamp("us", "UTC")),
     pa.field("shown", pa.string()),
     pa.field("long_words", pa.int32()),
@@ -129,7 +125,7 @@ def read_text(stores: Stores, row: Mapping[str, Any]) -> PageText:
     kind = KINDS.get(row["mime_detected"])
     if kind is None or row["outcome"] != Outcome.OK:
         return PageText(error="no text of this type is read")
-    wanted = Wanted(0, f"{row['segment_path']}/{row['warc_file']}", row["warc_offset"], row["warc_length"])
+    wanted = WantedRecord(0, f"{row['segment_path']}/{row['warc_file']}", row["warc_offset"], row["warc_length"])
     [member] = read_members(stores.storage, [wanted])
     with Child(_limits(stores.config), stores) as child:
         child.ask(kind.encode() + member.data)
@@ -137,9 +133,9 @@ def read_text(stores: Stores, row: Mapping[str, Any]) -> PageText:
     return PageText(error=KILLED) if found is None else PageText._make(found)
 
 
-def _limits(config: Config) -> Limits:
+def _limits(config: Config) -> ChildLimits:
     """Return the limits of a child process that reads pages."""
-    return Limits(
+    return ChildLimits(
         config.text.memory_bytes,
         config.text.cpu_s,
         config.fetch.max_decompressed_bytes,
@@ -192,7 +188,7 @@ def _rows(
             yield from batch.to_pylist()
 
     wanted = (
-        Wanted(number, f"{segment.path}/{row['warc_file']}", row["warc_offset"], row["warc_length"])
+        WantedRecord(number, f"{segment.path}/{row['warc_file']}", row["warc_offset"], row["warc_length"])
         for number, row in enumerate(each())
     )
     kinds = (KINDS[row["mime_detected"]].encode() for row in each())

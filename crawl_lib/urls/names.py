@@ -127,7 +127,8 @@ def _suffixes(*, icann_only: bool = False) -> PublicSuffixList:
 
 def _to_ascii(rule: str) -> str:
     mark = "!" if rule.startswith("!") else ""
-    return mark + rule.split(" ", maxsplit=1)[0].removeprefix("!").lower().encode("idna").decode("ascii")
+    name = rule.split(" ", maxsplit=1)[0].removeprefix("!")
+    return mark + name.lower().encode("idna").decode("ascii")
 
 
 def host_matches(kind: str, value: str, host: str) -> bool:

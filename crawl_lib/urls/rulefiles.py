@@ -110,8 +110,11 @@ def host_name(text: str) -> str:
 
 def _template(replacement: str) -> str:
     """Convert a replacement in Java's syntax to Python's."""
-    parts = _REPLACEMENT.finditer(replacement)
-    return "".join(rf"\g<{part[2]}>" if part[2] else (part[1] or part[0]).replace("\\", r"\\") for part in parts)
+
+    def of_part(part: re.Match[str]) -> str:
+        return rf"\g<{part[2]}>" if part[2] else (part[1] or part[0]).replace("\\", r"\\")
+
+    return "".join(map(of_part, _REPLACEMENT.finditer(replacement)))
 
 
 def python_syntax(pattern: str) -> str:

@@ -5,6 +5,7 @@ Each is Nutch's, with its syntax: what no line accepts is rejected (with `suffix
 
 from bisect import bisect_right
 from collections.abc import Callable
+from typing import NamedTuple
 
 from crawl_lib.urls.names import domain_of
 from crawl_lib.urls.rulefiles import RuleText
@@ -66,19 +67,28 @@ def _suffix(rules: RuleText) -> FileFilter:
     return judge
 
 
+class _Expression(NamedTuple):
+    """A line of a file of expressions. `host`: the expression is only for URLs of this host or domain, if not ""."""
+
+    number: int
+    line: str
+    host: str
+    search: Callable[[str], object]
+
+
 def _regex(rules: RuleText) -> FileFilter:
     """Make a filter by the sign of the first matching expression.
 
     Rules between `> host` and `<` apply to this host.
     """
-    found, only = list[tuple[int, str, str, Callable[[str], object]]](), ""
+    found, only = list[_Expression](), ""
     for number, line in rules.lines():
         if line[0] in "<>":
             only = rules.host(number, line[1:].strip()) if line[0] == ">" else ""
         elif line[0] not in "+-":
             rules.wrong(number, f"{line!r} begins with none of + - > < #")
         elif pattern := rules.pattern(number, line[1:]):
-            found.append((number, line, only, pattern.search))
+            found.append(_Expression(number, line, only, pattern.search))
 
     def judge(url: str, host: str) -> str | None:
         for number, line, owner, search in found:

@@ -137,7 +137,8 @@ def without_session(url: str) -> str:
 
 
 def _name(rule: Rejection, host: bytes, alike: bytes) -> bytes:
-    return host + b"/" + blake2b(b"%b %b" % (rule.encode(), alike), digest_size=8).hexdigest().encode()
+    digest = blake2b(b"%b %b" % (rule.encode(), alike), digest_size=8).hexdigest()
+    return b"%b/%b" % (host, digest.encode())
 
 
 def _repeated(_: bytes, path: bytes, query: bytes) -> list[bytes]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.versions.version import Version, Versions
-from crawl_lib.versions.work import Work
+from crawl_lib.versions.work import VersionWork
 from crawl_lib.versions.writing import make_version
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ def derive(
     *,
     of: Version,
     settings: Mapping[str, Any],
-    rows: Callable[[Work], Iterator[pa.RecordBatch]],
+    rows: Callable[[VersionWork], Iterator[pa.RecordBatch]],
     now: datetime,
 ) -> Version:
     """Make or find the version derived from another table's version.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl_lib.derived import Aside, Output, Pages, Place, existing
+from crawl_lib.derived import Output, PagePlace, Pages, SetAside, existing
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.findings import Finding
 from crawl_lib.segment import parquet_batches
@@ -22,7 +22,8 @@ def has_key(stores: Stores, path: str, keys: Collection[bytes], column: str = "k
     """
     wanted = pa.array(sorted(keys), pa.binary(20))
     batches = parquet_batches(stores.storage, path, pa.schema([pa.field(column, pa.binary(20))]), [column])
-    return any(pc.any(pc.is_in(found.column(0), value_set=wanted)).as_py() for found in stores.until_stopped(batches))
+    found = (pc.is_in(batch.column(0), value_set=wanted) for batch in stores.until_stopped(batches))
+    return any(pc.any(one).as_py() for one in found)
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class TableOutput(Output):
             versions.set_aside(int(finding.where.rpartition("/")[2]))
         return f"{finding.where}: set aside; {self.family.made_again}"
 
-    def aside(self, stores: Stores) -> Aside:
+    def aside(self, stores: Stores) -> SetAside:
         """Find versions set aside.
 
         They are kept where no version is whole.
@@ -72,8 +73,8 @@ class TableOutput(Output):
         versions = self.versions(stores)
         paths = [f"{versions.folder}/{name}" for name in versions.aside()]
         if paths and self._may_be_the_last(versions, versions.check()):
-            return Aside(skipped=[f"{path}: no version is whole" for path in paths])
-        return Aside(paths)
+            return SetAside(skipped=[f"{path}: no version is whole" for path in paths])
+        return SetAside(paths)
 
     def leftovers(self, stores: Stores) -> Iterator[tuple[str, str]]:
         """Find hidden folders of versions whose number exists, or a later one."""
@@ -85,7 +86,7 @@ class TableOutput(Output):
                 problem = f"is of an attempt to make version {number}, and {newest} is there"
                 yield f"{versions.folder}/{entry.name}", problem
 
-    def places_of(self, stores: Stores, pages: Pages) -> Iterator[Place]:
+    def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:
         """Find versions that repeat content of a page.
 
         One that cannot be read is named, to be safe.
@@ -98,7 +99,7 @@ class TableOutput(Output):
             if holds:
                 keep = stores.config.crawldb.keep_versions
                 until = f"{self.family.made_again}; of its versions the newest {keep} are kept (crawldb.keep_versions)"
-                yield Place(versions.path(number), until)
+                yield PagePlace(versions.path(number), until)
 
     def holds(self, versions: Versions, version: Version, pages: Pages) -> bool:
         """Say whether a version has one of these pages.

@@ -33,7 +33,8 @@ class SegmentInputs:
     @property
     def dropped_digest(self) -> str:
         """Which pages were dropped, as one SHA-256 in hex."""
-        return sha256(b"".join(key + f" {name}\n".encode() for key, name in self.taken_out)).hexdigest()
+        lines = b"".join(key + f" {name}\n".encode() for key, name in self.taken_out)
+        return sha256(lines).hexdigest()
 
     def taken_in(self, before: Mapping[str, str]) -> dict[str, str]:
         """Return the next version's segments with their digests.

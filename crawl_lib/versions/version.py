@@ -79,7 +79,8 @@ class Version:
         """
         if noted := self.manifest.get("digest"):
             return str(noted)
-        return sha256("\n".join(part["sha256"] for part in self.manifest["parts"]).encode()).hexdigest()
+        digests = "\n".join(part["sha256"] for part in self.manifest["parts"])
+        return sha256(digests.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -263,5 +264,6 @@ def _first_group(table: ParquetTable, key: bytes, ends: Callable[[int], tuple[by
     """
     groups = range(table.groups)
     found = bisect_left(groups, key, key=lambda group: table.last_key(group) or ends(group)[1])
-    agrees = (not found or ends(found - 1)[1] < key) and (found == table.groups or ends(found)[1] >= key)
+    is_after = not found or ends(found - 1)[1] < key
+    agrees = is_after and (found == table.groups or ends(found)[1] >= key)
     return found if agrees else bisect_left(groups, key, key=lambda group: ends(group)[1])

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crawl_lib.engine import Engine, Room, open_engine
+from crawl_lib.engine import Engine, Workplace, open_engine
 from crawl_lib.scratch import scratch_folder
 from crawl_lib.storage import LocalStorage, Storage
 from crawl_lib.stores import Stores
@@ -57,11 +57,14 @@ def is_answer_over(name: str, now_s: float) -> bool:
     The answer may have been killed. Names without a time are of older versions of Krake.
     """
     found = _ANSWER.fullmatch(name)
-    return found is not None and int(found[1] or 0) + _LONGEST_ANSWER_S < now_s
+    if found is None:
+        return False
+    begun_s = int(found[1] or 0)
+    return begun_s + _LONGEST_ANSWER_S < now_s
 
 
 @dataclass(frozen=True)
-class Work:
+class VersionWork:
     """The making of a version, or of an answer.
 
     `folder`: where its own tables are, relative to the root of `tables`; `scratch`: a folder of this machine.
@@ -75,7 +78,7 @@ class Work:
 
     @classmethod
     @contextmanager
-    def of(cls, versions: Versions, number: int) -> "Iterator[Work]":
+    def of(cls, versions: Versions, number: int) -> "Iterator[VersionWork]":
         """Open the engine for a version of that number.
 
         Raises as `at` does.
@@ -85,7 +88,7 @@ class Work:
 
     @classmethod
     @contextmanager
-    def to_read(cls, stores: Stores) -> "Iterator[Work]":
+    def to_read(cls, stores: Stores) -> "Iterator[VersionWork]":
         """Open the engine for an answer.
 
         A killed process leaves nothing on the store. Raises as `at` does. Only Spark on many machines (`spark.dfs_url`)
@@ -96,7 +99,7 @@ class Work:
 
     @classmethod
     @contextmanager
-    def at(cls, stores: Stores, folder: str) -> "Iterator[Work]":
+    def at(cls, stores: Stores, folder: str) -> "Iterator[VersionWork]":
         """Open the engine for a block, with tables.
 
         Raises ConfigError, StorageError, NoRoomError.
@@ -104,7 +107,9 @@ class Work:
         limits = stores.config.scratch
         try:
             with scratch_folder(stores.config, f"work-{uuid.uuid4().hex}") as scratch:
-                room = Room(stores.storage, scratch, f"{folder}/engine", limits.memory_bytes, stores, limits.max_bytes)
+                room = Workplace(
+                    stores.storage, scratch, f"{folder}/engine", limits.memory_bytes, stores, limits.max_bytes
+                )
                 with open_engine(stores.secrets.dfs.applied(stores.config), room) as engine:
                     yield cls(stores, engine, stores.storage, folder, scratch)
         finally:

@@ -22,7 +22,7 @@ from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
 from crawl_lib.segment import stored_digest
 from crawl_lib.stores import Stores
 from crawl_lib.versions.version import Version, Versions
-from crawl_lib.versions.work import Work
+from crawl_lib.versions.work import VersionWork
 
 PART_ROWS = 1 << 20
 """Of a part: what is read to look at one URL is a row group of one part."""
@@ -98,14 +98,14 @@ def _unhashed(stores: Stores, hidden: str, hashed: Collection[str]) -> Iterator[
 
 
 def make_version(
-    versions: Versions, rows: Callable[[Work], Iterator[pa.RecordBatch]], facts: dict[str, Any]
+    versions: Versions, rows: Callable[[VersionWork], Iterator[pa.RecordBatch]], facts: dict[str, Any]
 ) -> Version | None:
     """Write the next version.
 
-    `rows`: made with an engine. Returns and raises what `write_version` and `Work.of` do.
+    `rows`: made with an engine. Returns and raises what `write_version` and `VersionWork.of` do.
     """
     number = versions.next_number()
-    with Work.of(versions, number) as work:
+    with VersionWork.of(versions, number) as work:
         return write_version(versions, number, rows(work), facts)
 
 

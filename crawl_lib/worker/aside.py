@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from crawl_lib.config import Config
 from crawl_lib.errors import KrakeError, StoppedError, printable
-from crawl_lib.parse import Page, count_links, parse_head
+from crawl_lib.parse import ParsedPage, count_links, parse_head
 from crawl_lib.records import Fetched
 from crawl_lib.segment import Position, read_one
 from crawl_lib.states import Outcome
@@ -105,7 +105,7 @@ def _pieces(file: IO[bytes]) -> Pieces:
     start = 0
     with file:
         for line in file:
-            page = Page.from_json(line)
+            page = ParsedPage.from_json(line)
             for place, piece in slices(page):  # the child may have written more than a slice
                 yield start + place, piece
             start += count_links(page.links)
@@ -160,7 +160,8 @@ def _read(message: list[Any], reader: Reader, out: IO[bytes]) -> None:
     found = reader.facts(headers, fetched, content)
     fetched.body = b""
     assert found.digest is not None
-    out.write(json.dumps([found.mime, found.length, found.digest.hex(), found.error]).encode() + b"\n")
+    line = json.dumps([found.mime, found.length, found.digest.hex(), found.error])
+    out.write(line.encode() + b"\n")
     if links and reader.is_page(headers, fetched.outcome, found.mime, content.data):
         for _, piece in slices(reader.page(headers, url, content, found.mime, time)):
             out.write(piece.to_json().encode() + b"\n")

@@ -7,7 +7,7 @@ of 62 links costs about 80 us.
 from collections.abc import Callable, Sequence
 
 from crawl_lib.config import Config
-from crawl_lib.parse import TEXTS_OF_LINK, Page, count_links
+from crawl_lib.parse import TEXTS_OF_LINK, ParsedPage, count_links
 from crawl_lib.records import MOST_STEPS, QueuedUrl, TakenUrl, hops_text
 from crawl_lib.segment import PartWriter
 from crawl_lib.urls import LinkResolver, Owners, Rejection, Target, UrlFilter, host_of, key_of
@@ -60,7 +60,9 @@ class Discovery:
         self.on_found: Callable[[TakenUrl, bytes, str], None] | None = None
         """Called for each URL that is handed on: the page that it was found on, its key and its host."""
 
-    def links(self, taken: TakenUrl, page: Page, nofollow: bool, start: int = 0, *, is_similar: bool = False) -> None:
+    def links(
+        self, taken: TakenUrl, page: ParsedPage, nofollow: bool, start: int = 0, *, is_similar: bool = False
+    ) -> None:
         """Write the links of a page, and hand on those that are followed. `nofollow`: the page says so for all.
 
         `start`: the place on the page of the first of them, where it comes a part at a time. `is_similar`: too many
@@ -107,7 +109,7 @@ class Discovery:
             redirects = taken.queued.redirects + 1 if ask.is_hop else 0
             self._hand_on(taken, target, start + ask.link, depth, redirects)
 
-    def _requisites(self, taken: TakenUrl, page: Page) -> None:
+    def _requisites(self, taken: TakenUrl, page: ParsedPage) -> None:
         """Write the requisites of a page, and hand them on."""
         steps = taken.queued.requisite + 1
         if steps > MOST_STEPS:
@@ -145,7 +147,7 @@ class Discovery:
         returns links. `start`: the place in the robots.txt of the first link, where links come a part at a time.
         """
         taken = TakenUrl(_ROBOTS_POSITION, key_of(url), QueuedUrl(url))
-        self.links(taken, Page("", None, None, None, None, url, links, nofollow=False, links_cut=0), False, start)
+        self.links(taken, ParsedPage("", None, None, None, None, url, links, nofollow=False, links_cut=0), False, start)
 
     def redirect(self, taken: TakenUrl, url: str, location: str) -> str | None:
         """Hand the target of a redirect on, and return its URL; None if it is none.

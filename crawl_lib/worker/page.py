@@ -18,7 +18,7 @@ from typing import Any
 
 from crawl_lib.config import Config
 from crawl_lib.durable import reached
-from crawl_lib.parse import Headers, Metadata, Page, count_links, parse_head, require_scanner, x_robots_nofollow
+from crawl_lib.parse import Headers, Metadata, ParsedPage, count_links, parse_head, require_scanner, x_robots_nofollow
 from crawl_lib.records import Fetched, TakenUrl, metadata_with_list
 from crawl_lib.scoring import load_plugins, note
 from crawl_lib.segment import PageRow, PartWriter, Position, payload_of
@@ -144,7 +144,7 @@ class PageHandler:
 
         So each step finds its code in the caches. Ends after about `most_s`; returns how many were handled.
         """
-        found: list[tuple[TakenUrl, Page, bool]] = []
+        found: list[tuple[TakenUrl, ParsedPage, bool]] = []
         links_bytes = done = 0
         end_s = time.monotonic() + most_s
         for fetch in fetches:
@@ -163,7 +163,7 @@ class PageHandler:
             self._note_errors()
         return done
 
-    def _links(self, found: list[tuple[TakenUrl, Page, bool]], end_s: float) -> None:
+    def _links(self, found: list[tuple[TakenUrl, ParsedPage, bool]], end_s: float) -> None:
         """Write the links of pages: of long ones, and of all after `end_s`, by steps."""
         self.texts.count()
         full = [self.texts.is_full(taken) for taken, *_ in found]
@@ -194,7 +194,7 @@ class PageHandler:
         is_full = self.texts.is_full(taken)
         yield from self._link_steps(taken, chain([first] if first else [], pieces), nofollow, is_full)
 
-    def _page(self, taken: TakenUrl, fetched: Fetched, position: Position) -> tuple[Page | None, bool]:
+    def _page(self, taken: TakenUrl, fetched: Fetched, position: Position) -> tuple[ParsedPage | None, bool]:
         """Write the row of `pages`; returns the page, if it is one, and whether it says nofollow."""
         if fetched.outcome not in WITH_RESPONSE:
             self._without_response(taken, fetched, position)
@@ -218,7 +218,7 @@ class PageHandler:
             self.texts.note(taken, fetched, self._reader.words(headers, fetched.outcome, content, reading))
         return reading.page, self._row((taken, fetched, position), headers, reading)
 
-    def _noted(self, taken: TakenUrl, read: Callable[[], Page]) -> Page:
+    def _noted(self, taken: TakenUrl, read: Callable[[], ParsedPage]) -> ParsedPage:
         with self._notes.over(taken.position):
             reached("page.noted")
             return read()
@@ -266,7 +266,7 @@ class PageHandler:
         return page.nofollow or x_robots_nofollow(headers.all("x-robots-tag"), self._token)
 
 
-def _metadata_of(page: Page | None) -> tuple[str | None, ...]:
+def _metadata_of(page: ParsedPage | None) -> tuple[str | None, ...]:
     """Return the last fields of `PageRow`: what a page says of itself, where that was asked for."""
     said = (page.metadata if page else None) or Metadata()
     return tuple(

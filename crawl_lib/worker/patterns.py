@@ -30,7 +30,7 @@ looked at and is none."""
 
 def room_of(hosts: HostStore, pattern: str, max_similar: int) -> int | None:
     """The room of a large pattern."""
-    sketches = hosts.sketches(pattern)
+    sketches = hosts.pages.sketches(pattern)
     if _is_trap(sketches, max_similar):
         return 0
     return None if len(sketches) >= 2 * max_similar else max_similar
@@ -40,11 +40,12 @@ def _is_trap(sketches: Iterable[bytes], max_similar: int) -> bool:
     """Whether so many are nearly the same as one. As many as half of them can be, so some are looked at, not all."""
     pages = [int.from_bytes(one) for one in sketches if len(one) == SKETCH_BYTES]
     some = pages[:: max(1, len(pages) // _COMPARED)]
-    # Most are found out by those that are looked at alone: half as many of them are alike as all would have to be.
-    return any(
-        2 * _alike(one, some) * len(pages) >= max_similar * len(some) and _alike(one, pages) >= max_similar
-        for one in some
-    )
+    for one in some:
+        # The sample excludes most pages: half the share is alike that all pages would need.
+        is_likely = 2 * _alike(one, some) * len(pages) >= max_similar * len(some)
+        if is_likely and _alike(one, pages) >= max_similar:
+            return True
+    return False
 
 
 def _alike(one: int, pages: Iterable[int]) -> int:
@@ -102,7 +103,7 @@ class Patterns:
         if self._noted:
             with HostStore(self._folder) as store:
                 for name, noted in self._noted.items():
-                    store.save_sketches(name, noted, 2 * self._most)
+                    store.pages.save_sketches(name, noted, 2 * self._most)
             self._noted.clear()
 
     def divided(self, items: Iterable[TakenUrl]) -> tuple[list[TakenUrl], list[TakenUrl], list[TakenUrl]]:

@@ -22,7 +22,7 @@ from crawl_lib.parse import (
     XHTML,
     Content,
     Headers,
-    Page,
+    ParsedPage,
     charset_of,
     decode_content,
     detect_mime,
@@ -50,7 +50,7 @@ _LINK = re.compile(rb"[^\0]*\0[^\0]*\0[^\0]*\0")
 BARRED = "no links were read: the process that read them died, or passed its limits, as often as it was tried"
 
 
-Pieces = Iterator[tuple[int, Page]]
+Pieces = Iterator[tuple[int, ParsedPage]]
 """A page by slices of its links, each with the place of the first of them."""
 
 
@@ -61,7 +61,7 @@ class Reading(NamedTuple):
     length: int | None
     digest: bytes | None
     error: str | None
-    page: Page | None
+    page: ParsedPage | None
 
 
 UNREADABLE = Reading(None, None, None, BARRED, None)
@@ -132,7 +132,9 @@ class Reader:
             return self._parse.wants_requisites
         return self._parse.sitemaps and mime in SITEMAP_TYPES and may_be_sitemap(data)
 
-    def page(self, headers: Headers, url: str, content: Content, mime: str | None, time: float | None = None) -> Page:
+    def page(
+        self, headers: Headers, url: str, content: Content, mime: str | None, time: float | None = None
+    ) -> ParsedPage:
         """Read the page, or the sitemap, that the content is. Content of another type has only its Refresh field.
 
         What a limit, a break or a damaged coding cut off does not count. `time`: POSIX seconds of the visit. Without
@@ -153,7 +155,7 @@ class Reader:
         return with_refresh(page, refresh, url=url, config=self._parse) if refresh else page
 
     def words(self, headers: Headers, outcome: Outcome, content: Content, reading: Reading) -> int | None:
-        """Digest the words of a page, or of an error in HTML (`Page.words`); None where there are none to count.
+        """Digest the words of a page, or of an error in HTML (`ParsedPage.words`); None where there are none to count.
 
         An error without words does not count: it has nothing in common with a page without words.
         """
@@ -195,7 +197,7 @@ def places(links: bytes) -> Iterator[tuple[int, bytes]]:
     yield first, links[start:]
 
 
-def slices(page: Page) -> Pieces:
+def slices(page: ParsedPage) -> Pieces:
     """Give the page with a part of its links at a time, and the place of the first of them; once if it has none.
 
     The requisites come with the first part.

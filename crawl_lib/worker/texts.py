@@ -43,7 +43,7 @@ class Texts:
         self._once: dict[Text, TextRow] = {}
         self._often: set[Text] = set()
         self._waiting: list[TextRow] = []
-        self._full = self._store.full_texts() if self._store is not None else set[Text]()
+        self._full = self._store.pages.full_texts() if self._store is not None else set[Text]()
         self._full_pages: set[int] = set()
         self._refused: set[int] = set()
         self._domains: set[int] = set()
@@ -64,7 +64,7 @@ class Texts:
             if (page := self._found(self._store, taken)) is not None:
                 self._found_on[taken.position] = page
                 pages.add(page)
-        self._full_pages |= self._store.full_pages(pages)
+        self._full_pages |= self._store.pages.full_pages(pages)
 
     def _found(self, store: HostStore, taken: TakenUrl) -> int | None:
         """Return the page that a URL was found on.
@@ -78,7 +78,7 @@ class Texts:
             return None if queued.via is None else page_number(queued.via)
         if not self.keeps_finders or queued.earlier or queued.list_name.startswith(RETRY_LISTS):
             return None
-        return store.finder(domain_number(host_of(queued.url)), page_number(taken.key))
+        return store.pages.finder(domain_number(host_of(queued.url)), page_number(taken.key))
 
     def objection(self, taken: TakenUrl) -> str:
         """Say why a URL is not to be fetched, which was found on a page whose text is full. "": fetch it."""
@@ -123,8 +123,8 @@ class Texts:
         """Add pages to the counts of the node, and learn which texts are full."""
         if self._store is None or not rows:
             return
-        self._store.add_texts(rows)
-        full = self._store.fill_texts({row.text for row in rows}, self._most)
+        self._store.pages.add_texts(rows)
+        full = self._store.pages.fill_texts({row.text for row in rows}, self._most)
         self._full.update(full)
         self._full_pages.update(*full.values())
         self._domains.update(row.domain for row in rows)
@@ -141,7 +141,7 @@ class Texts:
     def _write_finders(self) -> None:
         finders, self._finders = self._finders, {}
         if self._store is not None and finders:
-            self._store.add_finders(sorted((*url, page) for url, page in finders.items()))
+            self._store.pages.add_finders(sorted((*url, page) for url, page in finders.items()))
 
     def is_full(self, taken: TakenUrl) -> bool:
         """Whether links of a page are refused. After the `count` that followed the `note` of this page."""
@@ -154,5 +154,5 @@ class Texts:
         self._write_once()
         self._write_finders()
         if self._store is not None and self._domains:
-            self._store.trim_texts(self._domains)
+            self._store.pages.trim_texts(self._domains)
             self._domains.clear()

@@ -67,7 +67,7 @@ class NodeTurns(Protocol):
 
 
 @dataclass
-class _Worker:
+class _WorkerProcess:
     number: int
     process: Forked
     log: Path
@@ -106,14 +106,14 @@ def run_workers(
     Raises StoppedError when stopped, also when a signal reached a worker only, StorageError when one cannot be started,
     and KrakeError with the worker's own error, or its log's name, when one died; the others are stopped then.
     """
-    workers: list[_Worker] = []
+    workers: list[_WorkerProcess] = []
     _say_if_there_are_no_walls()
     try:
         for number, task in enumerate(tasks):
             path = log_dir / f"worker-{number}.log"
             with path.open("wb") as log:
                 forked = fork_server().fork(json.dumps(task).encode() + b"\n", log.fileno(), lock_descriptor)
-            workers.append(_Worker(number, forked, path))
+            workers.append(_WorkerProcess(number, forked, path))
         _wait(workers, stop, on_progress, pause, turns)
     except OSError as error:
         raise os_error(error, f"{log_dir}: fetching processes") from error
@@ -132,7 +132,7 @@ def _say_if_there_are_no_walls() -> None:
 
 
 def _wait(
-    workers: list[_Worker],
+    workers: list[_WorkerProcess],
     stop: Callable[[], bool],
     on_progress: Callable[[list[Mapping[str, Any]]], None],
     pause: Callable[[], bool],
@@ -143,7 +143,7 @@ def _wait(
             selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
         if turns is not None:
             selector.register(turns.fileno(), selectors.EVENT_READ)
-        while any(isinstance(key.data, _Worker) for key in selector.get_map().values()):
+        while any(isinstance(key.data, _WorkerProcess) for key in selector.get_map().values()):
             if stop():
                 raise StoppedError("stopped as asked; run the task again to go on")
             if pause():
@@ -158,7 +158,7 @@ def _wait(
             on_progress([worker.progress for worker in workers])
 
 
-def _tell_to_pause(workers: list[_Worker]) -> None:
+def _tell_to_pause(workers: list[_WorkerProcess]) -> None:
     for worker in workers:
         # One that has not said a line yet would die of the signal, and is told later.
         if worker.progress and not worker.told_to_pause:
@@ -166,7 +166,7 @@ def _tell_to_pause(workers: list[_Worker]) -> None:
             worker.told_to_pause = True
 
 
-def _read(worker: _Worker, turns: NodeTurns | None) -> bool:
+def _read(worker: _WorkerProcess, turns: NodeTurns | None) -> bool:
     data = worker.process.read()
     *lines, worker.buffer = (worker.buffer + data).split(b"\n")
     if len(worker.buffer) > MOST_UNREAD_BYTES:
@@ -183,7 +183,7 @@ def _read(worker: _Worker, turns: NodeTurns | None) -> bool:
     return bool(data)
 
 
-def _pass_on(turns: NodeTurns, workers: list[_Worker]) -> None:
+def _pass_on(turns: NodeTurns, workers: list[_WorkerProcess]) -> None:
     """Tell workers of their turns, as far as they read; one that does not read must not hold us up."""
     for number, answer in turns.answers():
         workers[number].unread += json.dumps(answer).encode() + b"\n"
@@ -194,7 +194,7 @@ def _pass_on(turns: NodeTurns, workers: list[_Worker]) -> None:
             raise KrakeError(f"a fetching process does not read what it asked for; see {worker.log}")
 
 
-def _result(worker: _Worker) -> dict[str, Any]:
+def _result(worker: _WorkerProcess) -> dict[str, Any]:
     final, code = worker.final, worker.process.returncode
     if final is not None and "error" in final:
         raise KrakeError(f"{final['error']}")
@@ -205,7 +205,7 @@ def _result(worker: _Worker) -> dict[str, Any]:
     return final
 
 
-def _end(workers: list[_Worker]) -> None:
+def _end(workers: list[_WorkerProcess]) -> None:
     """No worker outlives this call: asked to stop, then killed."""
     for worker in workers:
         worker.process.send_signal(signal.SIGTERM)

@@ -22,7 +22,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
 from crawl_lib import stages
-from crawl_lib.config import Config, key_servers
+from crawl_lib.config import Config
 from crawl_lib.errors import (
     ConfigError,
     DamagedFileError,
@@ -428,7 +428,7 @@ class SettleOperator(NodeOperator):
 class MaintainKeysOperator(KrakeOperator):
     """`maintain_keys`: count the keys of one server, compare its interval's replicas, and repair them.
 
-    `server`: its short name (`key_servers`).
+    `server`: its short name (`KeyStorageConfig.by_short_name`).
     """
 
     stage_name = "maintain_keys"
@@ -440,7 +440,9 @@ class MaintainKeysOperator(KrakeOperator):
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Check and repair the server's part of the keys."""
-        server = key_servers(stores.config).get(self.server, self.server)  # which servers there are, the stage says
+        server = stores.config.key_storage.by_short_name.get(
+            self.server, self.server
+        )  # which servers there are, the stage says
         self.log.info("%s is key server %s: it and the replicas of its keys", self.server, server)
         return stages.maintain_keys(stores, server=server)
 

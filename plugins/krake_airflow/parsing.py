@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import Param, TriggerRule, get_parsing_context
 from airflow.sdk.exceptions import AirflowException
 
-from crawl_lib.config import NAME_PATTERN, Config
+from crawl_lib.config import Config, Pattern
 from crawl_lib.errors import ConfigError
 from crawl_lib.rounds import requisite_rounds
 from krake_airflow.configs import BadConfig, config_named, kinds_of, read_configs
@@ -104,7 +104,7 @@ def label_param() -> Param:
     return Param(
         None,
         type=["null", "string"],
-        pattern=f"^({NAME_PATTERN})?$",
+        pattern=f"^({Pattern.NAME})?$",
         title="Label",
         description_md="Name of the export's folder: letters (a to z, A to Z), digits, dot, underscore and hyphen, "
         "beginning with a letter or digit. Anything else is a *Bad Request*. Empty: the time of the newest iteration "

@@ -18,7 +18,7 @@ from airflow.sdk import (  # type: ignore[attr-defined]  # the package's stub fo
     TriggerRule,
 )
 
-from crawl_lib.config import Config, key_servers
+from crawl_lib.config import Config
 from krake_airflow.configs import crawl_dag_id
 from krake_airflow.operators import (
     CrawlOperator,
@@ -171,7 +171,7 @@ def _add_maintains(config: Config) -> list[BaseOperator]:
                 execution_timeout=BATCH_TIMEOUT,
                 trigger_rule=TriggerRule.NONE_FAILED,
             )
-            for task_id in key_servers(config)
+            for task_id in config.key_storage.by_short_name
         ]
 
 

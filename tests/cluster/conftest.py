@@ -18,7 +18,7 @@ from krake_airflow.settings import DATABASE_FILE, PROJECT, environment
 
 from crawl_lib.config import Config
 from crawl_lib.config.model import DfsConfig
-from crawl_lib.engine import Engine, Room, open_engine
+from crawl_lib.engine import Engine, Workplace, open_engine
 from crawl_lib.engine.spark import Spark
 from crawl_lib.storage import LocalStorage, open_storage
 from crawl_lib.storage.hdfs import HdfsStorage
@@ -155,7 +155,7 @@ def running(many_tasks: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """An engine over a store on the local disk."""
     scratch = tmp_path_factory.mktemp("room")
     config = with_spark(make_config(tmp_path_factory.mktemp("config"), nodes=1))
-    room = Room(LocalStorage.open(tmp_path_factory.mktemp("dfs")), scratch, "hidden", 1 << 30)
+    room = Workplace(LocalStorage.open(tmp_path_factory.mktemp("dfs")), scratch, "hidden", 1 << 30)
     with open_engine(config, room) as engine:
         yield engine
     assert [path for path in scratch.iterdir() if path.name.startswith("result-")] == []

@@ -19,7 +19,7 @@ import pytest
 
 from crawl_lib.config import Config
 from crawl_lib.config.model import SparkConfig
-from crawl_lib.engine import Room, open_engine
+from crawl_lib.engine import Workplace, open_engine
 from crawl_lib.export import export_pages
 from crawl_lib.graph import finalize_export, link_export
 from crawl_lib.segment.manifest import write_dropped
@@ -69,7 +69,7 @@ def make_archive(folder: Path) -> None:
         maker = CrawlMaker(Path(config.dfs_primary))
         one_page(maker)
         storage = LocalStorage.open(maker.root)
-        with open_engine(config, Room(storage, folder, "hidden", 1 << 30)) as running:
+        with open_engine(config, Workplace(storage, folder, "hidden", 1 << 30)) as running:
             keep_warm(running, patch)
             all_stages(storage, config, maker, "spark")
 

@@ -22,7 +22,7 @@ import pytest
 from krake_airflow.settings import PROJECT
 
 from crawl_lib.config.model import DfsConfig
-from crawl_lib.engine import Room, open_engine
+from crawl_lib.engine import Workplace, open_engine
 from crawl_lib.engine.java import check_kerberos
 from crawl_lib.errors import ConfigError, StorageAccessError, StorageError
 from crawl_lib.frontier import NodeDirectory
@@ -251,7 +251,7 @@ def test_spark_reads_a_secured_hdfs(ticket, secured, address, config, tmp_path, 
     monkeypatch.setenv("HADOOP_CONF_DIR", str(secured.directory / "conf-nn1"))
     monkeypatch.setattr(HdfsStorage, "download", never)
     with (
-        open_engine(on_spark, Room(storage, tmp_path, ".engine", 1 << 30)) as running,
+        open_engine(on_spark, Workplace(storage, tmp_path, ".engine", 1 << 30)) as running,
         monkeypatch.context() as patched,
     ):
         keep_warm(running, patched)

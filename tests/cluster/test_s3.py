@@ -21,7 +21,7 @@ from pyarrow.fs import S3FileSystem
 from crawl_lib import stages
 from crawl_lib.commoncrawl import make_index
 from crawl_lib.config.model import DfsConfig
-from crawl_lib.engine import Room, open_engine
+from crawl_lib.engine import Workplace, open_engine
 from crawl_lib.errors import StorageRightsError
 from crawl_lib.repair import fsck as check
 from crawl_lib.storage import LocalStorage, open_storage, s3
@@ -184,7 +184,7 @@ def test_spark_reads_and_writes_s3a_and_leaves_the_same_bytes(gateway, config, m
     monkeypatch.setattr(S3Storage, "download", never)
     all_stages(storage, far, maker, "duckdb")
     on_spark = with_spark(far, dfs_url=f"s3a://{BUCKET}/for-spark")
-    with open_engine(on_spark, Room(storage, tmp_path, "hidden", 1 << 30)) as running:
+    with open_engine(on_spark, Workplace(storage, tmp_path, "hidden", 1 << 30)) as running:
         keep_warm(running, monkeypatch)
         all_stages(storage, on_spark, maker, "spark")
     assert_same_bytes(storage, "duckdb", "spark")

@@ -14,7 +14,7 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config.model import DfsConfig
-from crawl_lib.engine import Room, open_engine
+from crawl_lib.engine import Workplace, open_engine
 from crawl_lib.errors import LockedError
 from crawl_lib.export import export_pages
 from crawl_lib.graph import finalize_export, link_export
@@ -164,7 +164,7 @@ class TestSpark(EngineContract):
     def test_a_second_session_in_this_process_is_refused(self, engine, storage, tmp_path, config):
         with (
             pytest.raises(LockedError, match="runs a Spark session already"),
-            open_engine(with_spark(config), Room(storage, tmp_path, "other", 1 << 30)),
+            open_engine(with_spark(config), Workplace(storage, tmp_path, "other", 1 << 30)),
         ):
             pass
         assert engine._session.sql("select 1").collect()[0][0] == 1

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crawl_lib.config.model import SparkConfig
-from crawl_lib.engine import Room, open_engine
+from crawl_lib.engine import Workplace, open_engine
 from crawl_lib.errors import ConfigError, PathNotFoundError, StoppedError, StorageError
 from crawl_lib.export import export_pages
 from crawl_lib.graph import finalize_export, link_export
@@ -80,7 +80,7 @@ def test_executors_that_are_processes_of_a_cluster(hdfs, maker, on_hdfs, tmp_pat
     with standalone.Standalone(tmp_path / "spark") as cluster:
         on_spark = with_spark(config, master=cluster.url, dfs_url=spark_url(hdfs, config))
         with (
-            open_engine(on_spark, Room(storage, tmp_path, ".engine", 1 << 30)) as running,
+            open_engine(on_spark, Workplace(storage, tmp_path, ".engine", 1 << 30)) as running,
             monkeypatch.context() as patch,
         ):
             keep_warm(running, patch)

@@ -30,12 +30,14 @@ from crawl_lib import stages
 from crawl_lib.commoncrawl import COMMONCRAWL_OUTPUT, index, make_index, make_wet, wet
 from crawl_lib.commoncrawl.captures import SegmentCaptures
 from crawl_lib.commoncrawl.columns import CAPTURE_SCHEMA, INDEX_SCHEMA, index_rows
+from crawl_lib.commoncrawl.index import MAKERS
 from crawl_lib.commoncrawl.languages import THREE_LETTERS, three_letters
-from crawl_lib.config import CommonCrawlConfig, Config
+from crawl_lib.config import Config
+from crawl_lib.config.model import COMMONCRAWL_MADE, CommonCrawlConfig
 from crawl_lib.curate import drop_pages
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import InputError, OutputConflictError
-from crawl_lib.segment import SegmentReader, Wanted, surt
+from crawl_lib.segment import SegmentReader, WantedRecord, surt
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.text import text_table
 from demo import Serving, SynthWeb
@@ -450,7 +452,7 @@ def test_the_id_of_a_record_is_found_behind_long_fields(before: int) -> None:
     """Few bytes of a page are unpacked first."""
     head = f"WARC/1.1\r\nWARC-Target-URI: http://h/{'x' * before}\r\nWARC-Record-ID: <urn:uuid:1>\r\n\r\n"
     data = gzip.compress(head.encode() + random.Random(1).randbytes(100_000))
-    assert wet._record_id(Wanted(0, "x.warc.gz", 0, len(data)), data) == "<urn:uuid:1>"
+    assert wet._record_id(WantedRecord(0, "x.warc.gz", 0, len(data)), data) == "<urn:uuid:1>"
 
 
 def test_places_of_an_older_version_are_read(stores: Stores) -> None:
@@ -546,3 +548,7 @@ def test_in_an_object_store_the_files_are_the_same(
         exec(block.replace("https://s3.example.org", server.address).replace("bucket/crawls/cc-index", place), found)
         assert found["ccindex"].count_rows() == sum(local.counts.values())
     assert {f"{subset} " for subset in SUBSETS} <= set(re.findall(r"[a-z]+ ", capsys.readouterr().out))
+
+
+def test_each_name_of_commoncrawl_make_has_a_maker() -> None:
+    assert set(MAKERS) == set(COMMONCRAWL_MADE)

@@ -12,7 +12,8 @@ from threading import Event
 import pytest
 
 from crawl_lib.commoncrawl import GRAPHS_OUTPUT, make_graphs
-from crawl_lib.config import Config, GraphsConfig
+from crawl_lib.config import Config
+from crawl_lib.config.model import GraphsConfig
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import DamagedFileError, NoExportError, OutputConflictError, PathNotFoundError, StoppedError
 from crawl_lib.export import export_pages

@@ -25,7 +25,7 @@ from crawl_lib.config.model import STATUSES
 from crawl_lib.crawldb import Reason, Status, explain, generate, look_up
 from crawl_lib.crawldb.lists import aside_lists, held_urls
 from crawl_lib.crawldir import LISTS_FOLDER, Settled, write_json_bytes, write_settled
-from crawl_lib.curate.forget import Pages, forget
+from crawl_lib.curate.forget import ForgottenPages, forget
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError
 from crawl_lib.records import RETRY_LISTS, Earlier, QueuedUrl
@@ -599,7 +599,7 @@ def test_rounds_do_not_end_while_a_list_of_retry_waits(tmp_path: Path) -> None:
 def test_there_is_nothing_to_forget(tmp_path: Path) -> None:
     stores = open_stores(config_of(tmp_path))
     with stores.keys() as keys, pytest.raises(ConfigError, match=r"crawldb\.seeds: overwrite and inject"):
-        forget(stores, keys, Pages(["http://a.example/"]))
+        forget(stores, keys, ForgottenPages(["http://a.example/"]))
 
 
 def test_a_version_that_is_damaged_is_passed_over(tmp_path: Path) -> None:

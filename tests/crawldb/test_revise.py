@@ -13,7 +13,7 @@ from crawl_lib.crawldb import newest_version, revise
 from crawl_lib.errors import InputError
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
-from crawl_lib.versions import SCORE, Version, Work
+from crawl_lib.versions import SCORE, Version, VersionWork
 from tests.crawldb.tables import NOW, at, leave_version, row_of
 from tests.stores import stores_on
 
@@ -28,7 +28,7 @@ def stores(config: Config) -> Stores:
 def scored(stores: Stores, of: str, score: str) -> Version:
     """The version in which A has this score."""
 
-    def prepare(work: Work) -> None:
+    def prepare(work: VersionWork) -> None:
         rows = {"key": [row_of(A)["key"]], "score": [Decimal(score)]}
         work.engine.values("ranks", pa.table(rows, pa.schema([("key", pa.binary()), ("score", SCORE)])))
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crawl_lib.config import Config, TextConfig
+from crawl_lib.config import Config
+from crawl_lib.config.model import TextConfig
 from crawl_lib.crawldb import update
 from crawl_lib.segment import PAGES_SCHEMA
 from crawl_lib.storage import open_storage

@@ -19,7 +19,7 @@ from crawl_lib.errors import DamagedFileError
 from crawl_lib.repair import fsck, repair_crawl, sweep
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
-from crawl_lib.versions import Version, Versions, Work, columns, write_version, writing
+from crawl_lib.versions import Version, Versions, VersionWork, columns, write_version, writing
 from tests.stores import stores_on
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -153,9 +153,9 @@ def test_of_two_that_write_a_version_the_first_one_wins(stores: Stores) -> None:
 def test_who_is_late_keeps_its_own_tables(stores: Stores) -> None:
     """Both make version 1; the first to be done does not delete what the other one still reads."""
     versions = Versions(stores, CRAWLDB)
-    with Work.of(versions, 1) as late:
+    with VersionWork.of(versions, 1) as late:
         own = late.write("own", columns("number int64"), [pa.table({"number": [7]})])
-        with Work.of(versions, 1):
+        with VersionWork.of(versions, 1):
             write(stores, 1, [])
         assert own is not None
         assert stores.storage.exists(own)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from crawl_lib.config import load_config
 from crawl_lib.crawldir.forgotten import Forget, key_array
-from crawl_lib.curate.forget import _ROWS, Pages, finish_open, forget, rows_of, which_are_meant
+from crawl_lib.curate.forget import _ROWS, ForgottenPages, finish_open, forget, rows_of, which_are_meant
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier import HostCounts
 from crawl_lib.keys import open_key_store
@@ -145,7 +145,9 @@ def test_only_pages_whose_newest_capture_is_old_are_forgotten(copy: Callable[...
     assert krake.ok("forget", "--yes", "--older-than", "1", "--json").json["asked"] == 0
     stores = stores_of(krake)
     with stores.keys() as store:
-        late = forget(stores, store, Pages(older_than_s=86400.0), clock=lambda: time.time() + 2 * 86400.0, dry_run=True)
+        late = forget(
+            stores, store, ForgottenPages(older_than_s=86400.0), clock=lambda: time.time() + 2 * 86400.0, dry_run=True
+        )
     assert late.forgotten == len(crawled)
     report = krake.ok("forget", "--yes", "--older-than", "0", "--json").json
     assert report["forgotten"] == len(crawled)
@@ -189,7 +191,7 @@ def test_killed_after_any_step_the_next_one_finishes_it_once(
     stores = stores_of(krake)
     with stores.keys() as store:
         with pytest.raises(Died):
-            forget(stores, store, Pages(hosts=[host]))
+            forget(stores, store, ForgottenPages(hosts=[host]))
         monkeypatch.undo()
         found = krake("fsck", "--json").json["findings"]
         assert [one["name"] for one in found] == ([] if step == "done" else ["forget_open"])
@@ -212,7 +214,7 @@ def test_what_was_found_again_since_a_killed_command_deleted_its_key_stays_known
     stores = stores_of(krake)
     with stores.keys() as store:
         with pytest.raises(Died):
-            forget(stores, store, Pages(urls=[url]))
+            forget(stores, store, ForgottenPages(urls=[url]))
         monkeypatch.undo()
         assert known(krake, [url]) == set()
         krake.ok("inject", url, "--run-id", "again")

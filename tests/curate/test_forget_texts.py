@@ -9,10 +9,10 @@ from crawl_lib.fetch import HostStore, TextRow, domain_number, make_hosts_folder
 def test_texts_of_the_domain_are_forgotten(tmp_path: Path) -> None:
     with HostStore(make_hosts_folder(tmp_path)) as store:
         rows = [TextRow(domain_number(f"www.{name}.com"), 7, page, page) for page in range(3) for name in "ab"]
-        store.add_texts(rows)
-        store.fill_texts({row.text for row in rows}, 3)
+        store.pages.add_texts(rows)
+        store.pages.fill_texts({row.text for row in rows}, 3)
         _forget_texts(tmp_path, ["a.com"])
-        assert {text.domain for text in store.full_texts()} == {domain_number("b.com")}
+        assert {text.domain for text in store.pages.full_texts()} == {domain_number("b.com")}
 
 
 def test_without_a_file_or_with_a_damaged_one_nothing_is_done(tmp_path: Path) -> None:

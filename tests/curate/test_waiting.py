@@ -10,7 +10,7 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.crawldir import SegmentRef
-from crawl_lib.curate import Pages, compact_segment, drop_pages, forget, import_archives, merge_indexes
+from crawl_lib.curate import ForgottenPages, compact_segment, drop_pages, forget, import_archives, merge_indexes
 from crawl_lib.export import show_page
 from crawl_lib.fetch import HostStore
 from crawl_lib.fetch.hoststore import NO_BACK_OFF
@@ -68,7 +68,11 @@ def crawl(busy: Busy, tmp_path: Path) -> Busy:
 
 
 def test_forget_leaves_it_and_counts_it_as_waiting(crawl: Busy) -> None:
-    for pages in (Pages(hosts={host_of(crawl.url)}), Pages(urls=[crawl.url]), Pages(older_than_s=-1.0)):
+    for pages in (
+        ForgottenPages(hosts={host_of(crawl.url)}),
+        ForgottenPages(urls=[crawl.url]),
+        ForgottenPages(older_than_s=-1.0),
+    ):
         with open_key_store(crawl.config.key_storage) as keys:
             report = forget(crawl.stores, keys, pages)
         assert (report.asked, report.forgotten, report.waiting) == (1, 0, 1)

@@ -32,7 +32,7 @@ from crawl_lib.ask import LookUp
 from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError
 from crawl_lib.rounds import commit_iteration, elsewhere, start_iteration
-from crawl_lib.rounds.elsewhere import NodeTask, entry_of
+from crawl_lib.rounds.elsewhere import AirflowTask, entry_of
 from crawl_lib.stores import open_stores
 from tests.dags.crawls import small_config
 from tests.dags.hostile_texts import HOSTILE
@@ -363,7 +363,7 @@ def status(client: TestClient, config: Config) -> dict[str, Any]:
     found = crawl.look()
     curve = [[0, 0], [5, 3], [10, 9]]
     said = {"phase": "fetch", "taken": 9, "fetched": 3, "queue": 5, "reason": "r", "try": 1, "time": 9e9}
-    found["queues"]["node-0"] = entry_of(NodeTask("node-0", 1, "t", "run", "running", 1), {**said, "curve": curve})
+    found["queues"]["node-0"] = entry_of(AirflowTask("node-0", 1, "t", "run", "running", 1), {**said, "curve": curve})
     found["waiting"] = "waits"
     found["exports"] = [{"name": "export", "pages": 3, "bytes": {"content": 9}, "complete": True}]
     found["iterations"][0] |= {"warning": "few", "budgets": "limits", "late": ["node-1"], "bytes": 7}
@@ -414,7 +414,7 @@ def test_later_tries_are_named(
         ("running", 1, "fetch", "no disk"),
     ):
         said = {"phase": phase, "error": "no disk", "try": number, "time": 9e9}
-        found = {**status, "queues": {"node-0": entry_of(NodeTask("node-0", 1, "t", "run", state, number), said)}}
+        found = {**status, "queues": {"node-0": entry_of(AirflowTask("node-0", 1, "t", "run", state, number), said)}}
         monkeypatch.setattr(Crawl, "look", lambda self, wait_s=None, found=found: found)
         assert words in Page(client.get("/crawl/krake", headers=token(manager)).text).texts
 

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from crawl_lib.config import Config, TextConfig
+from crawl_lib.config import Config
+from crawl_lib.config.model import TextConfig
 from crawl_lib.crawldb import update
 from crawl_lib.duplicates import DUPLICATES, find_near
 from crawl_lib.duplicates.near import Groups

@@ -18,7 +18,7 @@ from crawl_lib.segment import check_segment
 from crawl_lib.states import Outcome
 from crawl_lib.stores import open_stores
 from crawl_lib.terms.table import TERMS
-from crawl_lib.versions import Versions, Work
+from crawl_lib.versions import Versions, VersionWork
 from tests.e2e.crawl import (
     MOST_ITERATIONS,
     Result,
@@ -81,7 +81,7 @@ def test_exports_graph_and_captures_have_pages_only(site: Any, tmp_path: Path) -
     assert {*map(path_of, result.node_urls())} == pages
     assert {(path_of(a), path_of(b)) for a, b in result.arcs()} == {("/", "/page"), ("/", "/i2.png")}
     stores = open_stores(result.config)
-    with Work.of(Versions(stores, TERMS), 1) as work:
+    with VersionWork.of(Versions(stores, TERMS), 1) as work:
         captures = Captures.of(work)
         rows = [row for batch in work.engine.stream(captures.query, 100, "x") for row in batch.to_pylist()]
     assert {path_of(row["url"]) for row in rows} == pages

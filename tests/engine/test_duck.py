@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib.config import Config
-from crawl_lib.engine import Room, duck, open_engine
+from crawl_lib.engine import Workplace, duck, open_engine
 from crawl_lib.errors import NoRoomError, StoppedError
 from crawl_lib.stopping import Work
 from crawl_lib.storage import LocalStorage
@@ -35,7 +35,7 @@ class Duck(EngineContract):
     def engine(self, config, storage, tmp_path):
         scratch = tmp_path / "room"
         scratch.mkdir()
-        with open_engine(config, Room(storage, scratch, "hidden", 1 << 30)) as engine:
+        with open_engine(config, Workplace(storage, scratch, "hidden", 1 << 30)) as engine:
             yield engine
 
 
@@ -66,7 +66,7 @@ def test_sorting_keeps_to_its_memory_and_leaves_no_file(
     rng = random.Random(1)
     keys = [rng.randbytes(20) for _ in range(700_000)]
     put(storage, "t.parquet", pa.table({"key": pa.array(keys, pa.binary())}))
-    with open_engine(config, Room(storage, scratch, "hidden", 1)) as engine:
+    with open_engine(config, Workplace(storage, scratch, "hidden", 1)) as engine:
         engine.table("t", "t.parquet")
         stream = engine.stream("q", 1 << 14)
         first = next(stream)
@@ -76,7 +76,7 @@ def test_sorting_keeps_to_its_memory_and_leaves_no_file(
     assert [file for file in scratch.rglob("*") if file.is_file()] == []
 
 
-def test_sorting_keeps_to_its_disk(config: Config, endless: Room, tmp_path: Path) -> None:
+def test_sorting_keeps_to_its_disk(config: Config, endless: Workplace, tmp_path: Path) -> None:
     """Beyond it is an error that names the option; nothing is left."""
     (tmp_path / "much.sql").write_text("select md5(range::varchar) as a, range as b from range(20000000) order by a")
     room = replace(endless, memory_bytes=1, max_bytes=10 << 20)
@@ -87,7 +87,7 @@ def test_sorting_keeps_to_its_disk(config: Config, endless: Room, tmp_path: Path
 
 @pytest.mark.parametrize(("needed", "count"), [(1, 1), (8, 16), (9, 32), (16, 32), (17, 64), (1000, 64)])
 def test_each_key_is_in_one_share_and_a_share_fits_into_half_of_the_memory(
-    config: Config, endless: Room, tmp_path: Path, needed: int, count: int
+    config: Config, endless: Workplace, tmp_path: Path, needed: int, count: int
 ) -> None:
     """As far as there are so many shares. `needed`: how often the memory is needed for all keys."""
     keys = sorted(bytes([first, *random.Random(first).randbytes(19)]) for first in range(256))
@@ -105,7 +105,7 @@ def test_each_key_is_in_one_share_and_a_share_fits_into_half_of_the_memory(
 
 @pytest.mark.parametrize("needed", [1, 8])
 def test_what_is_kept_of_no_rows_has_its_columns_and_more_follows_it(
-    config: Config, endless: Room, tmp_path: Path, needed: int
+    config: Config, endless: Workplace, tmp_path: Path, needed: int
 ) -> None:
     """In one file, and by shares of the keys, where no rows leave no file; also if it was kept before the shares."""
     schema = pa.schema({"key": pa.binary(), "n": pa.int16(), "at": pa.timestamp("us"), "words": pa.list_(pa.string())})
@@ -132,7 +132,7 @@ def test_what_is_kept_of_no_rows_has_its_columns_and_more_follows_it(
 
 
 def test_what_is_kept_by_shares_is_written_in_small_blocks(
-    config: Config, endless: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, endless: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each file has the rows of one share, those of several blocks, and no row is lost."""
     monkeypatch.setattr(duck, "MOST_BLOCK_BYTES", 1 << 15)
@@ -160,21 +160,21 @@ class TimeLimitError(BaseException):
 
 
 @pytest.fixture
-def endless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Room:
+def endless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Workplace:
     """A room for a query `endless`, which takes days."""
     monkeypatch.setattr("crawl_lib.engine.engine.SQL_DIRECTORY", tmp_path)
     (tmp_path / "endless.sql").write_text(ENDLESS)
     (tmp_path / "dfs").mkdir()
     (tmp_path / "room").mkdir()
-    return Room(LocalStorage.open(tmp_path / "dfs"), tmp_path / "room", "hidden", 1 << 30)
+    return Workplace(LocalStorage.open(tmp_path / "dfs"), tmp_path / "room", "hidden", 1 << 30)
 
 
-def test_a_long_query_ends_when_the_stage_is_stopped(config: Config, endless: Room) -> None:
+def test_a_long_query_ends_when_the_stage_is_stopped(config: Config, endless: Workplace) -> None:
     """By what is told of the progress, and by another thread."""
     work = Work(on_progress=lambda _: work.stop.set())
     with open_engine(config, replace(endless, work=work)) as engine, pytest.raises(StoppedError):
         next(engine.stream("endless", 10, "stage"))
-    room = Room(endless.storage, endless.scratch, endless.hidden, endless.memory_bytes)
+    room = Workplace(endless.storage, endless.scratch, endless.hidden, endless.memory_bytes)
     timer = threading.Timer(0.2, room.work.stop.set)
     with open_engine(config, room) as engine:
         timer.start()
@@ -182,7 +182,7 @@ def test_a_long_query_ends_when_the_stage_is_stopped(config: Config, endless: Ro
             engine.value("endless")
 
 
-def test_a_signal_is_heard_within_a_long_query(config: Config, endless: Room) -> None:
+def test_a_signal_is_heard_within_a_long_query(config: Config, endless: Workplace) -> None:
     """A time limit of Airflow is an exception that a signal's handler raises in the main thread."""
 
     def handler(number: int, frame: FrameType | None) -> None:
@@ -199,7 +199,7 @@ def test_a_signal_is_heard_within_a_long_query(config: Config, endless: Room) ->
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
 
 
-def test_a_view_is_read_as_what_it_reads_is_then(config: Config, endless: Room, tmp_path: Path) -> None:
+def test_a_view_is_read_as_what_it_reads_is_then(config: Config, endless: Workplace, tmp_path: Path) -> None:
     """Also where its text names tables in a comment, has a table of its own, or is given before what it reads."""
     (tmp_path / "outer.sql").write_text("-- read from middle\nwith own as (select n from middle) select n from own")
     (tmp_path / "q.sql").write_text("select outer_view.n as n from outer_view order by n desc")

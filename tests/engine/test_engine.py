@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.config import Config
-from crawl_lib.engine import Room, in_batches, open_engine
+from crawl_lib.engine import Workplace, in_batches, open_engine
 from crawl_lib.engine.java import check_java
 from crawl_lib.errors import ConfigError
 from crawl_lib.storage import LocalStorage
@@ -26,14 +26,14 @@ def with_spark(config: Config) -> Config:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Room:
+def room(tmp_path: Path) -> Workplace:
     (tmp_path / "dfs").mkdir()
-    return Room(LocalStorage.open(tmp_path / "dfs"), tmp_path, "hidden", 1 << 30)
+    return Workplace(LocalStorage.open(tmp_path / "dfs"), tmp_path, "hidden", 1 << 30)
 
 
 @pytest.mark.parametrize("name", ["pyspark", "py4j"])
 def test_spark_without_its_extra_says_what_to_install(
-    config: Config, room: Room, monkeypatch: pytest.MonkeyPatch, name: str
+    config: Config, room: Workplace, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.delitem(sys.modules, "crawl_lib.engine.spark", raising=False)
     for module in [module for module in sys.modules if module.split(".")[0] == name]:
@@ -58,7 +58,7 @@ def test_nobody_else_loads_spark() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_what_a_killed_run_left_in_the_hidden_folder_is_deleted(config: Config, room: Room) -> None:
+def test_what_a_killed_run_left_in_the_hidden_folder_is_deleted(config: Config, room: Workplace) -> None:
     room.storage.write_bytes("hidden/result-1/part-00000.parquet", b"of another run")
     with open_engine(config, room):
         assert not room.storage.exists("hidden")

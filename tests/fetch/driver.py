@@ -12,9 +12,10 @@ from pathlib import Path
 import uvloop
 
 from crawl_lib.config.model import FetchConfig, RetryConfig
-from crawl_lib.fetch import RETRIES, HostStore, Seams, Spans, Turns, fetch_all
+from crawl_lib.fetch import RETRIES, HostStore, Spans, Turns, fetch_all
 from crawl_lib.fetch.classify import OUTCOME_OF_TROUBLE, Failure, meaning
-from crawl_lib.fetch.dns import Answer
+from crawl_lib.fetch.dispatch import Seams
+from crawl_lib.fetch.dns import Resolved
 from crawl_lib.fetch.exchange import Done
 from crawl_lib.fetch.hosts import Job
 from crawl_lib.fetch.lane import SLOW_S
@@ -51,11 +52,11 @@ class AtOnce:
     def __init__(self, addresses_of: Callable[[str], list[str]]) -> None:
         self.addresses_of = addresses_of
 
-    def ask(self, host: str, then: Callable[[Answer], None]) -> None:
+    def ask(self, host: str, then: Callable[[Resolved], None]) -> None:
         try:
-            then(Answer(tuple(self.addresses_of(host))))
+            then(Resolved(tuple(self.addresses_of(host))))
         except NoAddressError as error:
-            then(Answer((), str(error), error.temporary))
+            then(Resolved((), str(error), error.temporary))
 
     def close(self) -> None:
         pass

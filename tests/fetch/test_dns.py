@@ -14,8 +14,8 @@ import pycares
 import pytest
 import uvloop
 
-from crawl_lib.fetch import Seams
-from crawl_lib.fetch.dns import YOUNG, YOUNG_S, Answer, DnsCache, SystemResolver
+from crawl_lib.fetch.dispatch import Seams
+from crawl_lib.fetch.dns import YOUNG, YOUNG_S, DnsCache, Resolved, SystemResolver
 from tests.fetch.driver import CONFIG, AtOnce, NoAddressError, VirtualLoop, run
 from tests.web.hostile import HostileWeb
 from tests.web.names import NameServer, Said
@@ -28,9 +28,9 @@ class Written:
 
     def __init__(self) -> None:
         self.asked: dict[str, float] = {}
-        self.then: dict[str, Callable[[Answer], None]] = {}
+        self.then: dict[str, Callable[[Resolved], None]] = {}
 
-    def ask(self, host: str, then: Callable[[Answer], None]) -> None:
+    def ask(self, host: str, then: Callable[[Resolved], None]) -> None:
         self.asked[host] = asyncio.get_running_loop().time()
         self.then[host] = then
 
@@ -40,9 +40,9 @@ class Written:
     retire = close
 
 
-def looked_up(names: list[str], written: Written, *, for_s: float, timeout_s: float = 5.0) -> dict[str, Answer]:
+def looked_up(names: list[str], written: Written, *, for_s: float, timeout_s: float = 5.0) -> dict[str, Resolved]:
     """What a cache says of names that are asked for at the same time, after some (virtual) seconds."""
-    found: dict[str, Answer] = {}
+    found: dict[str, Resolved] = {}
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -78,7 +78,7 @@ def test_a_name_that_takes_too_long_has_no_address_and_says_which_option(timeout
 def test_an_answer_that_came_while_the_loop_was_held_up_counts() -> None:
     """Timers fire before sockets are read, so a long piece of other work must not use up a name's time."""
     written = Written()
-    found: list[Answer] = []
+    found: list[Resolved] = []
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -88,7 +88,7 @@ def test_an_answer_that_came_while_the_loop_was_held_up_counts() -> None:
             cache.look_up(name, found.append)
         await asyncio.sleep(1.0)
         loop.virtual.now += 10.0
-        loop.call_soon(written.then["a.test"], Answer(("127.0.0.1",)))
+        loop.call_soon(written.then["a.test"], Resolved(("127.0.0.1",)))
         await asyncio.sleep(1.0)
         cache.close()
 
@@ -99,7 +99,7 @@ def test_an_answer_that_came_while_the_loop_was_held_up_counts() -> None:
 
 def test_one_question_serves_all_who_ask_and_a_late_answer_none() -> None:
     written = Written()
-    found: list[Answer] = []
+    found: list[Resolved] = []
 
     async def main() -> None:
         cache = DnsCache(60.0, 1.0, asyncio.get_running_loop().time, lambda: written)
@@ -108,7 +108,7 @@ def test_one_question_serves_all_who_ask_and_a_late_answer_none() -> None:
         assert len(written.asked) == 1
         await asyncio.sleep(2.0)
         assert len(found) == 3
-        written.then["a.test"](Answer(("127.0.0.1",)))
+        written.then["a.test"](Resolved(("127.0.0.1",)))
         await asyncio.sleep(1.0)
         cache.close()
 
@@ -149,9 +149,11 @@ def test_answers_are_kept_as_long_as_they_hold_and_so_many_as_there_is_room() ->
 # -- with a name server ---------------------------------------------------------------------------------------------
 
 
-def system_says(names: list[str], server: str, *, then: Sequence[str] = (), limit_s: float = 20.0) -> dict[str, Answer]:
+def system_says(
+    names: list[str], server: str, *, then: Sequence[str] = (), limit_s: float = 20.0
+) -> dict[str, Resolved]:
     """What the system's resolver says of names, then of others, on the loop that crawls run on."""
-    found: dict[str, Answer] = {}
+    found: dict[str, Resolved] = {}
 
     async def main() -> None:
         loop = asyncio.get_running_loop()

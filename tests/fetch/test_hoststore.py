@@ -9,8 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl_lib.errors import StorageError
-from crawl_lib.fetch import HOSTS_TABLES, HostRow, HostStore, RobotsRow, Turns
-from crawl_lib.fetch.hoststore import NO_BACK_OFF, BackOff, host_stores, hosts_in_back_off, make_hosts_folder
+from crawl_lib.fetch import HOSTS_TABLES, HostStore, Turns
+from crawl_lib.fetch.hoststore import (
+    NO_BACK_OFF,
+    BackOff,
+    HostRow,
+    RobotsRow,
+    host_stores,
+    hosts_in_back_off,
+    make_hosts_folder,
+)
 from crawl_lib.fetch.retry import GROWS
 from crawl_lib.findings import sqlite_problem
 from tests.forked import run_python
@@ -55,16 +63,16 @@ def test_hosts_wait_as_after_an_unclean_stop_where_the_caller_asks_for_it(tmp_pa
 def test_the_newest_sketches_of_a_pattern_stay_and_a_page_that_is_noted_again_changes_nothing(tmp_path):
     with HostStore(tmp_path) as store:
         for _ in range(2):
-            store.save_sketches("a.test/~1", {30: b"c", 10: b"a", 20: b"b"}, 3)
-        store.save_sketches("a.test/~2", {1: b"z"}, 3)
-        assert store.sketches("a.test/~1") == [b"a", b"b", b"c"]
-        store.save_sketches("a.test/~1", {40: b"", 5: b"e"}, 3)
-        assert store.sketches("a.test/~1") == [b"b", b"c", b""]
-        assert store.sketches("a.test/~2") == [b"z"]
+            store.pages.save_sketches("a.test/~1", {30: b"c", 10: b"a", 20: b"b"}, 3)
+        store.pages.save_sketches("a.test/~2", {1: b"z"}, 3)
+        assert store.pages.sketches("a.test/~1") == [b"a", b"b", b"c"]
+        store.pages.save_sketches("a.test/~1", {40: b"", 5: b"e"}, 3)
+        assert store.pages.sketches("a.test/~1") == [b"b", b"c", b""]
+        assert store.pages.sketches("a.test/~2") == [b"z"]
         with closing(sqlite3.connect(store.path)) as base:  # fetching processes may write to it
             base.execute("INSERT INTO sketches VALUES ('a.test/~2', 2, 'no bytes')")
             base.commit()
-        assert store.sketches("a.test/~2") == [b"z"]
+        assert store.pages.sketches("a.test/~2") == [b"z"]
 
 
 def test_a_clean_stop_holds_nobody(tmp_path):
@@ -87,7 +95,7 @@ def test_an_unclean_stop_holds_every_host_from_now(tmp_path):
 
 def test_a_killed_process_leaves_the_mark_and_its_robots_answers(tmp_path):
     code = (
-        "import os, sys; from pathlib import Path; from crawl_lib.fetch import HostRow, HostStore, RobotsRow\n"
+        "import sys; from pathlib import Path; from crawl_lib.fetch.hoststore import HostRow, HostStore, RobotsRow\n"
         "store = HostStore(Path(sys.argv[1])); store.begin()\n"
         "store.save_robots(RobotsRow('http://a.test', 'rules', b'x', '', 1.0, 2e9), HostRow('a.test', 4e9, 7.0))\n"
     )

@@ -15,10 +15,11 @@ import pytest
 import uvloop
 
 from crawl_lib.config import RetryConfig
-from crawl_lib.fetch import LIVE_RETRIES, RETRIES, HostStore, Limits, LiveRun, Seams, Turns
-from crawl_lib.fetch.hosts import Job, Pages, Rank, Site
+from crawl_lib.fetch import RETRIES, HostStore, Limits, LiveRun, Turns
+from crawl_lib.fetch.dispatch import Seams
+from crawl_lib.fetch.hosts import Job, Rank, Site, WaitingPages
 from crawl_lib.fetch.hoststore import BackOff
-from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER
+from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, LIVE_RETRIES
 from crawl_lib.fetch.robots import FREE_HOSTS
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from tests.fetch.driver import CONFIG, AtOnce, FakeCarrier, NoAddressError, VirtualLoop, answer, to_loopback
@@ -441,7 +442,7 @@ def job(rank: Rank) -> Job:
 
 
 def test_the_first_page_of_a_host_needs_no_deque() -> None:
-    pages, first = Pages(), job(Rank.NEW)
+    pages, first = WaitingPages(), job(Rank.NEW)
     pages.append(first)
     assert not pages._ranks
     assert (pages.popleft(), len(pages), bool(pages)) == (first, 0, False)
@@ -451,7 +452,7 @@ def test_the_first_page_of_a_host_needs_no_deque() -> None:
 
 def test_pages_come_by_rank_and_then_as_they_came() -> None:
     later, new, hop, other = job(Rank.LATER), job(Rank.NEW), job(Rank.HOP), job(Rank.NEW)
-    pages = Pages()
+    pages = WaitingPages()
     for one in (later, new, hop, other):
         pages.append(one)
     taken = pages.popleft()
@@ -464,7 +465,7 @@ def test_queues_of_10_000_urls_cost_as_much_a_url_as_short_ones() -> None:
     def cost_s(count: int) -> float:
         began = time.process_time()
         for _ in range(20_000 // count):
-            pages = Pages()
+            pages = WaitingPages()
             jobs = [job(Rank(number % 3)) for number in range(count)]
             for one in jobs:
                 pages.append(one)

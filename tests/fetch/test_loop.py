@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from crawl_lib.fetch import RETRIES, Trouble
+from crawl_lib.fetch import RETRIES
 from crawl_lib.fetch.dns import literal_address
+from crawl_lib.fetch.retry import Trouble
 from crawl_lib.states import Outcome
 from tests.fetch.driver import CONFIG, FakeCarrier, NoAddressError, answer, run, run_virtual
 from tests.web.hostile import HostileWeb

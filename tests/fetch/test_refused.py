@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.fetch import Seams
+from crawl_lib.fetch.dispatch import Seams
 from crawl_lib.states import Outcome
 from crawl_lib.urls import canonicalize
 from tests.fetch.driver import CONFIG, AtOnce, NoAddressError, run

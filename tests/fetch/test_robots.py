@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from crawl_lib.fetch import HostRow, HostStore, RobotsRow
+from crawl_lib.fetch import HostStore
+from crawl_lib.fetch.hoststore import HostRow, RobotsRow
 from crawl_lib.fetch.robots import MAX_RULES_BYTES, UNREACHABLE_TTL_S, Verdict, row_of, rules_of_row
 from crawl_lib.fetch.robotstxt import Rules
 from crawl_lib.states import Outcome

@@ -22,7 +22,7 @@ import crawl_lib.seeds
 from crawl_lib import durable
 from crawl_lib.config import UrlsConfig
 from crawl_lib.frontier import IntakeRules, Queue, adopt, intake, pending_report, read_record
-from crawl_lib.keys import Answer, Claim
+from crawl_lib.keys import Claim, KnownKeys
 from crawl_lib.records import QueuedUrl
 from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.states import KeyState
@@ -61,11 +61,11 @@ class Keys:
             with self.path.open("ab") as file:
                 file.write(b"".join(more))
 
-    def unknown(self, keys: Collection[bytes]) -> Answer:
+    def unknown(self, keys: Collection[bytes]) -> KnownKeys:
         self.calls["unknown"] += 1
         known, asked = self.keys, set(keys)
         assert len(asked) == len(keys), "keys are asked for once"
-        return Answer(asked - known - self.down, asked & known - self.down, asked & self.down)
+        return KnownKeys(asked - known - self.down, asked & known - self.down, asked & self.down)
 
     def insert(self, keys: Collection[bytes], state: KeyState = KeyState.QUEUED) -> dict[str, int]:
         self.calls["insert"] += 1

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.config import DomainConfig, TrapsConfig, UrlsConfig
+from crawl_lib.config import TrapsConfig, UrlsConfig
+from crawl_lib.config.model import DomainConfig
 from crawl_lib.frontier import HostCounts, Queue, full_for
 from crawl_lib.frontier.hostcounts import host_of_line, names_of_domain
 from crawl_lib.frontier.journal import IntakeReport

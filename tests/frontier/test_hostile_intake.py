@@ -14,7 +14,7 @@ from time import monotonic, process_time
 
 from crawl_lib.config import TrapsConfig, UrlsConfig
 from crawl_lib.frontier import HostCounts, IntakeRules, Queue, intake, pending_report
-from crawl_lib.keys import Answer
+from crawl_lib.keys import KnownKeys
 from crawl_lib.records import QueuedUrl
 from crawl_lib.urlfiles import CHUNK_BYTES, OutlinkWriter, Source, encode_line, read_outlinks
 from crawl_lib.urlfiles.outlinks import _line_blocks
@@ -32,9 +32,9 @@ class NewKeys(Keys):
 
     most = 0
 
-    def unknown(self, keys: Collection[bytes]) -> Answer:
+    def unknown(self, keys: Collection[bytes]) -> KnownKeys:
         self.most = max(self.most, len(keys))
-        return Answer(set(keys), set(), set())
+        return KnownKeys(set(keys), set(), set())
 
     def _add(self, keys: object) -> None:
         pass

@@ -15,7 +15,7 @@ from tantivy import DocAddress
 from crawl_lib.curate import drop_pages
 from crawl_lib.index import INDEX
 from crawl_lib.index.update import MOST_DELETED
-from crawl_lib.search import OpenIndex, Wanted, answer, every_page
+from crawl_lib.search import OpenIndex, SearchOptions, answer, every_page
 from crawl_lib.search.opened import open_index
 from crawl_lib.versions import Version, Versions
 from tests.export.crawls import Capture
@@ -55,7 +55,7 @@ def opened(made: Made, version: Version) -> OpenIndex:
 
 def scores(index: OpenIndex, query: str) -> Mapping[str, float]:
     """The score of each of the best pages of a query, in their order."""
-    found = answer(index, query, NO_SITES, Wanted(), NOW_US)
+    found = answer(index, query, NO_SITES, SearchOptions(), NOW_US)
     return {one.url: one.score for one in found.results if one.score is not None}
 
 

@@ -145,8 +145,8 @@ def test_a_watcher_of_room_that_fails_goes_on(
         return "planted shortage" if threading.current_thread().name == "room-watch" and not passes else None
 
     monkeypatch.setattr(node, "run_workers", run)
-    monkeypatch.setattr(watermarks.Room, "shortage", shortage)
-    fails_once_in("room-watch", watermarks.Room, "shortage", monkeypatch, ZeroDivisionError("planted"))
+    monkeypatch.setattr(watermarks.FreeSpace, "shortage", shortage)
+    fails_once_in("room-watch", watermarks.FreeSpace, "shortage", monkeypatch, ZeroDivisionError("planted"))
     with caplog.at_level(logging.WARNING):
         crawl(config)
     assert passes == [True, False]
@@ -159,7 +159,7 @@ def test_without_its_watcher_of_room_the_task_ends_with_an_error(
     serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, config = serving.log().counts(), begun(tmp_path, serving, FEW)
-    fails_once_in("room-watch", watermarks.Room, "shortage", monkeypatch, SystemExit())
+    fails_once_in("room-watch", watermarks.FreeSpace, "shortage", monkeypatch, SystemExit())
     with pytest.raises(StorageError, match="node-0: the watch over its free room has ended; run the task again"):
         crawl(config)
     assert not Result(config).segments()

@@ -125,7 +125,7 @@ def test_a_dfs_without_room_is_asked_less_and_less(tmp_path: Path, monkeypatch: 
         tmp_path, nodes=1, watermarks={"min_free_local_bytes": LEAST, "min_free_dfs_bytes": 2}
     ).watermarks
     store = SimpleNamespace(name="dfs", free_bytes=lambda: asked.append(now_s) or (1 if now_s < 600 else 2))
-    room = watermarks.Room(marks, tmp_path, lambda: store)
+    room = watermarks.FreeSpace(marks, tmp_path, lambda: store)
     while (reason := room.shortage()) is not None:
         assert "min_free_dfs_bytes" in reason
         now_s += 1.0
@@ -143,7 +143,9 @@ def no_dfs() -> Any:
 def test_free_room_is_what_the_system_says(tmp_path: Path) -> None:
     def shortage(least: int) -> str | None:
         marks = {"min_free_local_bytes": least, "min_free_dfs_bytes": 0}
-        return watermarks.Room(make_config(tmp_path, nodes=1, watermarks=marks).watermarks, tmp_path, no_dfs).shortage()
+        return watermarks.FreeSpace(
+            make_config(tmp_path, nodes=1, watermarks=marks).watermarks, tmp_path, no_dfs
+        ).shortage()
 
     assert "free" in (shortage(1 << 60) or "")
     assert shutil.disk_usage(tmp_path).free > 1

@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 
 from crawl_lib.config import ParseConfig
-from crawl_lib.parse import Metadata, Page, count_links, parse_html
+from crawl_lib.parse import Metadata, ParsedPage, count_links, parse_html
 from crawl_lib.parse.scan import FACTS
 from tests.parse.driver import SANITIZERS, Answer, Driver, compiled
 from tests.parse.links import columns
@@ -274,7 +274,7 @@ def check(html: bytes, answer: Answer, with_facts: Answer) -> float:
         assert len(one.data) <= most_bytes * len(html) + ALLOWANCE
     config = ParseConfig(max_links_per_page=1000, max_anchor_chars=50)
     read = parse_html(html, url="http://a.b/c", header_charset="utf-8", config=config, user_agent="krake", facts_at=2e9)
-    assert Page.from_json(read.to_json()) == read
+    assert ParsedPage.from_json(read.to_json()) == read
     check_metadata(read.metadata)
     assert count_links(read.links) <= 1000
     assert all(len(anchor) <= 50 for anchor in columns(read.links).anchors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from crawl_lib.parse import Page
+from crawl_lib.parse import ParsedPage
 
 TO_PAGES = {"a": "a", "r": "area", "f": "frame", "i": "iframe", "m": "meta"} | {
     "c": "loc",
@@ -72,7 +72,7 @@ def read_links(data: bytes) -> list[Link]:
     return found
 
 
-def each_link(page: Page) -> list[Link]:
+def each_link(page: ParsedPage) -> list[Link]:
     """The links of a page in document order."""
     return read_links(page.links)
 

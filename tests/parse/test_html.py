@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl_lib.config import ParseConfig
-from crawl_lib.parse import Page, count_links, parse_html
+from crawl_lib.parse import ParsedPage, count_links, parse_html
 from tests.parse.links import FOLLOWED_RELS, Link, columns, each_link
 
 URL = "http://a.b/dir/page.html"
 
 
-def page_of(html: str | bytes, **options: object) -> Page:
+def page_of(html: str | bytes, **options: object) -> ParsedPage:
     data = html.encode() if isinstance(html, str) else html
     config = ParseConfig(**{key: options.pop(key) for key in list(options) if hasattr(ParseConfig, key)})  # type: ignore[arg-type]
     return parse_html(data, url=URL, config=config, **{"header_charset": None, **options})  # type: ignore[arg-type]
@@ -182,8 +182,8 @@ def test_the_first_attribute_counts_among_thousands() -> None:
 
 def test_a_page_comes_whole_through_json() -> None:
     page = page_of("<title>é</title><base href=/d/><a href='x?😀' rel=nofollow>t</a><img src=i>\xff\0")
-    assert Page.from_json(page.to_json()) == page
-    assert Page.from_json(page_of("").to_json().encode()) == page_of("")
+    assert ParsedPage.from_json(page.to_json()) == page
+    assert ParsedPage.from_json(page_of("").to_json().encode()) == page_of("")
 
 
 def test_rel_and_nofollow() -> None:
@@ -306,7 +306,7 @@ def test_a_page_that_was_read_leaves_nothing_to_the_garbage_collector() -> None:
     try:
         assert len(links_of(html)) == 3
         gc.collect()
-        assert [found for found in gc.garbage if isinstance(found, Page)] == []
+        assert [found for found in gc.garbage if isinstance(found, ParsedPage)] == []
     finally:
         gc.set_debug(0)
         gc.garbage.clear()

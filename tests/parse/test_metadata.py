@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.config import ParseConfig
-from crawl_lib.parse import Image, Metadata, Page, Value, language_tag, parse_html
+from crawl_lib.parse import Image, Metadata, ParsedPage, Value, language_tag, parse_html
 from crawl_lib.parse.dates import read_date
 from crawl_lib.parse.facts import ORDER
 from tests.parse import hostile
@@ -68,13 +68,13 @@ def test_the_docs_have_the_order_of_the_code() -> None:
 @pytest.mark.parametrize("page", PAGES[:40:5], ids=[page.name for page in PAGES[:40:5]])
 def test_metadata_goes_to_another_process_and_back(page: MetadataPage) -> None:
     read = parse_html(page.data, url=page.url, header_charset=page.charset, config=ParseConfig(), facts_at=NOW)
-    assert Page.from_json(read.to_json()) == read
+    assert ParsedPage.from_json(read.to_json()) == read
 
 
 def test_nothing_is_chosen_where_no_one_asks() -> None:
     page = parse_html(b"<meta property=og:title content=x>", url=URL, header_charset=None, config=ParseConfig())
     assert page.metadata is None
-    assert Page.from_json(page.to_json()) == page
+    assert ParsedPage.from_json(page.to_json()) == page
 
 
 @pytest.mark.parametrize(

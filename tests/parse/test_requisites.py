@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crawl_lib.config import REQUISITE_KINDS, ParseConfig
-from crawl_lib.parse import Page, parse_html
+from crawl_lib.parse import ParsedPage, parse_html
 from crawl_lib.parse.scan import scan, wanted_kinds
 from tests.parse.hostile import MOST_STEPS_A_BYTE
 from tests.parse.links import read_links
@@ -66,11 +66,11 @@ ALL = {
 }
 
 
-def page_of(html: str, config: ParseConfig = CONFIG) -> Page:
+def page_of(html: str, config: ParseConfig = CONFIG) -> ParsedPage:
     return parse_html(html.encode(), url="http://a.test/", header_charset="utf-8", config=config)
 
 
-def named(page: Page) -> list[str]:
+def named(page: ParsedPage) -> list[str]:
     return [f"{link.element} {link.href}" for link in read_links(page.requisites)]
 
 
@@ -160,7 +160,7 @@ def test_requisites_beyond_the_limit_are_counted() -> None:
 
 def test_a_page_travels_to_another_process_with_its_requisites() -> None:
     page = page_of("<a href=é><img src=日本>")
-    assert Page.from_json(page.to_json()) == page
+    assert ParsedPage.from_json(page.to_json()) == page
 
 
 def test_queries_are_escaped_in_the_charset_of_the_page() -> None:

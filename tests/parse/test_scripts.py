@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from crawl_lib.config import ParseConfig
-from crawl_lib.parse import Page, parse_html
+from crawl_lib.parse import ParsedPage, parse_html
 from crawl_lib.parse.charset import to_utf8
 from crawl_lib.parse.encodings import CODECS
 from tests.parse import oracle
@@ -35,7 +35,7 @@ TEMPLATE = """<!DOCTYPE html><html><head>{meta}<title>{title}</title><meta name=
  <b>{title}</b></a></ul><img src="{word}.png" alt="{text}"></body></html>"""
 
 
-def read(script: str, encoding: str, meta: str, header: str | None) -> Page:
+def read(script: str, encoding: str, meta: str, header: str | None) -> ParsedPage:
     title, text, word, _ = SCRIPTS[script]
     html = TEMPLATE.format(title=title, text=text, word=word, meta=meta).encode(CODECS[encoding])
     return parse_html(html, url="http://a.b/c/", header_charset=header, config=ParseConfig())

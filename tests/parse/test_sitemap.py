@@ -10,14 +10,14 @@ import sys
 import pytest
 
 from crawl_lib.config import ParseConfig
-from crawl_lib.parse import Page, count_links, may_be_sitemap, parse_sitemap, robots_sitemaps
+from crawl_lib.parse import ParsedPage, count_links, may_be_sitemap, parse_sitemap, robots_sitemaps
 from tests.parse.links import columns, each_link
 
 URL = "http://a.test/sitemap.xml"
 NS = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 
 
-def read(data: bytes | str, charset: str | None = None, **options: int) -> Page | None:
+def read(data: bytes | str, charset: str | None = None, **options: int) -> ParsedPage | None:
     """The page, None if the content does not begin as a sitemap."""
     given = data.encode() if isinstance(data, str) else data
     page = parse_sitemap(given, url=URL, header_charset=charset, config=ParseConfig(**options), max_bytes=1 << 20)

@@ -14,7 +14,7 @@ from crawl_lib.errors import ConfigError
 from crawl_lib.index import LANGUAGES, OTHER, Fields
 from crawl_lib.index.fields import ANCHORS, TITLE, WORDS
 from crawl_lib.index.runs import _RUN
-from crawl_lib.push.changes import BOOST_STEP, Change, Listed, changes, rounded_boost
+from crawl_lib.push.changes import BOOST_STEP, Listed, PageChange, changes, rounded_boost
 from crawl_lib.push.documents import document_of
 from crawl_lib.search.ranking import boost_factor
 from crawl_lib.version import mapping_file
@@ -35,7 +35,7 @@ def test_changes_are_those_of_a_comparison_by_key(tables: list[dict[int, int]]) 
     for number in sorted(set().union(*tables)):
         same = befores and all(before.get(number) == now.get(number) for before in befores)
         if not same:
-            expected.append(Change(bytes([number]) * 20, listed(number, now[number]) if number in now else None))
+            expected.append(PageChange(bytes([number]) * 20, listed(number, now[number]) if number in now else None))
     assert list(changes(rows[0], rows[1:])) == expected
 
 

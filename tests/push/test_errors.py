@@ -250,13 +250,13 @@ def test_an_answer_of_another_form_is_an_error_that_names_the_server(
         seal_pages(stores, SECOND)
     indexes, tried = server.indexes, Counter[int]()
 
-    def send(self: cluster.Cluster, method: str, path: str, data: bytes | None, kind: str) -> cluster.Answer:
+    def send(self: cluster.Cluster, method: str, path: str, data: bytes | None, kind: str) -> cluster.OpenSearchAnswer:
         status, body = server.answer(method, path, data or b"", None)
         is_wanted = path.partition("?")[0].endswith(part)
         changed = [one for one in malformed(body) if isinstance(one, dict)] if is_wanted else []
         tried[len(changed)] += 1
         shown: Any = changed[number] if number < len(changed) else body
-        return cluster.Answer(int(status), shown, f"{self.url}: {method} {path}")
+        return cluster.OpenSearchAnswer(int(status), shown, f"{self.url}: {method} {path}")
 
     monkeypatch.setattr(cluster.Cluster, "_send", send)
     for number in range(1000):

@@ -27,9 +27,9 @@ from crawl_lib.realtime.protocol import (
     Hello,
     Hop,
     LineReader,
+    PageTarget,
     Rates,
     Refused,
-    Target,
     ToFetcher,
 )
 from crawl_lib.realtime.scheduler import Scheduler
@@ -51,7 +51,7 @@ def redirect(wanted: Fetch, url: str) -> Done:
     return Done(
         id=wanted.id,
         hop=hop(wanted.url, outcome="redirect", status=301),
-        target=Target(url=url, key=key_of(url).hex(), how="redirect"),
+        target=PageTarget(url=url, key=key_of(url).hex(), how="redirect"),
         attempts=1,
         spent_ms=5,
     )

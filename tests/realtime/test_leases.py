@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.config import FetchConfig
-from crawl_lib.fetch import HostRow, HostStore
+from crawl_lib.fetch import HostStore
+from crawl_lib.fetch.hoststore import HostRow
 from crawl_lib.realtime.held import Held
 from crawl_lib.realtime.leases import GRANT_S, LEASE_S, SEEN_S, LeaseTable, Lessee, ranges_of, wanted_parts
 from crawl_lib.realtime.pages import PARTS, PageServer, part_of

@@ -19,7 +19,7 @@ from crawl_lib.realtime import collect_parts, drop_rows, fill_table, forget_rows
 from crawl_lib.realtime.documents import Document, Request, encoded, request_bytes
 from crawl_lib.realtime.pages import Finished, Followed, Mark, PageServer, Wish, part_of
 from crawl_lib.realtime.places import FETCHER
-from crawl_lib.realtime.protocol import Hop, Target
+from crawl_lib.realtime.protocol import Hop, PageTarget
 from crawl_lib.realtime.store import connect_pages
 from crawl_lib.stores import Stores
 from crawl_lib.urls import host_of, key_of
@@ -72,7 +72,7 @@ class TestWhy:
 
     def test_a_redirect_that_waits_for_its_target(self, stores: Stores, pages: PageServer) -> None:
         submit(pages, A)
-        target = Target(url=B, key=key_of(B).hex(), how="redirect")
+        target = PageTarget(url=B, key=key_of(B).hex(), how="redirect")
         request = Request(url=A, hop=hop(A), target=target)
         pages.follow([Followed(key_of(A), key_of(B), request_bytes(request), 1)])
         assert f"waits for the document of {B}" in explain(stores, A)["answer"]

@@ -13,7 +13,7 @@ import pytest
 
 from crawl_lib.errors import BusyError, ConfigError, InputError, KrakeError, LockedError
 from crawl_lib.realtime import Client, TokenFile, serve_realtime
-from crawl_lib.realtime.link import FetcherProcess
+from crawl_lib.realtime.link import LinkedFetcher
 from crawl_lib.realtime.tokens import RIGHTS
 from crawl_lib.stores import Stores, open_stores
 from tests.realtime.fake import ThreadFetcher, Web, make_config
@@ -22,7 +22,7 @@ A, B = "http://a.example/", "http://b.example/"
 
 
 @contextmanager
-def running(stores: Stores, fetcher: Web | Callable[[int], FetcherProcess]) -> Iterator[str]:
+def running(stores: Stores, fetcher: Web | Callable[[int], LinkedFetcher]) -> Iterator[str]:
     """A service in a thread; gives its URL. `fetcher`: the web of a fetcher without a network, or a fetcher's start."""
     start = (lambda lock: ThreadFetcher(fetcher)) if isinstance(fetcher, Web) else fetcher
     urls: list[str] = []

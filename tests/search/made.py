@@ -9,7 +9,7 @@ import pyarrow as pa
 import tantivy
 
 from crawl_lib.index import Fields, IndexedPage
-from crawl_lib.search import Answer, OpenIndex, Sites, Wanted, answer
+from crawl_lib.search import OpenIndex, SearchAnswer, SearchOptions, Sites, answer
 from crawl_lib.urls import host_of, key_of
 
 NOW_US = 1_700_000_000_000_000
@@ -65,9 +65,9 @@ _SCHEMA = pa.schema(
 )
 
 
-def ask(index: OpenIndex, query: str, sites: Sites = NO_SITES, **wanted: Any) -> Answer:
+def ask(index: OpenIndex, query: str, sites: Sites = NO_SITES, **wanted: Any) -> SearchAnswer:
     """The answer to a query at `NOW_US`."""
-    return answer(index, query, sites, Wanted(**wanted), NOW_US)
+    return answer(index, query, sites, SearchOptions(**wanted), NOW_US)
 
 
 def found(index: OpenIndex, query: str, **wanted: Any) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.search import Sites, Wanted, Weights, answer, every_page
+from crawl_lib.search import SearchOptions, Sites, Weights, answer, every_page
 from tests.search.made import NOW_US, ask, found, opened, page
 
 DAY_US = 86_400_000_000
@@ -282,7 +282,7 @@ def test_sites_are_never_shown_or_count_more() -> None:
     pages = [page(f"http://{host}/{host[0]}", "apples") for host in ("a.x.org", "b.x.org", "x.org", "other.org")]
     index = opened(pages)
     sites = Sites({"x.org": 0, "b.x.org": 3})
-    shown = answer(index, "apples", sites, Wanted(is_explained=True), NOW_US)
+    shown = answer(index, "apples", sites, SearchOptions(is_explained=True), NOW_US)
     assert [one.url[-1] for one in shown.results] == ["b", "o"]
     assert [one.explanation.site_factor for one in shown.results if one.explanation] == [3, 1]
     assert shown.total == 2

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from crawl_lib.search import Kind, Part, read_query
+from crawl_lib.search import PartKind, QueryPart, read_query
 
 CUT_WORDS = "The query is cut to its first 32 words."
 
@@ -66,7 +66,7 @@ def test_what_is_not_well_formed_is_read_as_words(typed: str, read: str, note: s
     reading = read_query(typed)
     assert str(reading) == read
     assert any(note in one for one in reading.notes)
-    assert all(part.kind in {Kind.WORD, Kind.PHRASE} for part in reading.parts)
+    assert all(part.kind in {PartKind.WORD, PartKind.PHRASE} for part in reading.parts)
 
 
 def test_a_long_query_is_cut() -> None:
@@ -85,8 +85,8 @@ def test_repeated_words_and_stop_words_do_not_count() -> None:
 
 
 def test_words_of_a_phrase_and_letters_of_a_run_count() -> None:
-    assert read_query('"' + "a " * 33 + '"').groups == ((Part(Kind.PHRASE, " ".join("a" * 32)),),)
-    assert read_query("東" * 33).groups == ((Part(Kind.WORD, "東" * 32),),)
+    assert read_query('"' + "a " * 33 + '"').groups == ((QueryPart(PartKind.PHRASE, " ".join("a" * 32)),),)
+    assert read_query("東" * 33).groups == ((QueryPart(PartKind.WORD, "東" * 32),),)
 
 
 def test_dates_begin_in_utc() -> None:

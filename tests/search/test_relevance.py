@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.known import POSTGRESQL, PYTHON, Docs, read_web
 from benchmarks.search import FLOORS, mean_reciprocal_rank, write_index
-from crawl_lib.search import OpenIndex, Wanted, Weights, answers, open_index, ranked
+from crawl_lib.search import OpenIndex, SearchOptions, Weights, answers, open_index, ranked
 from crawl_lib.urls import key_of
 from tests.search.judged import average_precision, documents, ndcg, queries
 from tests.search.made import LANGUAGES, NO_SITES, NOW_US, opened
@@ -30,7 +30,7 @@ def judged(index: OpenIndex, **wanted: Any) -> tuple[float, float]:
     values = []
     numbers = {key_of(f"http://example.org/{number}"): str(number) for number in range(1, 1_461)}
     for query, relevant in queries():
-        found = ranked(index, query, NO_SITES, Wanted(**wanted), NOW_US)
+        found = ranked(index, query, NO_SITES, SearchOptions(**wanted), NOW_US)
         results = [numbers[one.fact.key] for one in found]
         values.append((ndcg(results, relevant), average_precision(results, relevant)))
     return mean(one for one, _ in values), mean(one for _, one in values)
@@ -64,7 +64,9 @@ class Known:
         return cls(docs, open_index(folder, 1, LANGUAGES), {page.key: page.url for page in web.pages})
 
     def rank(self, **weights: Any) -> float:
-        return mean_reciprocal_rank(self.index, self.docs, self.urls, ENTRIES, Wanted(weights=Weights(**weights)))
+        return mean_reciprocal_rank(
+            self.index, self.docs, self.urls, ENTRIES, SearchOptions(weights=Weights(**weights))
+        )
 
 
 @pytest.fixture(scope="module")

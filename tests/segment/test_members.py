@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.segment import Wanted, members, read_members
+from crawl_lib.segment import WantedRecord, members, read_members
 from crawl_lib.storage import Storage
 
 
@@ -28,7 +28,7 @@ class OneFile:
         return file
 
 
-def read(store: OneFile, wanted: list[Wanted]) -> list[bytes]:
+def read(store: OneFile, wanted: list[WantedRecord]) -> list[bytes]:
     storage: Storage = store  # type: ignore[assignment]
     return [member.data for member in read_members(storage, wanted)]
 
@@ -45,7 +45,7 @@ def test_every_range_is_read_as_it_stands(cuts: list[tuple[int, int]]) -> None:
     data = bytes(number * 7 % 256 for number in range(2200))
     wanted, at = [], 0
     for number, (gap, length) in enumerate(cuts):
-        wanted.append(Wanted(number, f"file-{number // 7}", at + gap, length))
+        wanted.append(WantedRecord(number, f"file-{number // 7}", at + gap, length))
         at = 0 if number % 7 == 6 else at + gap + length
     store = OneFile(data)
     assert read(store, wanted) == [data[want.offset : want.offset + want.length] for want in wanted]
@@ -54,14 +54,14 @@ def test_every_range_is_read_as_it_stands(cuts: list[tuple[int, int]]) -> None:
 
 def test_small_gaps_are_read_over_and_large_ones_skipped() -> None:
     store = OneFile(bytes(3 << 20))
-    read(store, [Wanted(0, "a", 0, 10), Wanted(1, "a", 500_000, 10)])
+    read(store, [WantedRecord(0, "a", 0, 10), WantedRecord(1, "a", 500_000, 10)])
     assert store.opened == [("a", 0)]
-    read(store, [Wanted(0, "b", 0, 10), Wanted(1, "b", (5 << 19) + 7, 10)])
+    read(store, [WantedRecord(0, "b", 0, 10), WantedRecord(1, "b", (5 << 19) + 7, 10)])
     assert store.opened[1:] == [("b", 0), ("b", (5 << 19) + 7)]
 
 
 def test_overlap_and_a_file_that_ends_early_are_damage() -> None:
     with pytest.raises(DamagedFileError, match=r"a: `pages` names records that overlap at offset 10"):
-        read(OneFile(bytes(99)), [Wanted(0, "a", 0, 10), Wanted(1, "a", 9, 10)])
+        read(OneFile(bytes(99)), [WantedRecord(0, "a", 0, 10), WantedRecord(1, "a", 9, 10)])
     with pytest.raises(DamagedFileError, match=r"a: ends within the record at offset 95"):
-        read(OneFile(bytes(99)), [Wanted(0, "a", 0, 10), Wanted(1, "a", 95, 5)])
+        read(OneFile(bytes(99)), [WantedRecord(0, "a", 0, 10), WantedRecord(1, "a", 95, 5)])

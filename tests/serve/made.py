@@ -29,7 +29,7 @@ def service(stores: Stores) -> Service:
     """What answers for a crawl, with the index that is there."""
     newest = NewestIndex(IndexReader(IndexVersions(stores), background=None))
     newest.look()
-    return Service(stores, newest, Sites.of(stores.config.search.sites))
+    return Service(stores, newest, Sites.of(stores.config.search))
 
 
 class Client:

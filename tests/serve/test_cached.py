@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from crawl_lib.config import SiteConfig
+from crawl_lib.config.model import SiteConfig
 from crawl_lib.errors import StorageError
 from crawl_lib.segment import write_dropped
 from crawl_lib.serve import cached

@@ -15,7 +15,7 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser
 
 from crawl_lib.errors import StorageError
-from crawl_lib.search import OpenIndex, Sites, Wanted, answer, read_query
+from crawl_lib.search import OpenIndex, SearchOptions, Sites, answer, read_query
 from crawl_lib.serve.filters import chips, menus
 from crawl_lib.serve.views import render
 from tests.index.made import Made, a, page
@@ -101,7 +101,12 @@ def test_near_duplicates_are_listed_below_the_best_of_them(client: Client) -> No
     found = answer(client.service.index, "tephra", Sites({}))
     results = (replace(found.results[0], like=("http://c.example/1", "http://c.example/2")),)
     html = render(
-        "results.html", query="tephra", found=replace(found, results=results), wanted=Wanted(), menus=[], chips=[]
+        "results.html",
+        query="tephra",
+        found=replace(found, results=results),
+        wanted=SearchOptions(),
+        menus=[],
+        chips=[],
     )
     assert "and 2 like it" in html
     assert {"http://c.example/1", "http://c.example/2"} <= set(links(html))

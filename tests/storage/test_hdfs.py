@@ -33,7 +33,7 @@ from crawl_lib.storage.access import parse_address
 from crawl_lib.storage.filestore import COPY_BYTES
 from crawl_lib.storage.hdfs import HdfsStorage
 from crawl_lib.storage.hdfs_files import FileBody, HdfsWriter
-from crawl_lib.storage.problems import FOREIGN, FULL, NONE, PATIENCE, Problem, RefusedError
+from crawl_lib.storage.problems import FOREIGN, FULL, NONE, PATIENCE, RefusedError, RequestProblem
 from crawl_lib.storage.session import TicketError, open_session
 from crawl_lib.storage.webhdfs import Datanodes, WebHdfs
 
@@ -102,7 +102,7 @@ def test_every_remote_exception_becomes_a_storage_error_and_waits_as_the_table_s
         store = webhdfs(time)
 
         def fail(name=name):
-            raise RefusedError(Problem(name, "words"))
+            raise RefusedError(RequestProblem(name, "words"))
 
         with pytest.raises(StorageError, match="/data/krake/d/f: cannot be read: "):
             store.persist("cannot be read", "d/f", fail)
@@ -116,7 +116,7 @@ def test_every_remote_exception_becomes_a_storage_error_and_waits_as_the_table_s
 )
 def test_remote_exceptions_with_an_error_of_their_own(exception, error):
     def fail():
-        raise RefusedError(Problem(exception, "words"))
+        raise RefusedError(RequestProblem(exception, "words"))
 
     with pytest.raises(error):
         webhdfs(Time()).persist("cannot be read", "f", fail)
@@ -139,7 +139,9 @@ def test_what_works_again_within_the_wait_is_no_error():
     def attempt() -> str:
         tries.append(1)
         if time.now_s < 50:
-            raise RefusedError(Problem("StandbyException", "Operation category READ is not supported in state standby"))
+            raise RefusedError(
+                RequestProblem("StandbyException", "Operation category READ is not supported in state standby")
+            )
         return "done"
 
     assert webhdfs(time).persist("cannot be read", "f", attempt) == "done"
@@ -147,7 +149,7 @@ def test_what_works_again_within_the_wait_is_no_error():
 
 
 def standby() -> str:
-    raise RefusedError(Problem("StandbyException", "Operation category READ is not supported in state standby"))
+    raise RefusedError(RequestProblem("StandbyException", "Operation category READ is not supported in state standby"))
 
 
 def test_a_stop_ends_the_waiting():

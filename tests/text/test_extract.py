@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crawl_lib.text.extract import Asked, language_of, main_text, page_text
+from crawl_lib.text.extract import ExtractOptions, language_of, main_text, page_text
 from crawl_lib.text.normal import nfc
 from tests.export.crawls import member
 
@@ -72,13 +72,16 @@ def test_the_language_of_a_long_text_is_detected(text: str, language: str | None
 def test_the_declared_language_counts_first(html: str, header: str, language: str) -> None:
     head = f"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n{header}\r\n\r\n"
     record = member("http://a.example/", head.encode() + f"{html}<p>{GERMAN}".encode())
-    assert page_text(record, "h", Asked(1 << 20, 1 << 20)).language == language
+    assert page_text(record, "h", ExtractOptions(1 << 20, 1 << 20)).language == language
 
 
 def test_a_short_page_has_the_language_that_it_declares_only() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
-    assert page_text(member("", head + b"<html lang=de><p>Octopus"), "h", Asked(1 << 20, 1 << 20)).language == "de"
-    assert page_text(member("", head + b"<p>Octopus"), "h", Asked(1 << 20, 1 << 20)).language is None
+    assert (
+        page_text(member("", head + b"<html lang=de><p>Octopus"), "h", ExtractOptions(1 << 20, 1 << 20)).language
+        == "de"
+    )
+    assert page_text(member("", head + b"<p>Octopus"), "h", ExtractOptions(1 << 20, 1 << 20)).language is None
 
 
 def test_what_a_page_shows_is_linear_in_its_marks() -> None:

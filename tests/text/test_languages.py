@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from crawl_lib.engine import sql_text
-from crawl_lib.text.extract import Asked, page_text
+from crawl_lib.text.extract import ExtractOptions, page_text
 from tests.export.crawls import member
 
 DOCS = Path("/usr/share/doc")
@@ -40,7 +40,9 @@ def test_the_language_of_98_of_100_pages_of_documentation_is_right(package: str,
     if not paths:
         pytest.skip(f"the Debian package {package} is needed")
     random.Random(98).shuffle(paths)
-    pages = [page_text(member("", HEAD + path.read_bytes()), "h", Asked(1 << 22, 1 << 22)) for path in paths[:count]]
+    pages = [
+        page_text(member("", HEAD + path.read_bytes()), "h", ExtractOptions(1 << 22, 1 << 22)) for path in paths[:count]
+    ]
     found = [page.language for page in pages if page.text]
     most = max(set(found) - {None}, key=found.count)
     assert sum((language or most) == "en" for language in found) >= 0.98 * len(found)

@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crawl_lib.config import CommonCrawlConfig, Config, TextConfig
+from crawl_lib.config import Config
+from crawl_lib.config.model import CommonCrawlConfig, TextConfig
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import DamagedFileError, StoppedError

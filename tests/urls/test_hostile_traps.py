@@ -11,7 +11,8 @@ from time import process_time
 
 import pytest
 
-from crawl_lib.config import DomainConfig, TrapsConfig, UrlsConfig
+from crawl_lib.config import TrapsConfig, UrlsConfig
+from crawl_lib.config.model import DomainConfig
 from crawl_lib.frontier.hostcounts import host_of_line
 from crawl_lib.urls import Budgets, Traps, budget_domain_of, pattern_of
 from crawl_lib.urls.normalizers import without_session

@@ -8,7 +8,7 @@ import pytest
 
 from crawl_lib.scratch import scratch_folder
 from crawl_lib.stores import open_stores
-from crawl_lib.versions import Work, columns
+from crawl_lib.versions import VersionWork, columns
 from tests.e2e.crawl import make_config
 
 NUMBERS = columns("n int64!")
@@ -23,7 +23,7 @@ def test_tables_of_an_answer_are_in_the_scratch_of_this_machine(
     monkeypatch.setattr("crawl_lib.engine.engine.SQL_DIRECTORY", tmp_path)
     (tmp_path / "sum.sql").write_text("select sum(n) as n from numbers")
     before = sorted(Path(config.dfs_primary).rglob("*"))
-    with Work.to_read(stores) as work:
+    with VersionWork.to_read(stores) as work:
         path = work.keep_rows("numbers", NUMBERS, ({"n": number} for number in range(4)))
         assert work.engine.value("sum") == 6
         assert path is not None

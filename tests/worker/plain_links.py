@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crawl_lib.config import Config
-from crawl_lib.parse import Page
+from crawl_lib.parse import ParsedPage
 from crawl_lib.records import TakenUrl
 from crawl_lib.urls import LinkResolver, Target, UrlFilter, key_of
 from tests.parse.links import Link, read_links
@@ -37,7 +37,9 @@ class PlainLinks:
         self.config, self.filter = config, url_filter
         self.found = Found()
 
-    def links(self, taken: TakenUrl, page: Page, nofollow: bool, start: int = 0, *, is_similar: bool = False) -> None:
+    def links(
+        self, taken: TakenUrl, page: ParsedPage, nofollow: bool, start: int = 0, *, is_similar: bool = False
+    ) -> None:
         """See `Discovery.links`."""
         links, resolver = read_links(page.links), LinkResolver(self.config.urls.max_length_chars)
         hops = {link.href for link in links if link.element in {"meta", "sitemap"}}

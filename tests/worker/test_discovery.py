@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl_lib.config import Config
-from crawl_lib.parse import Page
+from crawl_lib.parse import ParsedPage
 from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.segment import LinkBlock, PartWriter
 from crawl_lib.urls import UrlFilter, key_of
@@ -105,9 +105,9 @@ def taken_of(given: Given) -> TakenUrl:
     return TakenUrl(given.position, key_of(given.base), queued)
 
 
-def page_of(given: Given) -> Page:
+def page_of(given: Given) -> ParsedPage:
     links = written(given.links)
-    return Page("utf-8", None, None, None, None, given.base, links, nofollow=False, links_cut=0)
+    return ParsedPage("utf-8", None, None, None, None, given.base, links, nofollow=False, links_cut=0)
 
 
 @pytest.mark.parametrize("most_bytes", [rows_module.REMEMBERED_BYTES, 1])

@@ -22,7 +22,7 @@ import uvloop
 from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping, to_mapping
 from crawl_lib.frontier import TakeHeader, write_take
-from crawl_lib.parse import Page
+from crawl_lib.parse import ParsedPage
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.rounds import start_iteration
 from crawl_lib.segment import PartWriter, Position, list_parts
@@ -275,7 +275,7 @@ def test_an_answer_of_a_child_is_divided_again_and_read_as_far_as_it_is_whole(mo
     """A child that was taken over may write all links in one line, or half a link."""
     monkeypatch.setattr(reading, "SLICE_LINKS", 10)
     lines = [written([("ax", "", "")] * 25), written([("ay", "", "")] * 5) + b"az\0"]
-    pages = [Page("utf-8", None, None, None, None, "http://a.example/", links, False, 0) for links in lines]
+    pages = [ParsedPage("utf-8", None, None, None, None, "http://a.example/", links, False, 0) for links in lines]
     file = io.BytesIO("".join(f"{page.to_json()}\n" for page in pages).encode())
     pieces = [(start, len(each_link(piece))) for start, piece in aside_module._pieces(file)]
     assert pieces == [(0, 10), (10, 10), (20, 5), (25, 5)]

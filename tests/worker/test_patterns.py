@@ -35,7 +35,7 @@ def fetched(number: int, outcome: Outcome = Outcome.OK) -> Fetched:
 
 def store(folder: Path, sketches: Sequence[bytes], most: int = 10) -> int | None:
     with HostStore(folder) as hosts:
-        hosts.save_sketches(NAME, dict(enumerate(sketches)), 2 * most)
+        hosts.pages.save_sketches(NAME, dict(enumerate(sketches)), 2 * most)
         return room_of(hosts, NAME, most)
 
 
@@ -92,7 +92,7 @@ def test_what_pages_are_like_decides_on_the_rest_also_if_they_are_handled_twice(
     patterns.compare(later)
     assert patterns.divided(later) == (later[:room], later[room:] if room else [], [] if room else later)
     with HostStore(tmp_path) as hosts:
-        assert len(hosts.sketches(NAME)) == 10
+        assert len(hosts.pages.sketches(NAME)) == 10
 
 
 def test_of_a_large_pattern_that_is_no_trap_an_eighth_is_looked_at(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_of_a_large_pattern_that_is_no_trap_an_eighth_is_looked_at(tmp_path: Pat
         patterns.note(taken(number), fetched(number), HTML, TEXT.encode())
     patterns.save()
     with HostStore(tmp_path) as hosts:
-        assert 60 < len(hosts.sketches(NAME)) < 140
+        assert 60 < len(hosts.pages.sketches(NAME)) < 140
 
 
 @pytest.mark.parametrize(("package", "tree", "_"), [*TREES, *OTHERS], ids=lambda value: str(value)[:20])
@@ -119,5 +119,5 @@ def test_no_folder_of_real_documentation_is_a_trap(tmp_path: Path, package: str,
         for sketches in folders.values():
             for order in (sketches, random.Random(1).sample(sketches, len(sketches))):
                 for start in range(0, len(order) - most, 2 * most):
-                    hosts.save_sketches(NAME, dict(enumerate(order[start : start + 2 * most])), 2 * most)
+                    hosts.pages.save_sketches(NAME, dict(enumerate(order[start : start + 2 * most])), 2 * most)
                     assert room_of(hosts, NAME, most) != 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.config import Config
-from crawl_lib.parse import Page, parse_head
+from crawl_lib.parse import ParsedPage, parse_head
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
 from crawl_lib.worker.reading import Reader
@@ -23,7 +23,7 @@ def config(tmp_path: Path) -> Config:
     return make_config(tmp_path, nodes=1)
 
 
-def page_of(config: Config, body: str, *fields: str) -> Page:
+def page_of(config: Config, body: str, *fields: str) -> ParsedPage:
     head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n" + "".join(f"{field}\r\n" for field in fields) + "\r\n"
     fetched = Fetched(URL, 0.0, Outcome.OK, head=head.encode("latin-1"), body=body.encode())
     reader, headers = Reader(config), parse_head(fetched.head)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crawl_lib.config import Config, RuleConfig
-from crawl_lib.parse import Page, parse_css, parse_html
+from crawl_lib.parse import ParsedPage, parse_css, parse_html
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment.encoder import metadata_fields
 from crawl_lib.segment.recover import taken_of, warc_fields
@@ -39,7 +39,7 @@ class Judged:
     def read(self, text: str, url: str = URL, steps: int = 0, position: int = 0) -> None:
         """Read a page, or a style sheet where its URL ends so."""
         given: dict[str, Any] = {"url": url, "header_charset": "utf-8", "config": self.config.parse}
-        page: Page = (parse_css if url.endswith(".css") else parse_html)(text.encode(), **given)
+        page: ParsedPage = (parse_css if url.endswith(".css") else parse_html)(text.encode(), **given)
         self.discovery.links(self.taken(url, steps, position), page, page.nofollow)
 
     def taken(self, url: str = URL, steps: int = 0, position: int = 0) -> TakenUrl:

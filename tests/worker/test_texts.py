@@ -149,7 +149,7 @@ def test_the_rule_can_be_turned_off_and_without_a_store_nothing_counts(store: Ho
 def test_a_site_of_other_texts_only_is_remembered_in_part_and_what_is_full_stays(
     store: HostStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crawl_lib.fetch.hoststore._KEPT_TEXTS", 50)
+    monkeypatch.setattr("crawl_lib.fetch.pagetables._KEPT_TEXTS", 50)
     texts = Texts(store, MOST)
     note(texts, PAGES)
     for number in range(100, 300):
@@ -165,9 +165,9 @@ def test_a_site_of_other_texts_only_is_remembered_in_part_and_what_is_full_stays
 
 def test_what_is_forgotten_counts_from_0(store: HostStore) -> None:
     note(Texts(store, MOST), PAGES)
-    store.forget_texts(["b.test"])
+    store.pages.forget_texts(["b.test"])
     assert Texts(store, MOST)._full
-    store.forget_texts(["a.test"])
+    store.pages.forget_texts(["a.test"])
     texts, found = Texts(store, MOST), [taken(200, via=PAGES[0])]
     note(texts, PAGES[:-1])
     texts.know(found)

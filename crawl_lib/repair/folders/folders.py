@@ -51,7 +51,7 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Findings, Severity
 from crawl_lib.records import RETRY_LISTS
-from crawl_lib.repair.folders.identity import Identity
+from crawl_lib.repair.folders.identity import FolderIdentity
 from crawl_lib.repair.folders.scope import (
     added_by_index,
     kept_hosts,
@@ -170,7 +170,7 @@ class SmallFiles:
 
     def _identity(self, path: str, folder: str) -> None:
         """Check `iteration.json`, and the scope that it names."""
-        where, identity = f"{path}/{ITERATION_FILE}", Identity(self.stores, folder)
+        where, identity = f"{path}/{ITERATION_FILE}", FolderIdentity(self.stores, folder)
         iteration = None
         try:
             iteration = self.crawl.folder(folder).iteration()

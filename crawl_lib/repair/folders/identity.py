@@ -53,7 +53,7 @@ def check_nodes(stores: Stores) -> list[Finding]:
     return findings.list()
 
 
-class Identity:
+class FolderIdentity:
     """What can be known of a folder without its `iteration.json`."""
 
     def __init__(self, stores: Stores, folder: str) -> None:

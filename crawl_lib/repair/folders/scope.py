@@ -43,7 +43,8 @@ def lost_scope(stores: Stores, folder: str) -> bytes:
     named = {one.scope_sha256 for one in iterations}
     unnamed = [_shared(stores, digest) for digest in stores.crawl.scopes() if digest not in named]
     if not any(unnamed):
-        unnamed = [_scopes(stores, [one for one in iterations if int(one.folder) > int(folder)][:1])]
+        later = [one for one in iterations if int(one.folder) > int(folder)]
+        unnamed = [_scopes(stores, later[:1])]
     return scope_bytes(set().union(*unnamed))
 
 
@@ -121,8 +122,11 @@ def _found_before(stores: Stores, iteration: Iteration) -> set[str]:
     for folder in older:
         for manifest in crawl.folder(folder).readable_manifests().values():
             hosts.update(manifest["scope_added"])
-    kept = [some for name, some in kept_hosts(stores) if some and int(name.partition("-")[0]) < current]
-    return hosts.union(*kept, *(added_by_index(stores, folder) for folder in older))
+    for name, kept in kept_hosts(stores):
+        folder, _, _ = name.partition("-")
+        if kept and int(folder) < current:
+            hosts |= kept
+    return hosts.union(*(added_by_index(stores, folder) for folder in older))
 
 
 def added_by_index(stores: Stores, folder: str) -> set[str]:

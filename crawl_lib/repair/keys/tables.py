@@ -25,7 +25,8 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
         problems = {server.name: why_broken(server, full=full) for server in store.servers}
         servers = stores.config.servers
         embedded = all(map(is_sqlite_server, problems))
-        if embedded and not (any(stores.node_dir(node).is_dir() for node in servers) or stores.crawl.segments()):
+        has_nodes = any(stores.node_dir(node).is_dir() for node in servers)
+        if embedded and not has_nodes and not stores.crawl.segments():
             return  # the first task makes them
         broken = [server for server in store.servers if problems[server.name]]
         if broken and not dry_run and stores.config.order.keeps_keys:  # which has no keys to fill them with

@@ -22,6 +22,7 @@ from contextlib import suppress
 from functools import partial
 from hashlib import sha1
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -150,6 +151,15 @@ def restart_node(
     return report
 
 
+class QueueDamage(NamedTuple):
+    """A damaged file. `name`: of the finding; `problem`: for people; `cure`: repairs the damage."""
+
+    name: str
+    path: Path
+    problem: str
+    cure: Cure
+
+
 class _Node:
     """A node's directory. `report`: what its repair did."""
 
@@ -167,43 +177,47 @@ class _Node:
         take = open_take(self.directory) or (self._take_of_segment() if had_take else None)
         if take is None and files.spool.exists() and had_take:  # it is kept: somebody may want to import its records
             self._set_aside(files.spool, "has no take any more, and what it holds is fetched again")
-        for _, _, problem, cure in self.stores.until_stopped([*self.damages(take, full=True)]):
-            cure(problem)
+        for damage in self.stores.until_stopped([*self.damages(take, full=True)]):
+            damage.cure(damage.problem)
         return self.report
 
-    def damages(self, take: Take | None, *, full: bool) -> Iterator[tuple[str, Path, str, Cure]]:
-        """What is damaged: the name of the finding, the file, what is wrong, in words, and what repairs it."""
+    def damages(self, take: Take | None, *, full: bool) -> Iterator[QueueDamage]:
+        """Yield what is damaged."""
         files = self.files
         for path in host_stores(self.directory):
             if problem := sqlite_problem(path, HOSTS_TABLES):
-                yield "hosts_damaged", path, problem, partial(self._begin_hosts, path)
+                yield QueueDamage("hosts_damaged", path, problem, partial(self._begin_hosts, path))
         if files.host_counts.exists() and (problem := sqlite_problem(files.host_counts, COUNTS_TABLES)):
-            yield "hostcounts_damaged", files.host_counts, problem, self._count_hosts
+            yield QueueDamage("hostcounts_damaged", files.host_counts, problem, self._count_hosts)
         if take is None:
             return
         segment = self._segment_of(take)
         try:
             if read_leftover(take) is None and segment is not None:
                 problem = "is not there, and the segment of the take is"
-                yield "leftover_damaged", files.leftover, problem, partial(self._leftover, take, segment)
+                yield QueueDamage("leftover_damaged", files.leftover, problem, partial(self._leftover, take, segment))
         except DamagedFileError as error:
-            yield "leftover_damaged", files.leftover, str(error), partial(self._leftover, take, segment)
+            yield QueueDamage("leftover_damaged", files.leftover, str(error), partial(self._leftover, take, segment))
         # Once the segment is there the spool is not read any more.
         if not self.stores.crawl.segment(take.header.folder, self.node).exists():
             yield from self._spool_damages(take, full=full)
 
-    def _spool_damages(self, take: Take, *, full: bool) -> Iterator[tuple[str, Path, str, Cure]]:
+    def _spool_damages(self, take: Take, *, full: bool) -> Iterator[QueueDamage]:
         files, storage = self.files, self.stores.storage
         hidden = hidden_folder(self.stores.crawl.at(take.header.folder), self.node, take.take_id)
         for part, name, problem in damaged_parts(files.spool, storage, hidden, full=full, work=self.stores):
-            yield name, part.warc, problem, partial(self._part, part)
+            yield QueueDamage(name, part.warc, problem, partial(self._part, part))
         try:
             with suppress(FileNotFoundError):
                 take.scope()
         except DamagedFileError as error:
-            yield "spool_damaged", files.spool_scope, str(error), partial(self._delete_made, files.spool_scope)
+            yield self._made_damage(files.spool_scope, str(error))
         if problem := built_problem(files.spool_segment, full=full):
-            yield "spool_damaged", files.spool_segment, problem, partial(self._delete_made, files.spool_segment)
+            yield self._made_damage(files.spool_segment, problem)
+
+    def _made_damage(self, path: Path, problem: str) -> QueueDamage:
+        """Describe damage of a file in the spool that is made again after it was deleted."""
+        return QueueDamage("spool_damaged", path, problem, partial(self._delete_made, path))
 
     def _say(self, text: str) -> None:
         self.report.done.append(text)
@@ -259,7 +273,8 @@ class _Node:
         urls = (url for url, _ in self.stores.until_stopped(self.queue.lines(self.report.state)))
         taken, left = bytearray(), len(rows)
         for some in some_lines(urls, ASKED):
-            found = is_among(np.frombuffer(b"".join(sha1(url).digest() for url in some), "S20"), rows)
+            keys = b"".join(sha1(url).digest() for url in some)
+            found = is_among(np.frombuffer(keys, "S20"), rows)
             taken += found.tobytes()
             left -= int(found.sum())
             if left <= 0:

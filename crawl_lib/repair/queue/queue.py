@@ -64,7 +64,11 @@ def aside(path: Path, data: bytes | None = None) -> Path:
     """
     names = chain([""], (f"-{number}" for number in count(2)))
     places = (path.with_name(f"{path.name}{BROKEN}{name}") for name in names)
-    return next(place for place in places if not place.exists() or (data and place.read_bytes() == data))
+
+    def is_free(place: Path) -> bool:
+        return not place.exists() or bool(data and place.read_bytes() == data)
+
+    return next(filter(is_free, places))
 
 
 @dataclass

@@ -39,7 +39,7 @@ LONGEST_URL = 1 << 16
 """In characters: no crawl lets one be longer, whatever its config says now."""
 
 
-class Piece(NamedTuple):
+class RecordPiece(NamedTuple):
     """Bytes of a WARC file that may be kept. `key`: of the URL of a whole response whose metadata record is lost."""
 
     offset: int
@@ -62,7 +62,7 @@ class Gleaner:
     file_ids: dict[str, str] = field(default_factory=dict)
     is_named: Callable[[str, WarcRecord], bool] = lambda name, record: False
     headless: set[str] = field(default_factory=set)
-    pieces: dict[str, list[Piece]] = field(default_factory=dict)
+    pieces: dict[str, list[RecordPiece]] = field(default_factory=dict)
     keys: set[bytes] = field(default_factory=set)
     positions: set[int] = field(default_factory=set)
     lone: dict[bytes, str] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Gleaner:
         if not SEQUENCE.search(name.removesuffix(WARC_SUFFIX)):
             self.damage["foreign_file"] += 1
             return
-        pieces: list[Piece] = []
+        pieces: list[RecordPiece] = []
         held: list[WarcRecord] = []
         first: list[WarcRecord] = []
         file_id = FileId(self.file_ids.get(name, ""))
@@ -100,7 +100,7 @@ class Gleaner:
         if not first:
             self.headless.add(name)
         if pieces:
-            self.pieces[name] = [*(Piece(one.offset, one.offset + one.length) for one in first), *pieces]
+            self.pieces[name] = [*(RecordPiece(one.offset, one.offset + one.length) for one in first), *pieces]
 
     def _warcinfo(self, record: WarcRecord) -> list[WarcRecord]:
         """Read a warcinfo record; returns the record, or none where it is not of this file."""
@@ -110,7 +110,7 @@ class Gleaner:
         self.info = self.info or warc_fields(record.block)
         return [record]
 
-    def _add(self, pieces: list[Piece], held: list[WarcRecord], record: WarcRecord) -> list[WarcRecord]:
+    def _add(self, pieces: list[RecordPiece], held: list[WarcRecord], record: WarcRecord) -> list[WarcRecord]:
         """Take a record into the group that is `held`; returns what is held now."""
         if record.type == "metadata":
             self._group(pieces, held, record)
@@ -130,7 +130,7 @@ class Gleaner:
         file_id.value = file_id.value or record.headers.get("warc-warcinfo-id", "")
         return file_id.owns(record) or not file_id.is_carried
 
-    def _group(self, pieces: list[Piece], held: list[WarcRecord], metadata: WarcRecord) -> None:
+    def _group(self, pieces: list[RecordPiece], held: list[WarcRecord], metadata: WarcRecord) -> None:
         """A metadata record and what is before it: a whole group, or parts of broken ones."""
         response_id = metadata.headers.get("warc-concurrent-to", "")
         ours = [record for record in held if _response_id(record) == response_id]
@@ -158,7 +158,7 @@ class Gleaner:
             self.positions.add(taken.position)
         _keep(pieces, *ours, metadata)
 
-    def _broken(self, pieces: list[Piece], records: list[WarcRecord]) -> list[WarcRecord]:
+    def _broken(self, pieces: list[RecordPiece], records: list[WarcRecord]) -> list[WarcRecord]:
         """Note records whose metadata record is lost; returns no record."""
         doubtful = [record for record in records if record.offset in self._doubtful]
         self.damage[NOT_OWN] += len(doubtful)
@@ -175,20 +175,20 @@ class Gleaner:
                         raise ValueError("not a record of ours")
                     if key_of(url) not in self.lone:
                         self.lone[key_of(url)] = url
-                        pieces.append(Piece(record.offset, record.offset + record.length, key_of(url)))
+                        pieces.append(RecordPiece(record.offset, record.offset + record.length, key_of(url)))
                 except (KeyError, ValueError):
                     if not is_robots(url):
                         self.unfetched.setdefault(key_of(url), QueuedUrl(url))
         return []
 
 
-def _keep(pieces: list[Piece], *records: WarcRecord) -> None:
+def _keep(pieces: list[RecordPiece], *records: WarcRecord) -> None:
     """Note records that are kept; those that follow each other are one piece."""
     for record in records:
         start, end = record.offset, record.offset + record.length
         if pieces and pieces[-1].end == start and pieces[-1].key is None:
             start = pieces.pop().offset
-        pieces.append(Piece(start, end))
+        pieces.append(RecordPiece(start, end))
 
 
 def _response_id(record: WarcRecord) -> str | None:

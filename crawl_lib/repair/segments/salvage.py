@@ -25,7 +25,7 @@ from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.records import QueuedUrl, TakenUrl
-from crawl_lib.repair.segments.glean import Gleaner, Piece, fetched_of, is_robots
+from crawl_lib.repair.segments.glean import Gleaner, RecordPiece, fetched_of, is_robots
 from crawl_lib.repair.segments.known import LOST_NAME, Known, read_lost
 from crawl_lib.repair.segments.swap import replace_segment
 from crawl_lib.scratch import scratch_folder
@@ -178,7 +178,7 @@ class _Salvage:
         self.storage.download(where, target)
         return [target]
 
-    def _part(self, spool: Path, name: str, pieces: list[Piece]) -> None:
+    def _part(self, spool: Path, name: str, pieces: list[RecordPiece]) -> None:
         """Copy what is kept of one file into the spool, and make the rows of its part."""
         info, file_id = self.known.info(self.found.info), self.found.file_ids[name]
         with (spool / name).open("wb") as out:
@@ -207,7 +207,7 @@ class _Salvage:
                     handler = of_others if taken.key in self.lone else of_seeds
                     handler.handle_all([(taken, fetched, position)])
 
-    def _metadata(self, name: str, piece: Piece, taken: TakenUrl) -> bytes:
+    def _metadata(self, name: str, piece: RecordPiece, taken: TakenUrl) -> bytes:
         """A metadata record for a response that has lost its own."""
         record = SegmentReader(self.storage, self.path).read_record(name, piece.offset, piece.end - piece.offset)
         fetched, row = fetched_of(record, taken.queued.url), self.rows.get(taken.key, {})

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError, KrakeError
 from crawl_lib.rounds import CrawlReader, keys_status
-from crawl_lib.rounds.elsewhere import NODE_OPERATORS, TASK_STATES, NodeTask, entry_of
+from crawl_lib.rounds.elsewhere import NODE_OPERATORS, TASK_STATES, AirflowTask, entry_of
 from crawl_lib.stores import Secrets
 from krake_airflow.configs import BadConfig, config_files, crawl_dag_id, read_configs
 from krake_airflow.connections import secrets_for
@@ -200,7 +200,7 @@ def told_by_nodes(config: Config, nodes: Sequence[str]) -> Mapping[str, dict[str
         return {node: {"error": f"Airflow's database: {type(error).__name__}"} for node in nodes}
 
 
-def _newest_tasks(session: Any, dag_id: str, nodes: Collection[str], most: int) -> list[NodeTask]:
+def _newest_tasks(session: Any, dag_id: str, nodes: Collection[str], most: int) -> list[AirflowTask]:
     """Return tasks of these nodes among the `most` last ones, those that began last first."""
     columns = (TaskInstance.task_id, TaskInstance.run_id, TaskInstance.state, TaskInstance.try_number)
     asked = (
@@ -212,7 +212,8 @@ def _newest_tasks(session: Any, dag_id: str, nodes: Collection[str], most: int) 
     )
     rows = session.execute(asked).all()
     tasks = [
-        NodeTask.named(row.task_id, run_id=row.run_id, state=str(row.state), try_number=row.try_number) for row in rows
+        AirflowTask.named(row.task_id, run_id=row.run_id, state=str(row.state), try_number=row.try_number)
+        for row in rows
     ]
     return [task for task in tasks if task and task.node in nodes]
 
