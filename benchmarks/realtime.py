@@ -364,6 +364,7 @@ def reads(folder: Path, rows: int) -> list[Row]:
 def fill(path: Path, rows: int) -> None:
     """Write documents of usual size into the table of the service."""
     pages = SqlitePages(path)
+    pages.ensure()
     facts = {"title": "A title of usual length for a page", "description": "words " * 40}
     for start in range(0, rows, 1000):
         urls = [_known(number) for number in range(start, min(rows, start + 1000))]

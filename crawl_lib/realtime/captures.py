@@ -21,6 +21,8 @@ MOST_FOLDERS = 16
 """Folders after a capture in which its file is looked for: each fetcher has a folder an hour."""
 MOST_FILES = 20_000
 """The most names of files in memory."""
+KEEP_S = 3600.0
+"""The files of segments are looked up again after so long: `krake segment compact` may have changed segments."""
 PAUSE_S = 30.0
 """After a file that is in no segment, no folder is looked at for so long."""
 log = logging.getLogger(__name__)
@@ -32,7 +34,7 @@ class Captures:
     def __init__(self, stores: Stores, clock: Callable[[], float] = time.monotonic) -> None:
         self._stores, self._clock = stores, clock
         self._segments: dict[str, str] = {}
-        self._next_look_s = 0.0
+        self._next_look_s = self._until_s = 0.0
         self._lock = threading.Lock()
 
     def earlier(self, document: Document) -> str:
@@ -49,6 +51,8 @@ class Captures:
         return Earlier(segment, place.warc, place.offset, captured_ms / 1000, digest, *validators).to_text()
 
     def _segment_of(self, file: str, since_s: int) -> str:
+        if self._clock() >= self._until_s:
+            self._segments, self._until_s = {}, self._clock() + KEEP_S
         if file not in self._segments and self._clock() >= self._next_look_s:
             try:
                 self._look(since_s)
@@ -66,6 +70,7 @@ class Captures:
                 continue
             for node in crawl.folder(folder).segments():
                 reader = SegmentReader(self._stores.storage, crawl.segment(folder, node).path)
-                self._segments |= dict.fromkeys(reader.warc_files, f"{folder}/{node}")
+                if len(reader.manifest.history) == 1:  # `compact` and repairs give records new places
+                    self._segments |= dict.fromkeys(reader.warc_files, f"{folder}/{node}")
         while len(self._segments) > MOST_FILES:
             del self._segments[next(iter(self._segments))]
