@@ -18,7 +18,10 @@ _times: Counter[str] = Counter()
 
 
 def reached(step: str) -> None:
-    """Say that the durable step of this name is done. Kills the process where `KRAKE_KILL_AT` asks for it."""
+    """Note that the durable step of this name is done.
+
+    Kills the process where `KRAKE_KILL_AT` asks for it.
+    """
     wanted = os.environ.get(KILL_VARIABLE)
     if wanted is None:
         return
@@ -45,7 +48,10 @@ def fsync_dir(directory: Path) -> None:
 
 
 def rename_durable(source: Path, target: Path) -> None:
-    """Rename, replacing the target, and make it durable. Both lie on one file system."""
+    """Rename durably, replacing the target.
+
+    Both lie on one file system.
+    """
     source.replace(target)
     fsync_dir(target.parent)
     if source.parent != target.parent:
@@ -53,7 +59,9 @@ def rename_durable(source: Path, target: Path) -> None:
 
 
 def write_durable(path: Path, data: bytes | Iterable[bytes], *, sync_folder: bool = True) -> None:
-    """Replace a file's content, by bytes or pieces of them, so that a reader, and a crash, see the old or the new one.
+    """Replace a file's content, completely or not at all.
+
+    `data`: bytes, or pieces of them. A reader, and a crash, see the old or the new content.
 
     `sync_folder`: False for a caller that calls `fsync_dir` after more files: until then a crash may undo the rename.
     Raises StorageError naming the path; the operator looks at the disk.

@@ -42,7 +42,10 @@ from pathlib import Path
 
 
 def printable(text: str) -> str:
-    """Return a text without what a terminal would obey: each character that is not printable is escaped."""
+    """Return a text with each unprintable character escaped.
+
+    A terminal then obeys nothing in it.
+    """
     return text if text.isprintable() else "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
@@ -57,7 +60,10 @@ class KrakeError(Exception):
 
     @property
     def lines(self) -> list[str]:
-        """The findings, each in one printable line, whatever a system, a library or a stranger said."""
+        """Findings, each in one printable line.
+
+        Whatever a system, a library or a stranger said.
+        """
         return [printable(" ".join(str(finding).splitlines())) for finding in self.args]
 
 
@@ -207,7 +213,10 @@ SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
 @contextmanager
 def sqlite_errors(path: Path, remedy: str) -> Iterator[None]:
-    """Within, an error of SQLite becomes a StorageError that names the file and what to do."""
+    """Turn an error of SQLite into StorageError.
+
+    It names the file and what to do.
+    """
     try:
         yield
     except SQLITE_ERRORS as error:
@@ -215,9 +224,10 @@ def sqlite_errors(path: Path, remedy: str) -> Iterator[None]:
 
 
 def os_error(error: OSError, path: Path | str, problem: str = "", kind: type[KrakeError] = StorageError) -> KrakeError:
-    """The error of ours for what the system refused: the path, what could not be done with it, and the system's reason.
+    """Return Krake's error for a system's refusal.
 
-    Without a `problem`, `path` is a folder, or another file; the one that the system names is said instead, if any.
+    It names the path, what could not be done with it, and the system's reason. Without a `problem`, `path` is a folder,
+    or another file; the one that the system names is said instead, if any.
     """
     where = f"{path}: {problem}" if problem else error.filename or path
     return kind(f"{where}: {error.strerror or error}")

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 
 def run_program(main: Callable[[], int]) -> NoReturn:
-    """Run the main function of a program, and exit with the code that it returns.
+    """Run a program's main function, and exit with its code.
 
     Threads are waited for, and whatever `main` registers with `atexit` is called, as ever. For the first thing that a
     process does: what was registered before is not called. Raises what `main` raises.

@@ -42,7 +42,7 @@ class Finding:
     count: int = 1
 
     def to_text(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         more = f" ({self.count:,} of them)" if self.count > 1 else ""
         return f"{self.severity}: {self.name}: {self.where}: {self.problem}{more}; {self.repair}"
 
@@ -65,7 +65,7 @@ class Findings:
         severity: Severity = Severity.ERROR,
         count: int = 1,
     ) -> None:
-        """Note a damage; of several at one place the first one's text is kept."""
+        """Note a damage; of several at one place the first counts."""
         problem = problem.removeprefix(f"{where}: ")  # errors begin with the place
         before = self._found.get((name, where))
         if before is not None:
@@ -74,20 +74,20 @@ class Findings:
         self._found[name, where] = Finding(self._room, name, where, problem, repair, severity, count)
 
     def list(self) -> list[Finding]:
-        """All of them, in the order in which they were first met."""
+        """Return all findings in the order of their first occurrence."""
         return list(self._found.values())
 
 
 def open_to_read(path: Path) -> closing[sqlite3.Connection]:
-    """A SQLite file, to be read. Without a journal next to it, SQLite is to make none."""
+    """Open a SQLite file to read, without making a journal."""
     how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
     return closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=1.0))
 
 
 def sqlite_problem(path: Path, columns: Mapping[str, str]) -> str | None:
-    """Why a SQLite file that no one writes cannot be used, None if it can. `columns`: of its tables, by table.
+    """Return why an unused SQLite file is invalid, or None.
 
-    A table that is not there is made by the first writer.
+    `columns`: of its tables, by table. A table that is not there is made by the first writer.
     """
     try:
         with open_to_read(path) as base:

@@ -6,9 +6,10 @@ from typing import Any
 
 
 def loads_later(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package. `modules`: the names that each of its modules has, by the module's name.
+    """Return the `__getattr__` of a package.
 
-    What it returns raises AttributeError for other names, as Python asks for.
+    `modules`: the names that each of its modules has, by the module's name. What it returns raises AttributeError for
+    other names, as Python asks for.
     """
     module_of = {name: module for module, names in modules.items() for name in names}
     # Once it is loaded, Python makes a module an attribute of its package, under its own name.

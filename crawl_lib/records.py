@@ -45,7 +45,10 @@ class Earlier:
 
     @classmethod
     def of(cls, text: str) -> "Earlier | None":
-        """Read the text of a line; None where it names no capture: such a visit is one without conditions."""
+        """Read the text of a line; None without a capture.
+
+        Such a visit is one without conditions.
+        """
         if not text:
             return None
         try:
@@ -91,12 +94,15 @@ class QueuedUrl:
 
     @property
     def hops(self) -> str:
-        """The field of a line that has `redirects`, and the steps of a requisite: see `hops_text`."""
+        """Field of a line with redirects and requisite steps: `hops_text`."""
         return hops_text(self.redirects, self.requisite)
 
     @property
     def hop(self) -> str:
-        """How the URL was found, by a letter of Heritrix: `S` seed, `L` link, `R` redirect, `E` requisite."""
+        """Letter of Heritrix for the way to the URL.
+
+        `S` seed, `L` link, `R` redirect, `E` requisite.
+        """
         if self.requisite:
             return "E"
         return "R" if self.redirects else "L" if self.depth else "S"
@@ -109,19 +115,26 @@ MOST_STEPS = MOST_IMPORTS + 2
 
 
 def steps_of_row(row: Mapping[str, Any]) -> int:
-    """Return the steps of a requisite by its row of `pages`, whose `depth` counts them; 0 for a page."""
+    """Return a requisite's steps by its row of `pages`.
+
+    `depth` counts the steps; 0 for a page.
+    """
     return int(row["depth"]) if row.get("hop") == "E" else 0
 
 
 def hops_text(redirects: int, requisite: int) -> str:
-    """Return the field of a line that has both: `2`, and of a requisite `2E1`."""
+    """Return the field `2`, or for a requisite `2E1`.
+
+    The numbers are redirects and steps.
+    """
     return f"{redirects}E{requisite}" if requisite else str(redirects)
 
 
 def metadata_with_list(queued: QueuedUrl) -> str | None:
-    """What `metadata` of `pages` has: the seed's fields and, as `list`, the name of the list that asked; None: neither.
+    """Return the value of the column `metadata`, or None.
 
-    That name takes the place of a seed's own field `list`, and of an earlier list's.
+    The seed's fields and, as `list`, the name of the list that asked. That name takes the place of a seed's own field
+    `list`, and of an earlier list's.
     """
     if not queued.list_name:
         return queued.metadata or None
@@ -129,7 +142,10 @@ def metadata_with_list(queued: QueuedUrl) -> str | None:
 
 
 def metadata_without_list(text: str | None) -> str:
-    """The fields of a seed out of `metadata` of `pages`, as a line has them."""
+    """Return a seed's fields from the column `metadata`.
+
+    In the form of a line.
+    """
     fields = json_object(text)
     if fields.pop("list", None) is None:
         return text or ""
@@ -137,7 +153,10 @@ def metadata_without_list(text: str | None) -> str:
 
 
 def json_object(text: str | None) -> dict[str, Any]:
-    """A JSON object; what is none, as a queue made by hand may have it, is kept as one field."""
+    """Return a JSON object; keep anything else as one field.
+
+    A queue made by hand may have other texts.
+    """
     try:
         value = json.loads(text or "{}")
     except ValueError:
@@ -194,7 +213,10 @@ class Fetched:
     spent_ms: int = field(default=0, init=False, repr=False, compare=False)
 
     def without_body(self) -> "Fetched":
-        """Return the same without the bytes of the body; what is known of the payload stays known."""
+        """Return the same without the bytes of the body.
+
+        What is known of the payload stays known.
+        """
         bare = replace(self, body=b"")
         bare.payload = self.payload and self.payload._replace(data=None)
         return bare

@@ -18,19 +18,22 @@ MANIFEST_FILE = "manifest.json"
 
 
 def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with the digest of its content."""
+    """Return the value with the digest of its content."""
     return {**value, DIGEST: sha1(json.dumps(value, sort_keys=True).encode()).hexdigest()}
 
 
 def sealed_json(value: Mapping[str, Any]) -> bytes:
-    """A line of JSON that says its own digest: with another byte in it, it would be believed, and URLs be lost."""
+    """Return a line of JSON with its own digest.
+
+    Without the digest a changed byte would be trusted, and URLs be lost.
+    """
     return json.dumps(sealed(value), sort_keys=True).encode() + b"\n"
 
 
 def unsealed(data: bytes, is_old: Callable[[dict[str, Any]], bool] = lambda value: False) -> dict[str, Any]:
-    """What such a line says. `is_old`: whether an older version wrote it, without a digest.
+    """Return the content of such a line after a check.
 
-    Raises ValueError, KeyError or TypeError.
+    `is_old`: whether an older version wrote it, without a digest. Raises ValueError, KeyError or TypeError.
     """
     value = json.loads(data)
     if not isinstance(value, dict):
@@ -41,28 +44,29 @@ def unsealed(data: bytes, is_old: Callable[[dict[str, Any]], bool] = lambda valu
 
 
 def unsealed_if_new(data: bytes) -> dict[str, Any]:
-    """What a file of the crawl directory says, whose digest must be right unless it is of a version that had none.
+    """Return the checked content of a file of the crawl directory.
 
-    Raises ValueError, KeyError or TypeError.
+    The digest must be right unless the file's version had none. Raises ValueError, KeyError or TypeError.
     """
     return unsealed(data, lambda value: DIGEST not in value and value.get("format_version", 1) == 1)
 
 
 def unsealed_or_old(data: bytes, old: Collection[str]) -> dict[str, Any]:
-    """The same of a file that older versions wrote without a digest: theirs has exactly these names, and nothing else.
+    """Return the checked content of a file that may be old.
 
-    So no single bit turns a sealed one into one of theirs. Raises ValueError, KeyError or TypeError.
+    Older versions wrote the file without a digest: theirs has exactly these names, and nothing else. So no single bit
+    turns a sealed one into one of theirs. Raises ValueError, KeyError or TypeError.
     """
     return unsealed(data, lambda value: value.keys() == set(old))
 
 
 @contextmanager
 def own_file(path: Path, problem: str, node: str | None = None) -> Iterator[None]:
-    """A file of a node's directory is read within; `problem`: what it is not, if its content makes no sense.
-    `node`: where the path does not tell it.
+    """Translate errors of reading a file of a node's directory.
 
-    A file that is not there stays FileNotFoundError. Raises StorageError if the disk refuses it, DamagedFileError
-    naming the command that repairs it.
+    `problem`: what is wrong if its content makes no sense; `node`: where the path does not tell it. A file that is not
+    there stays FileNotFoundError. Raises StorageError if the disk refuses it, DamagedFileError naming the command that
+    repairs it.
     """
     try:
         yield

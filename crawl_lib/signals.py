@@ -46,7 +46,10 @@ class LastResort:
             self._timer = None
 
     def begin(self, code: int, text: str = STOPPED_TEXT) -> None:
-        """End the process with this exit code, unless the `with` block ends in time. `text`: for the user."""
+        """End the process unless the `with` block ends in time.
+
+        `code`: the exit code; `text`: for the user.
+        """
         if self._is_needed and self._timer is None:
             self._timer = Timer(self._seconds, self._end, (code, text))
             self._timer.daemon = True
@@ -82,19 +85,21 @@ def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
 
 
 def end_on_signals() -> AbstractContextManager[None]:
-    """SIGINT or SIGTERM ends the process at once, and without a word: nothing is begun yet. Main thread only.
+    """End the process at once on SIGINT or SIGTERM, silently.
 
-    Python alone would print where it was. This module loads nothing but Python's own, so that a program has this first.
+    Nothing is begun yet. Main thread only. Python alone would print where it was. This module loads nothing but
+    Python's own, so that a program has this first.
     """
     return _handled(lambda number, _: os._exit(_BY_SIGNAL + number))
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopSignal]:
-    """An event that SIGINT or SIGTERM sets; the second signal ends the process. Main thread only.
+    """Give an event that SIGINT or SIGTERM sets.
 
-    The process ends in any case, within `LONGEST_STOP_S` of the first signal. A thread listens to the signals: Python
-    runs handlers in the main thread, which may be in a query or a system call for long.
+    The second signal ends the process. Main thread only. The process ends in any case, within `LONGEST_STOP_S` of the
+    first signal. A thread listens to the signals: Python runs handlers in the main thread, which may be in a query or a
+    system call for long.
     """
     stop = StopSignal()
     reader, writer = os.pipe()
@@ -115,9 +120,10 @@ def stop_on_signals() -> Iterator[StopSignal]:
 
 @contextmanager
 def interrupt_on_signals() -> Iterator[None]:
-    """Raise KeyboardInterrupt at SIGINT (Ctrl-C), as Python does; end the process at SIGTERM.
+    """Raise KeyboardInterrupt at SIGINT; end the process at SIGTERM.
 
-    An interactive shell runs so, within `stop_on_signals`, whose thread gets no signal meanwhile. Main thread only.
+    SIGINT is Ctrl-C, and handled as by Python. An interactive shell runs so, within `stop_on_signals`, whose thread
+    gets no signal meanwhile. Main thread only.
     """
     heard = signal.set_wakeup_fd(-1)
     try:

@@ -90,6 +90,9 @@ NOT_ASKED = frozenset({Outcome.ROBOTS_DENIED, Outcome.ADDRESS_REFUSED, Outcome.P
 
 
 def answers_of(outcomes: Mapping[str, int]) -> tuple[int, int]:
-    """How many URLs were answered at all, with a response of any status, and of how many: all but `NOT_ASKED`."""
+    """Return how many URLs were answered, and of how many.
+
+    Any response counts as an answer; URLs in `NOT_ASKED` do not count.
+    """
     answered = sum(number for outcome, number in outcomes.items() if outcome in WITH_RESPONSE)
     return answered, sum(number for outcome, number in outcomes.items() if outcome not in NOT_ASKED)

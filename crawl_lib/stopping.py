@@ -31,7 +31,10 @@ class Work:
         go_on(self.stop)
 
     def until_stopped(self, items: Iterable[_T]) -> Iterator[_T]:
-        """The items, one after the other; StoppedError before the next one once the work is to stop."""
+        """Yield the items until the work is to stop.
+
+        Raises StoppedError before the next item.
+        """
         return until_stopped(items, self.stop)
 
     def report(self, **counts: Any) -> None:
@@ -52,7 +55,10 @@ class Progress:
         self.add(0)
 
     def add(self, count: int) -> None:
-        """So many more are done. Raises StoppedError."""
+        """Count finished items.
+
+        Raises StoppedError.
+        """
         self._work.go_on()
         self._done += count
         if time.monotonic() >= self._next_s:
@@ -65,13 +71,19 @@ class Progress:
 
 
 def go_on(stop: Event | None) -> None:
-    """Raise StoppedError if the stage is to stop; without an event it never is."""
+    """Raise StoppedError if the stage is to stop.
+
+    Without an event it never is.
+    """
     if stop is not None and stop.is_set():
         raise StoppedError("stopped as asked; run it again to go on")
 
 
 def until_stopped(items: Iterable[_T], stop: Event | None) -> Iterator[_T]:
-    """The items, one after the other; StoppedError before the next one once the stage is to stop."""
+    """Yield the items until the stage is to stop.
+
+    Raises StoppedError before the next item.
+    """
     for item in items:
         go_on(stop)
         yield item

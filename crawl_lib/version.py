@@ -14,12 +14,15 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def in_checkout(package: Path = _PACKAGE) -> bool:
-    """Whether this is a checkout, where people have `make`: an installed wheel has no Makefile."""
+    """Say whether this is a checkout, where people have `make`.
+
+    An installed wheel has no Makefile.
+    """
     return (package.parent / "Makefile").is_file()
 
 
 def sql_directory(package: Path = _PACKAGE) -> Path:
-    """Where the queries are."""
+    """Return the folder of the queries."""
     inside = package / "sql"
     return inside if inside.is_dir() else package.parent / "sql"
 
@@ -32,7 +35,10 @@ def mapping_file(package: Path = _PACKAGE) -> Path:
 
 @cache
 def code_digest(package: Path = _PACKAGE) -> str:
-    """SHA-256 of the sources of `crawl_lib` and of `sql/`, in hex: tells checkouts and wheels of one version apart."""
+    """Return a digest of the sources of `crawl_lib` and `sql/`.
+
+    SHA-256 in hex: tells checkouts and wheels of one version apart.
+    """
     digest, sql = sha256(), sql_directory(package)
     for root in (package, sql):
         for path in sorted(path for path in root.rglob("*") if path.suffix in {".py", ".sql", ".c", ".h"}):
