@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 from crawl_lib.crawldir import FolderState, SegmentRef
 from crawl_lib.derived import SEGMENTS
 from crawl_lib.engine import in_batches
+from crawl_lib.engine.numbers import KEY_BYTES, Ints, keys_of
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError, os_errors
-from crawl_lib.keys import KEY_BYTES
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Family, TableOutput, Version, Versions, Work, columns, make_version
@@ -151,7 +151,7 @@ def _divided(work: Work, tables: Iterable[pa.Table], bits: int) -> Iterator[pa.T
     with ExitStack() as stack, os_errors(work.scratch, "cannot be written"):
         files = [stack.enter_context(pa.ipc.new_file(str(path), PLACES_SCHEMA, options=_PACKED)) for path in paths]
         for table in _gathered(tables):
-            share_of = _bytes_of(table["key"])[:, 0] >> (8 - bits)
+            share_of = _shares_of(table["key"], bits)
             for share in np.unique(share_of):
                 files[share].write_table(table.filter(pa.array(share_of == share)))
     for path in paths:
@@ -184,7 +184,7 @@ def _old_shares(stores: Stores, parent: Version | None, bits: int) -> Iterator[p
     """
     waiting, current = [PLACES_SCHEMA.empty_table()], 0
     for batch in Versions(stores, PLACES).batches(parent, PLACES_SCHEMA.names) if parent else ():
-        share_of = _bytes_of(batch["key"])[:, 0].astype(np.int64) >> (8 - bits)
+        share_of = _shares_of(batch["key"], bits)
         for share in np.unique(share_of):  # in order, as keys are
             while current < share:
                 yield pa.concat_tables(waiting)
@@ -204,7 +204,7 @@ def _newest_of_each(tables: tuple[pa.Table, pa.Table]) -> Iterator[pa.RecordBatc
     rows = pa.concat_tables(tables)
     if not len(rows):
         return
-    keys = _bytes_of(rows["key"])
+    keys = keys_of(rows["key"]).view(np.uint8).reshape(-1, KEY_BYTES)
     first, second = (np.ascontiguousarray(keys[:, at : at + 8]).view(">u8")[:, 0].astype(np.uint64) for at in (0, 8))
     third = np.ascontiguousarray(keys[:, 16:]).view(">u4")[:, 0]
     order = np.argsort(first, kind="stable")
@@ -223,13 +223,6 @@ def _ranks(rows: pa.Table, name: str, some: "npt.NDArray[np.int64]") -> "npt.NDA
     """Return numbers that order some rows as a column does."""
     ranks = pc.rank(rows[name].take(pa.array(some, pa.int64())), tiebreaker="dense")
     return np.from_dlpack(ranks).astype(np.int64)  # `to_numpy` imports pandas
-
-
-def _bytes_of(keys: "pa.ChunkedArray[Any] | pa.Array[Any]") -> "npt.NDArray[np.uint8]":
-    """Return keys as rows of 20 bytes."""
-    array = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
-    data = np.frombuffer(memoryview(array.buffers()[1] or b""), np.uint8)
-    return data[array.offset * KEY_BYTES : (array.offset + len(array)) * KEY_BYTES].reshape(-1, KEY_BYTES)
 
 
 def _newest(versions: Versions) -> Version | None:
@@ -311,3 +304,9 @@ class KnownCaptures:
             raise StaleError from error
         if digest != self._version.manifest["segments"].get(str(segment)):
             raise StaleError
+
+
+def _shares_of(keys: "pa.ChunkedArray[Any] | pa.Array[Any]", bits: int) -> Ints:
+    """Return the first bits of keys."""
+    shares: Ints = keys_of(keys).view(np.uint8)[::KEY_BYTES].astype(np.int64) >> (8 - bits)
+    return shares

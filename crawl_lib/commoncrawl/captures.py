@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -23,6 +22,7 @@ from crawl_lib.commoncrawl.languages import three_letters
 from crawl_lib.commoncrawl.requisites import Keys, no_keys, pages_among
 from crawl_lib.commoncrawl.sorting import joined
 from crawl_lib.crawldir import SegmentRef
+from crawl_lib.engine.numbers import Ints, keys_of
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.segment import INDEX_NAME, SegmentReader, open_parquet, parquet_batches, parquet_errors, surt
 from crawl_lib.states import Outcome
@@ -31,7 +31,6 @@ from crawl_lib.text import AGAIN, TEXT_SCHEMA, text_table
 from crawl_lib.urls import host_of
 from crawl_lib.versions import columns
 
-Ints = npt.NDArray[Any]
 SUBSETS = ("warc", "crawldiagnostics", "robotstxt")
 WARC_ENDING, WET_ENDING = r"\.warc\.gz$", ".warc.wet.gz"
 """The endings of the names of WARC files, as a pattern, and of WET files."""
@@ -272,14 +271,6 @@ def wet_name(warc_file: str, part: int) -> str:
     `x.warc.wet.gz`, then `x.part-1.warc.wet.gz` where one file is too small.
     """
     return re.sub(WARC_ENDING, f".part-{part}{WET_ENDING}" if part else WET_ENDING, warc_file)
-
-
-def keys_of(keys: Any) -> Ints:
-    """Return pages' keys as numpy sorts them.
-
-    Two keys are equal if all of their bytes are.
-    """
-    return np.frombuffer(keys.buffers()[1], "S20", len(keys), 20 * keys.offset) if len(keys) else np.empty(0, "S20")
 
 
 def places_of(files: Any, offsets: Any, known: "pa.Array[Any]") -> Ints:

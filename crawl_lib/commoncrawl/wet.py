@@ -20,21 +20,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crawl_lib.commoncrawl.captures import (
-    PLACES,
-    PLACES_ROWS,
-    PLACES_SCHEMA,
-    Ints,
-    Lookup,
-    keys_of,
-    places_of,
-    wet_name,
-)
+from crawl_lib.commoncrawl.captures import PLACES, PLACES_ROWS, PLACES_SCHEMA, Lookup, places_of, wet_name
 from crawl_lib.commoncrawl.folders import Files
 from crawl_lib.commoncrawl.languages import three_letters
 from crawl_lib.commoncrawl.requisites import Keys, no_keys, pages_among
 from crawl_lib.commoncrawl.sorting import DiskSort
 from crawl_lib.crawldir import SegmentRef
+from crawl_lib.engine.numbers import Ints, keys_of
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.scratch import scratch_folder
 from crawl_lib.segment import SegmentReader, Wanted, base32, open_parquet, read_members, safe_uri, utc_text

@@ -37,12 +37,13 @@ from crawl_lib.crawldb.scores import Scores
 from crawl_lib.crawldb.table import CRAWLDB, newest_version, rank_of
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.engine import Engine, in_batches
+from crawl_lib.engine.numbers import hosts_of
 from crawl_lib.errors import InputError
 from crawl_lib.scoring import Scoring
 from crawl_lib.segment import LINKS_NAME, PAGES_NAME, parquet_batches
 from crawl_lib.stores import Stores
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, extract_text, text_table
-from crawl_lib.urls import Chain, Scope, domain_of, host_of
+from crawl_lib.urls import Chain, Scope, domain_of
 from crawl_lib.versions import (
     GROUP_ROWS,
     Version,
@@ -380,15 +381,20 @@ _domain_of = lru_cache(1 << 20)(domain_of.__wrapped__)
 def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows with host and domain, where they are new."""
     found = dict(zip(batch.schema.names, batch.columns, strict=True))
-    found["host"] = _filled(found["host"], found["url"], host_of)
-    found["domain"] = _filled(found["domain"], found["host"], _domain_of)
+    found["host"] = _filled(found["host"], found["url"], hosts_of)
+    found["domain"] = _filled(found["domain"], found["host"], _domains_of)
     return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
 
 
-def _filled(column: "pa.Array[Any]", of: "pa.Array[Any]", make: Callable[[str], str]) -> "pa.Array[Any]":
+def _filled(
+    column: "pa.Array[Any]", of: "pa.Array[Any]", make: "Callable[[pa.Array[Any]], pa.Array[Any]]"
+) -> "pa.Array[Any]":
     """A column with its nulls made of another column."""
     missing = column.is_null()
-    found = of.filter(missing).dictionary_encode()
-    made = pa.array([make(str(one)) for one in found.dictionary.to_pylist()], pa.string())
-    filled: pa.Array[Any] = pc.replace_with_mask(column, missing, made.take(found.indices))
+    filled: pa.Array[Any] = pc.replace_with_mask(column, missing, make(of.filter(missing)))
     return filled
+
+
+def _domains_of(hosts: "pa.Array[Any]") -> "pa.Array[Any]":
+    found = hosts.dictionary_encode()
+    return pa.array([_domain_of(str(host)) for host in found.dictionary.to_pylist()], pa.string()).take(found.indices)

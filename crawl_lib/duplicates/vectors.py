@@ -9,12 +9,13 @@ from dataclasses import astuple, dataclass
 from functools import cache
 from hashlib import sha1, sha256
 from itertools import pairwise
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from crawl_lib.engine.numbers import keys_of
 from crawl_lib.parse import load_native
 from crawl_lib.versions import columns
 
@@ -79,10 +80,8 @@ def vectors_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _starts_of(table: pa.Table) -> Ints:
     """Find where the rows of each page begin."""
-    keys = table["key"].combine_chunks().cast(pa.binary(20))
-    data = np.frombuffer(memoryview(cast("pa.Buffer", keys.buffers()[1])), np.uint8).reshape(-1, 20)
-    data = data[keys.offset : keys.offset + len(keys)]
-    return np.flatnonzero(np.r_[True, (data[1:] != data[:-1]).any(axis=1)])
+    keys = keys_of(table["key"].cast(pa.binary(20)))
+    return np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
 
 
 def _packed(table: pa.Table) -> pa.Table:

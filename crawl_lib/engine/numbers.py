@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crawl_lib.errors import os_errors
 
 KEY_BYTES, STEPS = 20, 8
 _BLOCK = 1 << 18
+_HOST = r"^[a-z]+://(?P<host>\[[^\]]*\]|[^/:]*)"
 Keys = npt.NDArray[np.bytes_]
 Ints = npt.NDArray[Any]
 
@@ -103,6 +105,12 @@ def numbered_names(
     return names, numbers[np.concatenate(parts)]
 
 
+def hosts_of(urls: "pa.Array[Any]") -> "pa.Array[Any]":
+    """Return the hosts of a column of canonical URLs, as `urls.host_of` has them."""
+    found: pa.Array[Any] = pc.struct_field(pc.extract_regex(urls, _HOST), "host")
+    return found
+
+
 def count_sorted(counts: Ints, numbers: Ints) -> None:
     """Add each number's frequency among sorted ones to its count."""
     if len(numbers):
@@ -110,15 +118,16 @@ def count_sorted(counts: Ints, numbers: Ints) -> None:
         counts[first : last + 1] += np.bincount(numbers - first).astype(counts.dtype)
 
 
-def keys_of(column: "pa.Array[Any]") -> Keys:
-    """Return the keys of a column without a copy.
+def keys_of(column: "pa.Array[Any] | pa.ChunkedArray[Any]") -> Keys:
+    """Return the keys of a column, of an array without a copy.
 
     A row has 20 bytes. A null is any key.
     """
-    data, end = column.buffers()[1], column.offset + len(column)
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    data, end = array.buffers()[1], array.offset + len(array)
     if data is None:
-        return np.zeros(len(column), f"S{KEY_BYTES}")
-    return np.frombuffer(memoryview(data), f"S{KEY_BYTES}", end)[column.offset :]
+        return np.zeros(len(array), f"S{KEY_BYTES}")
+    return np.frombuffer(memoryview(data), f"S{KEY_BYTES}", end)[array.offset :]
 
 
 def values_of(column: "pa.Array[Any]") -> Ints:

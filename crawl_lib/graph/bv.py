@@ -8,11 +8,12 @@ lists in bits, in gamma code. Numbers are coded in blocks, so memory does not gr
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from crawl_lib.engine.numbers import Ints
 from crawl_lib.graph.finalizer import Neighbours
 from crawl_lib.stopping import Progress
 
@@ -22,7 +23,6 @@ BLOCK_ITEMS = 1 << 18
 WORD_BITS = 64
 BV_SUFFIXES = ("graph", "offsets", "properties")
 """Of the files of a BV graph."""
-Ints = npt.NDArray[Any]
 _Words = npt.NDArray[np.uint64]
 
 

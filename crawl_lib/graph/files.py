@@ -22,11 +22,10 @@ from typing import Any, BinaryIO, NamedTuple
 from xml.sax.saxutils import escape
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from crawl_lib.durable import fsync_file, rename_durable
-from crawl_lib.engine.numbers import numbered_names
+from crawl_lib.engine.numbers import Ints, numbered_names
 from crawl_lib.errors import DamagedFileError, InputError, os_errors
 from crawl_lib.export import ARC_SCHEMAS, ARCS_OUT, EXPORT_SCHEMA, PAGES, ExportFolder, remedy_of, row_count
 from crawl_lib.scratch import scratch_folder
@@ -38,7 +37,6 @@ from crawl_lib.urls import domain_of
 BATCH_ROWS = 1 << 18
 MERGE_ARCS = 1 << 22
 """Arcs of hosts that are counted apart before they are counted together."""
-Ints = npt.NDArray[Any]
 
 
 class Arcs(NamedTuple):

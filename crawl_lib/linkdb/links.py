@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from crawl_lib.derived import SEGMENTS
 from crawl_lib.engine import first_of_each, in_batches
+from crawl_lib.engine.numbers import hosts_of
 from crawl_lib.errors import InputError
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Chain, Scope, host_of, key_of
@@ -60,7 +61,6 @@ LINKDB = Family(
 """`settings` of a manifest are the section `linkdb` of the config, and of all of it where the scope has rules."""
 LINKDB_OUTPUT = TableOutput("linkdb", ("outlinks",), LINKDB, "source")
 _LINKS = pa.schema(list(OUTLINKS_SCHEMA)[:5])
-_HOST = r"^[a-z]+://(?P<host>\[[^\]]*\]|[^/:]*)"
 
 
 def update_outlinks(stores: Stores, *, now: datetime) -> Version:
@@ -117,7 +117,9 @@ def _thinned(work: Work, links: Version, chain: Chain) -> Iterator[pa.RecordBatc
         work.keep("ruled", _LINKS, (_ruled(batch, chain) for batch in batches))
         batches = work.engine.stream("linkdb/ruled", GROUP_ROWS, "linkdb.filter")
     if not options.within_host:
-        batches = (batch.filter(pc.not_equal(hosts(batch, "url"), hosts(batch, "target_url"))) for batch in batches)
+        batches = (
+            batch.filter(pc.not_equal(hosts_of(batch["url"]), hosts_of(batch["target_url"]))) for batch in batches
+        )
     texts = ((batch, pc.utf8_slice_codeunits(batch["anchor"], 0, options.max_anchor_chars)) for batch in batches)
     cut = (batch.set_column(names.index("anchor"), "anchor", text) for batch, text in texts)
     return first_of_each(first_of_each(cut, ["key", "target", "anchor"], 1), ["key"], options.max_outlinks)
@@ -126,12 +128,6 @@ def _thinned(work: Work, links: Version, chain: Chain) -> Iterator[pa.RecordBatc
 def is_link(batch: pa.RecordBatch) -> "pa.Array[Any]":
     """Mark the rows of links: not of pages themselves, nor of pages that are gone or lead elsewhere."""
     found: pa.Array[Any] = pc.and_not(pc.is_valid(batch.column("target")), batch.column("is_gone"))
-    return found
-
-
-def hosts(batch: pa.RecordBatch, column: str) -> "pa.Array[Any]":
-    """The hosts of canonical URLs, as `urls.host_of` has them, of all rows at once."""
-    found: pa.Array[Any] = pc.struct_field(pc.extract_regex(batch.column(column), _HOST), "host")
     return found
 
 

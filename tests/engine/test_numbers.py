@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from crawl_lib.engine import numbers
-from crawl_lib.engine.numbers import KeyNumbers, column_of, count_sorted, keys_of, numbered_names, values_of
+from crawl_lib.engine.numbers import KeyNumbers, column_of, count_sorted, hosts_of, keys_of, numbered_names, values_of
+from crawl_lib.urls import host_of
 from tests.pythons import ROOT
 
 LEAST, MOST = bytes(20), b"\xff" * 20
@@ -132,3 +133,8 @@ def test_sorted_numbers_are_counted_on_top(numbers: list[int]) -> None:
     counts = np.ones(10, np.int32)
     count_sorted(counts, np.array(numbers, np.int32))
     assert counts.tolist() == [1 + numbers.count(number) for number in range(10)]
+
+
+def test_the_hosts_of_columns_are_those_of_urls() -> None:
+    urls = ["http://a.example/", "https://a.example:8443/x:9/", "http://[::1]/", "http://[::1]:80/y", "http://1.2.3.4/"]
+    assert hosts_of(pa.array(urls)).to_pylist() == [host_of(url) for url in urls]

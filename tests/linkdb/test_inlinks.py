@@ -14,9 +14,7 @@ from crawl_lib.ask import inlinks_of, links_left_out
 from crawl_lib.config import ChainsConfig, Config, StepConfig
 from crawl_lib.engine import first_of_each
 from crawl_lib.linkdb import LINKDB, update_linkdb, update_outlinks
-from crawl_lib.linkdb.links import hosts
 from crawl_lib.storage import open_storage
-from crawl_lib.urls import host_of
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.test_update import NOW, T
 from tests.linkdb.docs import links_in_files, visits
@@ -68,12 +66,6 @@ def test_links_within_a_host_count_by_option(config: Config) -> None:
         if not within_host:
             crawl.segment(T, [visit])
         assert len(inlinks(crawl)) == count
-
-
-def test_the_hosts_of_columns_are_those_of_urls() -> None:
-    urls = ["http://a.example/", "https://a.example:8443/x:9/", "http://[::1]/", "http://[::1]:80/y", "http://1.2.3.4/"]
-    batch = pa.RecordBatch.from_pydict({"url": urls})
-    assert hosts(batch, "url").to_pylist() == [host_of(url) for url in urls]
 
 
 def smallest(urls: list[str], most: int) -> set[str]:
