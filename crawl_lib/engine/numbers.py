@@ -119,7 +119,10 @@ def count_sorted(counts: Ints, numbers: Ints) -> None:
 
 
 def keys_of(column: "pa.Array[Any] | pa.ChunkedArray[Any]") -> Keys:
-    """Return the keys of a column of 20 bytes a row, without a copy of an array. A null is any key."""
+    """Return the keys of a column, of an array without a copy.
+
+    A row has 20 bytes. A null is any key.
+    """
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     data, end = array.buffers()[1], array.offset + len(array)
     if data is None:
