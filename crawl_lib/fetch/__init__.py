@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from crawl_lib.fetch.hoststore import (
         HOSTS_TABLES,
         HostRow,
+        HostState,
         HostStore,
         RobotsRow,
         Text,
@@ -69,6 +70,7 @@ else:
             "hoststore": (
                 "HOSTS_TABLES",
                 "HostRow",
+                "HostState",
                 "HostStore",
                 "RobotsRow",
                 "Text",

@@ -14,7 +14,7 @@ from enum import IntEnum
 from itertools import count
 
 from crawl_lib.config import FetchConfig, HostConfig, RetryConfig
-from crawl_lib.fetch.hoststore import NO_BACK_OFF, BackOff, HostRow, HostStore
+from crawl_lib.fetch.hoststore import NO_BACK_OFF, BackOff, HostRow, HostState, HostStore
 from crawl_lib.fetch.robotstxt import Rules
 from crawl_lib.records import TakenUrl
 from crawl_lib.states import Outcome
@@ -343,6 +343,26 @@ class Hosts:
             host.ended_at = self.clock() - max(0.0, ago_s)
         self._go_by_back_off(host, self.store.back_off(name))
         return host
+
+    def begun_site(self, authority: str) -> Site | None:
+        """Return the site of an authority, if it is in use."""
+        return self._sites.get(authority)
+
+    def learn(self, state: HostState) -> None:
+        """Take what another fetcher knew of a host, where this is newer than what is known here."""
+        name, robots = state.host.host, state.robots
+        own, begun = self.store.host(name), self.begun.get(name)
+        if own is None or own.last_end < state.host.last_end:
+            self.store.save_hosts([state.host])
+        if state.back_off.times:
+            self.store.save_back_off(name, state.back_off)
+        if robots is not None:
+            own_robots = self.store.robots(robots.authority)
+            if own_robots is None or own_robots.fetched < robots.fetched:
+                self.store.save_robots(robots, self.store.host(name) or state.host)
+        if begun is not None:
+            begun.rest_s = max(begun.rest_s, min(state.host.delay_s, self.config.max_crawl_delay_s))
+            self._go_by_back_off(begun, self.store.back_off(name))
 
     def _go_by_back_off(self, host: Host, back_off: BackOff) -> None:
         if back_off.until > self.wall() + self.retry.max_wait_s:  # by a clock that was ahead

@@ -151,6 +151,14 @@ class RobotsRow(NamedTuple):
     expires: float
 
 
+class HostState(NamedTuple):
+    """What is known of a host, for another fetcher. `robots`: of one of the host's authorities; None: not known."""
+
+    host: HostRow
+    back_off: BackOff
+    robots: RobotsRow | None
+
+
 def make_hosts_folder(node_dir: Path) -> Path:
     """The folder `hosts` of a node's directory, made if it is missing; files of before are moved into it.
 

@@ -24,8 +24,8 @@ from crawl_lib.config import FetchConfig, RetryConfig
 from crawl_lib.dataclass import dataclass
 from crawl_lib.fetch.classify import Failure
 from crawl_lib.fetch.dispatch import Caller, Dispatch, Seams
-from crawl_lib.fetch.hosts import NO_LIMITS, Gate, Host, Hosts, Job, Limits, Rank
-from crawl_lib.fetch.hoststore import HostStore
+from crawl_lib.fetch.hosts import NO_LIMITS, Gate, Host, Hosts, Job, Limits, Rank, row_of_host
+from crawl_lib.fetch.hoststore import HostState, HostStore
 from crawl_lib.fetch.retry import LIVE_RETRIES, RETRIES, Retry
 from crawl_lib.fetch.transport import Alarm
 from crawl_lib.fetch.turns import Turns
@@ -36,6 +36,7 @@ from crawl_lib.urls import authority_of, host_of
 TICK_S = 0.05
 SAVE_INTERVAL_S = 5.0
 _PUMP_S = 0.05
+_MOST_TOLD = 20_000
 _CANCELLED = Outcome.FILTERED, "cancelled"
 
 
@@ -262,6 +263,7 @@ class LiveRun(_Run):
         seams = seams or Seams()
         self._jobs: dict[int, Job] = {}
         self._waiting: Counter[str] = Counter()
+        self._told: dict[str, object] = {}
         hosts = Hosts(config, retry, store, seams.clock, seams.wall, is_live=True)
         super().__init__(hosts, turns, _OfLiveRun(caller, self._reported), seams, retries, may_send=may_send)
 
@@ -314,6 +316,30 @@ class LiveRun(_Run):
     def waiting(self, host: str) -> int:
         """Return the number of a host's unreported URLs."""
         return self._waiting.get(host, 0)
+
+    def learn(self, authority: str, state: HostState | None) -> None:
+        """Take what the fetcher before this one knew of an authority's host; None: nothing. `news` come again."""
+        self._told.pop(authority, None)
+        if state is None:
+            return
+        self.hosts.learn(state)
+        site, robots = self.hosts.begun_site(authority), state.robots
+        if site is not None and site.rules is not None and robots is not None and site.rules.expires < robots.expires:
+            self.dispatch.robots.forget(site)
+
+    def news(self, authority: str) -> HostState | None:
+        """Return what is known of an authority's host, if it has changed since the last call."""
+        host, site = self.hosts.begun.get(host_of(f"{authority}/")), self.hosts.begun_site(authority)
+        if host is None or site is None:
+            return None
+        mark = host.delay_s, host.back_off, site.rules and site.rules.expires
+        if self._told.get(authority) == mark:
+            return None
+        self._told[authority] = mark
+        if len(self._told) > _MOST_TOLD:
+            del self._told[next(iter(self._told))]
+        row = row_of_host(host)._replace(last_end=self.hosts.wall())
+        return HostState(row, host.back_off, self.hosts.store.robots(authority))
 
     def close(self) -> None:
         """Begin nothing more. Requests in flight end within their time limits, and are reported; then the run ends."""

@@ -10,8 +10,9 @@ makes a segment of closed parts, `filling` a lost table of segments; commands fi
 finds damage.
 
 On a machine of its own a fetcher is behind a `gate` with TLS (`certificates`). `remote` is the scheduler's line to a
-gate, `fetchers` are all such lines; `leases` say which fetcher has which parts of hosts, `held` are a fetcher's own.
-`arriving` brings its closed parts, by the lines of `spooling`.
+gate, `fetchers` are all such lines, and `hostnews` tell an owner what earlier owners knew of a host. `leases` say which
+fetcher has which parts of hosts, `held` are a fetcher's own. `arriving` brings its closed parts, by the lines of
+`spooling`.
 """
 
 from typing import TYPE_CHECKING

@@ -28,13 +28,14 @@ import uvloop
 
 from crawl_lib.config import Config, from_mapping, to_mapping
 from crawl_lib.errors import KrakeError, ProtocolError, os_error, os_errors
-from crawl_lib.fetch import MIN_TTL_S, HostStore, Limits, LiveRun, Turns, user_agent_header
+from crawl_lib.fetch import MIN_TTL_S, HostState, HostStore, Limits, LiveRun, Turns, user_agent_header
 from crawl_lib.frontier import NodeDirectory
 from crawl_lib.realtime.held import CLOCK_S, Held, own_ms
 from crawl_lib.realtime.picture import PROBE_BYTES, picture_facts
 from crawl_lib.realtime.places import live_spool
 from crawl_lib.realtime.protocol import (
     BODY_PIECE_BYTES,
+    MAX_ROBOTS_BYTES,
     PROTOCOL_VERSION,
     Body,
     Cancel,
@@ -56,7 +57,7 @@ from crawl_lib.realtime.reading import AnswerReader, Told
 from crawl_lib.records import Earlier, Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment import PartWriter, Position, WarcInfo, list_parts, part_prefix, payload_of
 from crawl_lib.states import Outcome
-from crawl_lib.urls import Chain, Scope
+from crawl_lib.urls import Chain, Scope, authority_of, host_of
 from crawl_lib.version import VERSION
 from crawl_lib.walls import Forked, data_bytes, fork_server, refuse_calls
 from crawl_lib.worker import build_walls, limit_worker
@@ -147,11 +148,25 @@ class Fetcher:
         else:
             position = self._positions[wanted.id] = next(self._numbers)
             self._open[position] = _Open(wanted, self.loop.time())
+            if wanted.is_first:
+                self._learn(wanted)
             taken = TakenUrl(position, bytes.fromhex(wanted.key), queued_of(wanted))
             if error := self._chain.objection(wanted.url):
                 self.on_fetched(taken, Fetched(wanted.url, time.time(), Outcome.FILTERED, error=error))
             else:
                 self.run.submit(taken, wanted.later, limits_of(wanted))
+
+    def _learn(self, wanted: Fetch) -> None:
+        """Take what an earlier owner of the part knew of the host."""
+        self.run.learn(authority_of(wanted.url), wanted.known)
+        self.held.tell(host_of(wanted.url), is_known=wanted.known is not None)
+
+    def _learned(self, url: str) -> HostState | None:
+        """Return what the next owner of the part should know of the host."""
+        state = self.run.news(authority_of(url)) if self.is_leased else None
+        if state and state.robots and len(state.robots.body) > MAX_ROBOTS_BYTES:
+            return state._replace(robots=None)
+        return state
 
     def _cancel(self, number: int) -> None:
         position = self._positions.get(number)
@@ -200,6 +215,7 @@ class Fetcher:
                 digest=payload_of(fetched).sha1.hex() if fetched.head else None,
                 truncated=fetched.truncated,
                 place=place,
+                learned=self._learned(fetched.url),
                 **vars(told),
             )
         )

@@ -182,6 +182,8 @@ class Gate:
         """Let requests in flight end, then end the fetcher."""
         await self._in_thread(lambda: process.forked.wait(STOP_S + 1))
         await self._in_thread(process.kill)
+        if process.forked.returncode:
+            log.warning("the fetcher has ended with code %s", process.forked.returncode)
 
     def _in_thread(self, call: Callable[[], _T]) -> "asyncio.Future[_T]":
         return asyncio.get_running_loop().run_in_executor(self._starter, call)

@@ -32,6 +32,7 @@ class Held:
         self._config, self._store, self._now_ms = config, store, now_ms
         self._since_ms: dict[int, float] = {}
         self._until_ms: float = 0.0
+        self._told: dict[str, float | None] = {}
 
     def grant(
         self, parts: Iterable[tuple[int, int]], until_ms: int | None, unowned: Iterable[tuple[int, int]] = ()
@@ -51,17 +52,30 @@ class Held:
     def may_send(self, host: str) -> bool:
         """Say whether a request to a host may be written now.
 
-        Each host of a new part has its delay first: another fetcher may have asked the host a moment ago.
+        Each host of a new part has its delay first: another fetcher may have asked the host a moment ago. A host of
+        which nothing is known may have any delay, up to `fetch.max_crawl_delay_s`.
         """
         part = _part_of(host)
         return self.has(part) and self._now_ms() >= self._since_ms[part] + self._wait_ms(part, host)
 
+    def tell(self, host: str, *, is_known: bool) -> None:
+        """Note that all that is known of a host is in the store. `is_known`: something is."""
+        self._told.pop(host, None)
+        if is_known:
+            self._told[host] = self._since_ms.get(_part_of(host))
+        if len(self._told) > _KNOWN_HOSTS:
+            del self._told[next(iter(self._told))]
+
     def _wait_ms(self, part: int, host: str) -> float:
-        if self._now_ms() - self._since_ms[part] > 1000 * self._config.max_crawl_delay_s:
+        """Return the wait of a host after the start of its lease: its own delay, where all that is known was told."""
+        longest_s, since_ms = self._config.max_crawl_delay_s, self._since_ms[part]
+        if self._now_ms() - since_ms > 1000 * longest_s:
             return 0.0
         delay_s, _ = limits_of(self._config, host)
+        if self._told.get(host) != since_ms:
+            return 1000 * max(delay_s, longest_s)
         row = self._store.host(host)
-        known_s = min(row.delay_s, self._config.max_crawl_delay_s) if row is not None else 0.0
+        known_s = min(row.delay_s, longest_s) if row is not None else 0.0
         return 1000 * max(delay_s, known_s)
 
 

@@ -66,8 +66,8 @@ class TakenError(ProtocolError):
 
 
 @dataclass
-class _Asked:
-    """A question without an answer. `head`, `body`: the pieces of a bare fetch."""
+class Asked:
+    """A question to a fetcher. `head`, `body`: the pieces of a bare fetch."""
 
     future: "asyncio.Future[Done | Refused]"
     head: bytearray = field(default_factory=bytearray)
@@ -104,7 +104,7 @@ class FetcherLink:
         # A thread for all starts: each fetcher dies with its thread (`walls.forkserver`).
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="krake-fetcher")
         self._ids = count(1)
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, Asked] = {}
         self._writer: asyncio.StreamWriter | None = None
         self._ready = asyncio.Event()
         self._stop = asyncio.Event()
@@ -163,10 +163,10 @@ class FetcherLink:
         """Tell the fetcher that no further URL comes."""
         writer.write_eof()
 
-    async def _ask(self, wanted: dict[str, Any]) -> _Asked:
+    async def _ask(self, wanted: dict[str, Any]) -> Asked:
         writer = await self._line()
         number = next(self._ids)
-        asked = self._asked[number] = _Asked(asyncio.get_running_loop().create_future())
+        asked = self._asked[number] = Asked(asyncio.get_running_loop().create_future())
         try:
             writer.write(Fetch(id=number, **wanted).to_line())
             await asyncio.wait([asked.future])

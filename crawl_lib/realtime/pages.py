@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from crawl_lib.errors import DamagedKeysError, KeyTablesError
 from crawl_lib.keys import sql_file
-from crawl_lib.urls import budget_domain_of
+from crawl_lib.urls import budget_domain_of, key_of
 from crawl_lib.version import sql_directory
 
 TABLE_VERSION = 1
@@ -31,6 +31,8 @@ STATEMENT_DOCUMENTS = 50
 """Documents of one statement. 50 documents of 64 KB are 6.4 MB of SQL; a server takes 16 MB at least."""
 REPEATS_MS = 86_400_000
 """How long a repeated submission is known by its name."""
+HOSTS_MS = 30 * 86_400_000
+"""How long a host is known after the last news of it, as by a fetcher itself."""
 _NEVER_MS = 1 << 45
 _WRITES = 5
 
@@ -260,6 +262,16 @@ class PageServer(ABC):
         found = self._selected(self._text("written.sql", hash=_blob(key), epoch=epoch))
         return int(found[0][0]) if found else None
 
+    def hosts(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return what fetchers know of hosts, as JSON, by the keys of authorities."""
+        rows = self._selected(self._text("hosts.sql", keys=_list(keys))) if keys else ()
+        return {bytes(key): bytes(data) for key, data in rows}
+
+    def put_hosts(self, rows: Mapping[str, bytes]) -> None:
+        """Write what fetchers know of hosts, by authority."""
+        values = (f"({_blob(key_of(name))},{_blob(name.encode())},{self.NOW},{_blob(rows[name])})" for name in rows)
+        self._changed(self._text("hosts_put.sql", rows=",".join(values)))
+
     def queues(self) -> dict[str, int]:
         """Count the due rows of each authority. Not on SQLite."""
         rows = self._selected(self._text("queues.sql", parts=",".join(map(str, ALL_PARTS))))
@@ -277,6 +289,7 @@ class PageServer(ABC):
     def sweep(self, after: Mark, keep_ms: int, limit: int) -> Swept:
         """Look at so many rows from a mark on, and delete rows neither shared nor fetched for so long."""
         self._changed(self._text("sweep_repeats.sql", keep_ms=REPEATS_MS))
+        self._changed(self._text("sweep_hosts.sql", keep_ms=HOSTS_MS))
         marks = self.events(after, limit)
         deleted = 0
         if marks:

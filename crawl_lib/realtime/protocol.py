@@ -17,12 +17,15 @@ from typing import Annotated, Any, Generic, TypeVar
 import msgspec
 
 from crawl_lib.errors import ProtocolError
+from crawl_lib.fetch import HostState
 
 PROTOCOL_VERSION = 2
 MAX_LINE_BYTES = 256 << 10
 """The most bytes of a line. A document has at most 64 KB, and a URL may have 65,535 characters."""
 MAX_FACTS_BYTES = 48 << 10
 """The most bytes of the facts of a page, as JSON; the rest of a document's 64 KB is for the hops."""
+MAX_ROBOTS_BYTES = 96 << 10
+"""The longest robots.txt that fetchers share, before base64 makes it a third longer. Another owner asks again."""
 BODY_PIECE_BYTES = 96 << 10
 """The most bytes of an answer in one `body`, before base64 makes them a third longer."""
 ALL_PARTS = (0, 255)
@@ -92,7 +95,8 @@ class Fetch(Message, tag="fetch", frozen=True, kw_only=True):
     `fetch`, if lower. `etag`, `last_modified`: of the answer that the row has, for a conditional request. `earlier`:
     the last full capture of the page in a segment (`records.Earlier`). `is_probe`: the URL is a picture of a page. Its
     type and size are read, and its records are those of a requisite. `is_bare`: leave no record, and report the answer
-    itself in `body` lines.
+    itself in `body` lines. `is_first`: the first URL of the authority since the lease began. `known`: with it, what an
+    earlier owner knew of the host; None for a host of which nothing is known.
     """
 
     id: Id
@@ -111,6 +115,8 @@ class Fetch(Message, tag="fetch", frozen=True, kw_only=True):
     earlier: str = ""
     is_probe: bool = False
     is_bare: bool = False
+    is_first: bool = False
+    known: HostState | None = None
 
 
 class Cancel(Message, tag="cancel", frozen=True, kw_only=True):
@@ -169,7 +175,8 @@ class Done(Message, tag="done", frozen=True, kw_only=True):
     may be fetched. `error`: a line for people. `retry_at`: POSIX seconds after which a temporary failure may be tried
     again. `spent_ms`: how long all tries took, waiting not included. `waited_ms`: from the
     `Fetch` to the first request. `attempts`: requests. `place`: None for a bare fetch. `truncated`: the word of
-    WARC-Truncated. `facts`: what the page says of itself (`parse.facts`).
+    WARC-Truncated. `facts`: what the page says of itself (`parse.facts`). `learned`: of the host, for the next owner of
+    the part, where this has changed.
     """
 
     id: Id
@@ -189,6 +196,7 @@ class Done(Message, tag="done", frozen=True, kw_only=True):
     robots: Robots = Robots()
     facts: dict[str, Any] = {}
     place: Place | None = None
+    learned: HostState | None = None
 
 
 class Refused(Message, tag="refused", frozen=True, kw_only=True):

@@ -11,13 +11,17 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from crawl_lib.config import Config, FetcherConfig, to_mapping
 from crawl_lib.errors import ConfigError, KeyStoreError, ProtocolError, os_errors
 from crawl_lib.realtime.certificates import Identity
+from crawl_lib.realtime.hostnews import HostNews
 from crawl_lib.realtime.leases import GRANT_S, Leases, Lessee, ranges_of
-from crawl_lib.realtime.link import FetcherDiedError, FetcherLink, FetcherProcess, TakenError
-from crawl_lib.realtime.protocol import PROTOCOL_VERSION, Clock, ClosedPart, Grant, Hello, Parting, Setup, Stop
+from crawl_lib.realtime.link import Asked, FetcherDiedError, FetcherLink, FetcherProcess, TakenError
+from crawl_lib.realtime.protocol import PROTOCOL_VERSION, Clock, Done, Grant, Hello, Parting, Setup, Stop
+from crawl_lib.realtime.store import PageStore
+from crawl_lib.urls import authority_of
 
 CONNECT_S = 3.0
 SILENCE_S = 2.0
@@ -90,10 +94,11 @@ class RemoteLink(FetcherLink):
         identity: Identity,
         setup: Setup,
         leases: Leases,
-        on_part: Callable[[ClosedPart], None] = lambda part: None,
+        store: PageStore,
     ) -> None:
-        """Connect to nothing yet. `identity`: of the scheduler. `setup`: see `setup_of`."""
-        super().__init__(_none_here, on_part)
+        """Connect to nothing yet. `identity`: of the scheduler. `setup`: see `setup_of`. `store`: has `krakehosts`."""
+        super().__init__(_none_here)
+        self._hosts = HostNews(store)
         self._leases, self._lessee = leases, Lessee(fetcher.name)
         self._epochs: dict[int, int] = {}
         self._taken_s = -math.inf
@@ -154,6 +159,16 @@ class RemoteLink(FetcherLink):
     async def _read(self, reader: asyncio.StreamReader) -> None:
         await super()._read(reader)
         self.has_ended = not self._opened.is_cut
+
+    async def _ask(self, wanted: dict[str, Any]) -> Asked:
+        """Ask for a URL; the first URL of a host comes with all that earlier owners knew of the host."""
+        authority = authority_of(wanted["url"])
+        first = await self._hosts.first(authority, self._epochs.get(wanted["part"], 0))
+        asked = await super()._ask({**wanted, **first})
+        said = asked.future.result()
+        if isinstance(said, Done) and said.learned is not None:
+            await self._hosts.keep(authority, said.learned)
+        return asked
 
     def _on_clock(self, clock: Clock) -> None:
         """Renew the leases, unless the key server still works on the last renewal."""

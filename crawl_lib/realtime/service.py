@@ -26,7 +26,7 @@ from crawl_lib.realtime.link import FetcherLink, FetcherProcess
 from crawl_lib.realtime.places import FETCHER, fetcher_names, live_submissions
 from crawl_lib.realtime.remote import RemoteLink, setup_of
 from crawl_lib.realtime.scheduler import Scheduler
-from crawl_lib.realtime.store import open_pages, sqlite_path
+from crawl_lib.realtime.store import PageStore, open_pages, sqlite_path
 from crawl_lib.realtime.submissions import SubmissionLog
 from crawl_lib.realtime.tokens import TokenFile
 from crawl_lib.serve import Address, Server, listen
@@ -97,7 +97,7 @@ def serve_realtime(
         listening = stack.enter_context(contextlib.closing(listen(address, OPTION)))
         stack.enter_context(only_scheduler(config.key_storage))
         store = open_pages(config.key_storage, stores.secrets.key_storage_password)
-        link = remote_fetchers(stores) or FetcherLink(lambda: start_fetcher(lock.fileno()))
+        link = remote_fetchers(stores, store) or FetcherLink(lambda: start_fetcher(lock.fileno()))
         folder = live_submissions(directory, fetcher_names(config)[0])
         with os_errors(folder, "cannot be used"):
             submissions = SubmissionLog(folder)
@@ -128,7 +128,7 @@ def only_scheduler(config: KeyStorageConfig) -> Iterator[None]:
         yield
 
 
-def remote_fetchers(stores: Stores) -> Fetchers | None:
+def remote_fetchers(stores: Stores, store: PageStore) -> Fetchers | None:
     """Return the fetchers on other machines; None if the config names none. Raises ConfigError."""
     config, options = stores.config, realtime_of(stores.config)
     if not options.fetchers:
@@ -137,7 +137,7 @@ def remote_fetchers(stores: Stores) -> Fetchers | None:
     identity.context()
     leases = Leases.of(config.key_storage, stores.secrets.key_storage_password)
     links = [
-        RemoteLink(fetcher, identity, setup_of(config, stores.config_digest, fetcher.name), leases)
+        RemoteLink(fetcher, identity, setup_of(config, stores.config_digest, fetcher.name), leases, store)
         for fetcher in options.fetchers
     ]
     return Fetchers(links, leases)

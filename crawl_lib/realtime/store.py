@@ -18,6 +18,7 @@ from crawl_lib.errors import KeyServerDownError, KeyStoreError
 from crawl_lib.keys import interval
 from crawl_lib.realtime.pages import ALL_PARTS, Finished, Followed, Mark, PageServer, Queue, Row, Swept, Wish
 from crawl_lib.realtime.pages_sqlite import SqlitePages
+from crawl_lib.urls import key_of
 
 GATHER_S = 0.005
 """How long writes wait for other writes: a transaction, and an fsync, is shared by all."""
@@ -112,6 +113,8 @@ class _Desk:
         self.read = Batches(self._guarded(self._read), pool)
         self.state = Batches(self._guarded(self._states), pool)
         self.waiters = Batches(self._guarded(self._waiters), pool)
+        self.host = Batches(self._guarded(self._hosts), pool)
+        self.put_host = Batches(self._guarded(self._put_hosts), self.writes, gather_s=GATHER_S)
 
     def _guarded(self, work: Callable[[list[_T]], list[_R]]) -> Callable[[list[_T]], list[_R]]:
         def guarded(items: list[_T]) -> list[_R]:
@@ -158,6 +161,14 @@ class _Desk:
     def _waiters(self, targets: list[bytes]) -> list[list[Row]]:
         rows = self.near.waiters(list(dict.fromkeys(targets)))
         return [[row for row in rows if row.waits_for == target] for target in targets]
+
+    def _hosts(self, keys: list[bytes]) -> list[bytes | None]:
+        rows = self.near.hosts(list(dict.fromkeys(keys)))
+        return [rows.get(key) for key in keys]
+
+    def _put_hosts(self, rows: list[tuple[str, bytes]]) -> list[None]:
+        self.writer.put_hosts(dict(rows))
+        return [None] * len(rows)
 
     def close(self) -> None:
         """End the threads after their current work, and close the connections."""
@@ -250,6 +261,15 @@ class PageStore:
     async def written_ms(self, key: bytes, epoch: int) -> int | None:
         """Return when a document of an epoch was written (`PageServer.written_ms`)."""
         return await self._ask_near(interval(key, len(self._desks)), lambda server: server.written_ms(key, epoch))
+
+    async def host(self, authority: str) -> bytes | None:
+        """Return what fetchers know of an authority's host, as JSON."""
+        key = key_of(authority)
+        return await self._desk(key).host(key)
+
+    async def put_host(self, authority: str, data: bytes) -> None:
+        """Write what a fetcher knows of an authority's host."""
+        await self._desk(key_of(authority)).put_host((authority, data))
 
     async def queues(self) -> Counter[str]:
         """Count the due rows of each authority, on all servers that answer."""

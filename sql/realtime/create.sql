@@ -42,3 +42,13 @@ CREATE TABLE IF NOT EXISTS krakepagesepoch (
 ) ENGINE = InnoDB;
 INSERT IGNORE INTO krakepagesepoch
 SELECT 1, COALESCE(MAX(epoch), 0) FROM krakepages WHERE NOT EXISTS (SELECT 1 FROM krakepagesepoch);
+-- What a fetcher on another machine must know of a host before it asks the host for the first time. hash: SHA-1 of the
+-- authority. seen_ms: when a fetcher told of the host. data: delay, back-off and robots.txt, JSON (fetch.HostState).
+CREATE TABLE IF NOT EXISTS krakehosts (
+    hash BINARY(20) NOT NULL,
+    authority VARBINARY(1024) NOT NULL,
+    seen_ms BIGINT NOT NULL,
+    data MEDIUMBLOB NOT NULL,
+    PRIMARY KEY (hash),
+    KEY krakehosts_seen (seen_ms)
+) ENGINE = InnoDB;

@@ -23,3 +23,10 @@ CREATE INDEX IF NOT EXISTS krakepagesrepeats_made ON krakepagesrepeats (made_ms)
 CREATE TABLE IF NOT EXISTS krakepagesepoch (id INTEGER NOT NULL PRIMARY KEY, epoch INTEGER NOT NULL);
 INSERT OR IGNORE INTO krakepagesepoch
 SELECT 1, COALESCE(MAX(epoch), 0) FROM krakepages WHERE NOT EXISTS (SELECT 1 FROM krakepagesepoch);
+CREATE TABLE IF NOT EXISTS krakehosts (
+    hash BLOB NOT NULL PRIMARY KEY,
+    authority BLOB NOT NULL,
+    seen_ms INTEGER NOT NULL,
+    data BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS krakehosts_seen ON krakehosts (seen_ms);

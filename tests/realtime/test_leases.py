@@ -119,7 +119,7 @@ class World:
         self.table = LeaseTable(self.server)
         self.down_until_ms = 0
         self.store = HostStore(directory)
-        self.config = FetchConfig(host_delay_s=0.5)
+        self.config = FetchConfig(host_delay_s=0.5, max_crawl_delay_s=0.5)
         self.fetchers = [self.new(name) for name in NAMES]
         self.requests: list[tuple[int, str]] = []
 
@@ -211,9 +211,16 @@ def test_a_new_owner_waits_the_known_delay_of_each_host(tmp_path: Path) -> None:
         held = Held(FetchConfig(host_delay_s=1.0, max_crawl_delay_s=30.0), store, lambda: now[0])
         assert not held.may_send(HOST)
         held.grant([(PART, PART)], 20_000)
+        now[0] = 11_000
+        assert not held.may_send(HOST), "nobody has told of its delay, which may be 30 s"
+        for host in (HOST, "slow.a.example"):
+            held.tell(host, is_known=True)
+        held.tell("new.a.example", is_known=False)
+        now[0] = 10_000
         assert [held.may_send(host) for host in (HOST, "slow.a.example")] == [False, False]
         now[0] = 11_000
         assert [held.may_send(host) for host in (HOST, "slow.a.example")] == [True, False]
+        assert not held.may_send("new.a.example")
         held.grant([(0, 255)], 21_000)
         now[0] = 17_000
         assert held.may_send("slow.a.example"), "a renewed grant begins nothing again"
@@ -224,5 +231,11 @@ def test_a_new_owner_waits_the_known_delay_of_each_host(tmp_path: Path) -> None:
         held.grant([], 31_000)
         now[0] = 25_000
         assert not held.may_send(HOST)
+        held.grant([(PART, PART)], 32_000)
+        now[0] = 27_000
+        assert not held.may_send(HOST), "what was told belonged to an earlier lease"
+        held.grant([], 33_000)
+        held.grant([(PART, PART)], 34_000, [(0, 255)])
+        assert held.may_send(HOST), "no fetcher ever had it"
         held.grant([(0, 255)], None)
         assert held.may_send(HOST), "the only fetcher, on the scheduler's machine"
