@@ -570,6 +570,19 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         (_JSON,),
     ),
     (
+        "realtime rate",
+        "realtime.rate",
+        "list what operators have set for domains, or set one: running services follow within 2 s",
+        (
+            _option("domain", "the domain, with all names below it", nargs="?", metavar="DOMAIN"),
+            _option("--delay-s", "seconds between two requests to a host", type=float, metavar="S"),
+            _option("--connections", "at once, to a host without a delay", type=_count, metavar="N"),
+            _flag("--block", "ask the hosts for nothing"),
+            _flag("--remove", "go by the config again"),
+            _JSON,
+        ),
+    ),
+    (
         "realtime tokens",
         "realtime.tokens",
         "list the tokens of the real-time service, add one, or remove one",

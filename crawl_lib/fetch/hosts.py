@@ -249,6 +249,8 @@ class Gate:
         self.in_heap = False
 
 
+BLOCKED = Outcome.FILTERED, "an operator has blocked the host"
+_FOR_EVER_S = 1e9
 _USUAL = HostConfig("domain", "")
 USUAL_ANSWER_S = 0.5
 """How long a host takes to answer that was not asked yet."""
@@ -274,6 +276,12 @@ def pace_s(config: FetchConfig, row: HostRow | None, name: str) -> float:
     if row is not None:
         delay_s = max(delay_s, min(row.delay_s, config.max_crawl_delay_s))
     return delay_s and delay_s + (row.answer_s if row is not None and row.answer_s else USUAL_ANSWER_S)
+
+
+def _time_of(item: Host | Gate, when: float) -> float:
+    """Return the time of an item in the heap by its present delay. `when`: by the delay before."""
+    wanted = item.wanted_at() if isinstance(item, Host) else None
+    return when if wanted is None else wanted
 
 
 def port_error(port: int) -> str:
@@ -311,6 +319,7 @@ class Hosts:
         self.begun: dict[str, Host] = {}
         self._sites: dict[str, Site] = {}
         self._hold_from = store.hold_from()
+        self._is_blocked: Callable[[str], bool] = lambda host: False
 
     def site(self, authority: str) -> Site:
         """The site of `scheme://host[:port]`."""
@@ -342,7 +351,23 @@ class Hosts:
             # A wall clock that was set back never means more than one delay.
             host.ended_at = self.clock() - max(0.0, ago_s)
         self._go_by_back_off(host, self.store.back_off(name))
+        if self._is_blocked(name):
+            self.give_up(host, BLOCKED, _FOR_EVER_S)
         return host
+
+    def set_limits(self, config: FetchConfig, is_blocked: Callable[[str], bool]) -> None:
+        """Go by other `fetch.hosts` from now on. `is_blocked`: says which hosts are asked for nothing."""
+        self.config, self._is_blocked = config, is_blocked
+        for host in self.begun.values():
+            least_s, host.connections = limits_of(config, host.name)
+            told_s = [site.rules.crawl_delay_s for site in host.sites if site.rules is not None]
+            host.delay_s = max(least_s, *(min(delay_s, config.max_crawl_delay_s) for delay_s in [0.0, *told_s]))
+            if is_blocked(host.name):
+                self.give_up(host, BLOCKED, _FOR_EVER_S)
+            elif host.ending == BLOCKED:
+                host.ending, host.ending_until = None, math.inf
+        self._heap = [(_time_of(item, when), number, item) for when, number, item in self._heap]
+        heapq.heapify(self._heap)
 
     def begun_site(self, authority: str) -> Site | None:
         """Return the site of an authority, if it is in use."""

@@ -327,6 +327,10 @@ class LiveRun(_Run):
         if site is not None and site.rules is not None and robots is not None and site.rules.expires < robots.expires:
             self.dispatch.robots.forget(site)
 
+    def set_limits(self, config: FetchConfig, is_blocked: Callable[[str], bool]) -> None:
+        """Go by other `fetch.hosts` from now on. URLs of a blocked host end at once as `filtered`."""
+        self.act(partial(self.hosts.set_limits, config, is_blocked))
+
     def news(self, authority: str) -> HostState | None:
         """Return what is known of an authority's host, if it has changed since the last call."""
         host, site = self.hosts.begun.get(host_of(f"{authority}/")), self.hosts.begun_site(authority)

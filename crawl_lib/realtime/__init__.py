@@ -12,7 +12,7 @@ finds damage.
 On a machine of its own a fetcher is behind a `gate` with TLS (`certificates`). `remote` is the scheduler's line to a
 gate, `fetchers` are all such lines, and `hostnews` tell an owner what earlier owners knew of a host. `leases` say which
 fetcher has which parts of hosts, `held` are a fetcher's own. `arriving` brings its closed parts, by the lines of
-`spooling`.
+`spooling`. `rates` are what operators set at run time.
 """
 
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from crawl_lib.realtime.fetcher import start_fetcher
     from crawl_lib.realtime.filling import FillReport, fill_table
     from crawl_lib.realtime.gate import FetcherPlace, serve_fetcher
+    from crawl_lib.realtime.rates import change_rate, rate_of
     from crawl_lib.realtime.rows import RowsReport, drop_rows, forget_rows, row_facts
     from crawl_lib.realtime.service import fetcher_of, serve_realtime
 else:
@@ -45,6 +46,7 @@ else:
             "fetcher": ("start_fetcher",),
             "filling": ("FillReport", "fill_table"),
             "gate": ("FetcherPlace", "serve_fetcher"),
+            "rates": ("change_rate", "rate_of"),
             "rows": ("RowsReport", "drop_rows", "forget_rows", "row_facts"),
             "service": ("fetcher_of", "serve_realtime"),
         },

@@ -33,6 +33,8 @@ from crawl_lib.realtime.limits import Rates, Repeats
 from crawl_lib.realtime.link import FetcherDiedError
 from crawl_lib.realtime.metrics import metrics_text
 from crawl_lib.realtime.pages import Row
+from crawl_lib.realtime.protocol import Rate
+from crawl_lib.realtime.rates import RateList, rate_of
 from crawl_lib.realtime.scheduler import Scheduler
 from crawl_lib.realtime.stages import UNAVAILABLE_S
 from crawl_lib.realtime.tokens import Token, TokenFile
@@ -46,6 +48,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?", re.ASCII)
 _json = msgspec.json.Encoder()
 _submissions = msgspec.json.Decoder(Submission)
 _questions = msgspec.json.Decoder(Question)
+_rates = msgspec.json.Decoder(Rate)
 _bare_requests = msgspec.json.Decoder(BareRequest)
 _Body = TypeVar("_Body")
 log = logging.getLogger(__name__)
@@ -96,6 +99,8 @@ ROUTES = (
     ),
     ApiRoute("POST", "/v1/pages:batch", "batch", "read", "Read up to 300 URLs.", gives=Pages, takes=Question),
     ApiRoute("DELETE", "/v1/pages", "delete", "admin", "Delete the row of a URL.", gives=Deleted, query=(_URL,)),
+    ApiRoute("GET", "/v1/rates", "rates", "admin", "List the rates that operators have set.", gives=RateList),
+    ApiRoute("PUT", "/v1/rates", "rate", "admin", "Set or forget the rate of a domain.", gives=RateList, takes=Rate),
     ApiRoute(
         "GET",
         "/v1/events",
@@ -239,6 +244,15 @@ class _Answers:
     async def delete(self, asked: Asked, token: Token) -> Sending:
         """Delete the row of a URL, and cancel its fetch."""
         return Answer(_json.encode(Deleted(deleted=await self._service.delete([self._key_of(_query(asked, "url"))]))))
+
+    async def rates(self, asked: Asked, token: Token) -> Sending:
+        """List the rates that operators have set."""
+        return Answer(_json.encode(RateList(rates=await self._service.store.rates())))
+
+    async def rate(self, asked: Asked, token: Token) -> Sending:
+        """Set the rate of a domain; fields that are missing are as the config says."""
+        wanted = rate_of(msgspec.structs.asdict(_read(_rates, await asked.body())))
+        return Answer(_json.encode(RateList(rates=await self._service.set_rate(wanted))))
 
     async def events(self, asked: Asked, token: Token) -> Sending:
         """Follow new documents."""

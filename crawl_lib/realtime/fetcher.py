@@ -20,6 +20,7 @@ import sys
 import time
 from collections import deque
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -49,10 +50,12 @@ from crawl_lib.realtime.protocol import (
     LineReader,
     Message,
     Place,
+    Rates,
     Refused,
     Stop,
     ToFetcher,
 )
+from crawl_lib.realtime.rates import is_blocked, rated
 from crawl_lib.realtime.reading import AnswerReader, Told
 from crawl_lib.records import Earlier, Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment import PartWriter, Position, WarcInfo, list_parts, part_prefix, payload_of
@@ -131,6 +134,8 @@ class Fetcher:
             case Grant():
                 self.held.grant(message.parts, message.until_ms, message.unowned)
                 self._refuse_lapsed()
+            case Rates():
+                self._rate(message)
             case Stop():
                 self.stopping.set()
             case Cancel():
@@ -155,6 +160,12 @@ class Fetcher:
                 self.on_fetched(taken, Fetched(wanted.url, time.time(), Outcome.FILTERED, error=error))
             else:
                 self.run.submit(taken, wanted.later, limits_of(wanted))
+
+    def _rate(self, message: Rates) -> None:
+        """Go by the rates of operators."""
+        config = rated(self.config.fetch, message.rates)
+        self.held.set_config(config)
+        self.run.set_limits(config, partial(is_blocked, message.rates))
 
     def _learn(self, wanted: Fetch) -> None:
         """Take what an earlier owner of the part knew of the host."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from crawl_lib.errors import StoppedError
 from crawl_lib.realtime.leases import Leases
 from crawl_lib.realtime.link import Bare
-from crawl_lib.realtime.protocol import Done, Refused
+from crawl_lib.realtime.protocol import Done, Rates, Refused
 from crawl_lib.realtime.remote import LineLostError, RemoteLink
 
 STOP_S = 4.5
@@ -66,6 +66,11 @@ class Fetchers:
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_S):
                 await self._is_over.wait()
+
+    def set_rates(self, rates: Rates) -> None:
+        """Tell all fetchers the rates of operators."""
+        for link in self._links:
+            link.set_rates(rates)
 
     async def epoch(self, part: int) -> int:
         """Return the epoch of the lease on a part; 0 if no fetcher of this scheduler has the part."""

@@ -45,6 +45,10 @@ class Held:
         self._since_ms = {part: earlier.get(part, fresh.get(part, new_ms)) for part in _numbers(parts)}
         self._until_ms = until_ms if until_ms is not None else float("inf")
 
+    def set_config(self, config: FetchConfig) -> None:
+        """Take other delays of hosts."""
+        self._config = config
+
     def has(self, part: int) -> bool:
         """Say whether a part is held now."""
         return part in self._since_ms and self._now_ms() < self._until_ms

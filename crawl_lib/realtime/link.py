@@ -26,6 +26,7 @@ from crawl_lib.realtime.protocol import (
     Hello,
     LineReader,
     Parting,
+    Rates,
     Refused,
     ToScheduler,
 )
@@ -105,6 +106,7 @@ class FetcherLink:
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="krake-fetcher")
         self._ids = count(1)
         self._asked: dict[int, Asked] = {}
+        self._rates = Rates()
         self._writer: asyncio.StreamWriter | None = None
         self._ready = asyncio.Event()
         self._stop = asyncio.Event()
@@ -194,9 +196,16 @@ class FetcherLink:
         process = await self._in_thread(self._start)
         return process, *await asyncio.open_connection(sock=process.socket)
 
+    def set_rates(self, rates: Rates) -> None:
+        """Tell the fetcher the rates of operators, and each later fetcher before its first grant."""
+        self._rates = rates
+        if self._writer is not None:
+            self._writer.write(rates.to_line())
+
     def _greet(self, writer: asyncio.StreamWriter) -> None:
         """Say the first lines."""
         writer.write(Hello(version=PROTOCOL_VERSION).to_line())
+        writer.write(self._rates.to_line())
         self._grant(writer)
 
     def _grant(self, writer: asyncio.StreamWriter) -> None:

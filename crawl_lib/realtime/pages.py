@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from crawl_lib.errors import DamagedKeysError, KeyTablesError
 from crawl_lib.keys import sql_file
+from crawl_lib.realtime.protocol import Rate
 from crawl_lib.urls import budget_domain_of, key_of
 from crawl_lib.version import sql_directory
 
@@ -271,6 +272,29 @@ class PageServer(ABC):
         """Write what fetchers know of hosts, by authority."""
         values = (f"({_blob(key_of(name))},{_blob(name.encode())},{self.NOW},{_blob(rows[name])})" for name in rows)
         self._changed(self._text("hosts_put.sql", rows=",".join(values)))
+
+    def rates(self) -> tuple[Rate, ...]:
+        """Return the rates that operators have set; of the first key server."""
+        return tuple(
+            Rate(
+                domain=bytes(domain).decode(),
+                delay_s=None if delay is None else delay / 1000,
+                connections=connections,
+                is_blocked=bool(blocked),
+            )
+            for domain, delay, connections, blocked in self._selected(self._text("rates.sql"))
+        )
+
+    def set_rate(self, rate: Rate) -> None:
+        """Set the rate of a domain; a rate that changes nothing is forgotten."""
+        domain = _blob(rate.domain.encode())
+        if rate == Rate(domain=rate.domain):
+            self._changed(self._text("rate_drop.sql", domain=domain))
+            return
+        delay = "NULL" if rate.delay_s is None else round(1000 * rate.delay_s)
+        connections = rate.connections or "NULL"
+        words = {"delay": delay, "connections": connections, "blocked": int(rate.is_blocked)}
+        self._changed(self._text("rate_put.sql", domain=domain, **words))
 
     def queues(self) -> dict[str, int]:
         """Count the due rows of each authority. Not on SQLite."""

@@ -39,7 +39,7 @@ class MySqlPages(MySqlServer, PageServer):
     def ensure(self) -> None:
         """Create the tables where there are none. Raises KeyTablesError, KeyStoreError."""
         with suppress(KeyTablesError):
-            self._selected("SELECT 1 FROM krakehosts LIMIT 1")  # the youngest of the tables
+            self._selected("SELECT 1 FROM krakerates LIMIT 1")  # the youngest of the tables
             if self._selected("SELECT 1 FROM krakepagesepoch"):
                 self._require_version()
                 return

@@ -1,7 +1,8 @@
 """The lines that scheduler and fetcher say to each other: one JSON object a line, its type in the field `type`.
 
-Each side says `hello` first, with the version of the protocol. Then the scheduler says `grant`, `fetch` and `cancel`;
-the fetcher says `body`, `done`, `refused` and `part`. Times are POSIX milliseconds; keys and digests are hexadecimal.
+Each side says `hello` first, with the version of the protocol. Then the scheduler says `rates`, `grant`, `fetch` and
+`cancel`; the fetcher says `body`, `done`, `refused` and `part`. Times are POSIX milliseconds; keys and digests are
+hexadecimal.
 
 A fetcher on another machine (`gate`) has the same lines over TLS. Its scheduler says `setup` after `hello`, and `stop`
 in place of the end of a socket. The fetcher says `clock` twice a second, and the scheduler says `grant` after that. The
@@ -119,6 +120,24 @@ class Fetch(Message, tag="fetch", frozen=True, kw_only=True):
     known: HostState | None = None
 
 
+class Rate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an operator has set for a domain and all names below it; None: as the config says.
+
+    `delay_s`: seconds between requests to a host. `connections`: at once, to a host without a delay.
+    """
+
+    domain: Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
+    delay_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] | None = None
+    connections: Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None
+    is_blocked: bool = False
+
+
+class Rates(Message, tag="rates", frozen=True, kw_only=True):
+    """The rates in force from now on, in place of the rates of the last such line."""
+
+    rates: tuple[Rate, ...] = ()
+
+
 class Cancel(Message, tag="cancel", frozen=True, kw_only=True):
     """Nobody wants a URL any more. A request already sent goes on, and a `Done` follows."""
 
@@ -229,7 +248,7 @@ class Parting(Message, tag="parting", frozen=True, kw_only=True):
     is_taken: bool = False
 
 
-ToFetcher = Hello | Grant | Fetch | Cancel | Stop
+ToFetcher = Hello | Rates | Grant | Fetch | Cancel | Stop
 ToScheduler = Hello | Body | Done | Refused | ClosedPart | Clock | Parting
 _Said = TypeVar("_Said")
 _encoder = msgspec.json.Encoder()

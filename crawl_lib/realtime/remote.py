@@ -128,6 +128,7 @@ class RemoteLink(FetcherLink):
         self._lessee, self._epochs = Lessee(self.name), {}
         writer.write(Hello(version=PROTOCOL_VERSION, name="scheduler").to_line())
         writer.write(self._setup.to_line())
+        writer.write(self._rates.to_line())
 
     def _end_lines(self, writer: asyncio.StreamWriter) -> None:
         writer.write(Stop().to_line())

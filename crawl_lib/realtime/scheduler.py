@@ -26,10 +26,12 @@ from crawl_lib.realtime.fetchers import Fetchers
 from crawl_lib.realtime.link import FetcherLink
 from crawl_lib.realtime.pages import ALL_PARTS, LOOK_BACK_MS, Finished, Followed, Mark, Row, Wish, part_of
 from crawl_lib.realtime.probes import Probes
-from crawl_lib.realtime.protocol import Done, Refused
+from crawl_lib.realtime.protocol import Done, Rate, Rates, Refused
+from crawl_lib.realtime.rates import is_blocked, rated, require_few
 from crawl_lib.realtime.stages import ACCEPTING, MOST_TRIES, WORKING, Handing, Stage, Visit
 from crawl_lib.realtime.store import PageStore
 from crawl_lib.realtime.submissions import FLUSH_S, SubmissionLog
+from crawl_lib.states import Outcome
 from crawl_lib.urls import UrlFilter, canonicalize, host_of, key_of
 
 RECOVER_S = 60.0
@@ -37,6 +39,9 @@ RECOVER_S = 60.0
 LOOK_S = 0.05
 """The table is asked so often for what other schedulers submit and finish."""
 QUEUES_S = 0.5
+RATES_S = 0.5
+BLOCKED_S = 60.0
+"""A URL of a blocked host may be submitted again after this time."""
 RETRY_S = 0.1
 LONGEST_RETRY_S = 2.0
 SWEEP_S = 60.0
@@ -84,7 +89,8 @@ class Scheduler:
         self.latency_s = 0.0
         self.began_s = time.time()
         self.is_stopping = False
-        self._fetch_config = config.fetch
+        self.rates: tuple[Rate, ...] = ()
+        self._config, self._fetch_config = config, config.fetch
         self._hosts: dict[str, dict[bytes, Visit]] = {}
         self._paces: dict[str, float] = {}
         self._reserved: dict[str, Counter[bytes]] = {}
@@ -101,12 +107,43 @@ class Scheduler:
 
     def start(self) -> None:
         """Begin: the fetcher, the recovery of due rows, and the sweep."""
-        self._fetching.add(self.spawn(self.link.run()))
+        self._fetching.add(self.spawn(self._run_link()))
         for work in (self._keep_recovering(), self._keep_sweeping(), self._keep_logging()):
             self.spawn(work)
         if self.link.is_shared:
             self.spawn(self._keep_counting())
             self.spawn(self._keep_waking())
+
+    async def _run_link(self) -> None:
+        """Run the fetcher, which knows the rates of operators from its first request on."""
+        with suppress(KeyStoreError):
+            await self.store.ensure(0)
+            await self._take_rates()
+        self.spawn(self._keep_rates())
+        await self.link.run()
+
+    async def _keep_rates(self) -> None:
+        while True:
+            await asyncio.sleep(RATES_S)
+            with suppress(KeyStoreError):
+                await self._take_rates()
+
+    async def _take_rates(self) -> None:
+        rates = await self.store.rates()
+        if rates != self.rates:
+            self.rates, self._fetch_config = rates, rated(self._config.fetch, rates)
+            self.link.set_rates(Rates(rates=rates))
+
+    async def set_rate(self, rate: Rate) -> tuple[Rate, ...]:
+        """Set the rate of a domain, and return all rates. Raises InputError for too many, KeyStoreError."""
+        require_few(self.rates, rate)
+        await self.store.set_rate(rate)
+        await self._take_rates()
+        return self.rates
+
+    def is_blocked(self, host: str) -> bool:
+        """Say whether an operator forbids requests to a host."""
+        return bool(self.rates) and is_blocked(self.rates, host)
 
     async def stop(self) -> None:
         """Let requests under way end, leave all others due, and close everything; takes less than 10 s.
@@ -273,6 +310,8 @@ class Scheduler:
         """Have the fetcher ask for a URL. Raises FetcherDiedError."""
         request, policy, part = visit.request, visit.policy, part_of(visit.host)
         visit.epoch = await self._epoch(visit.key, part)
+        if self.is_blocked(visit.host):
+            return _blocked()
         said = await self.link.fetch(
             url=request.url,
             key=visit.key.hex(),
@@ -287,6 +326,8 @@ class Scheduler:
             last_modified=before and before.last_modified,
             earlier=await self._earlier(before),
         )
+        if isinstance(said, Done) and said.hop.outcome == Outcome.FILTERED and self.is_blocked(visit.host):
+            return _blocked()
         if isinstance(said, Done):
             self.counts[f"outcome_{said.hop.outcome}"] += 1
             self._learn(visit, said)
@@ -678,3 +719,9 @@ def _after(request: Request) -> Request:
         via=key_of(request.url).hex(),
         spent_ms=request.spent_ms,
     )
+
+
+def _blocked() -> Refused:
+    """Return the answer for a URL of a host that an operator has blocked."""
+    retry_at = math.ceil(time.time() + BLOCKED_S)
+    return Refused(id=0, rule=Outcome.FILTERED.value, reason="an operator has blocked the host", retry_at=retry_at)

@@ -142,7 +142,9 @@ async def canonical(visit: Visit, service: Scheduler) -> bool:
 
 
 async def rules(visit: Visit, service: Scheduler) -> bool:
-    """Ask the crawl's filters and rules."""
+    """Ask the crawl's filters and rules, and what operators block."""
+    if service.is_blocked(visit.host):
+        return visit.decide("refused", rule="blocked")
     is_ours, name = service.filter.verdict(visit.url, visit.host, 0)
     return is_ours or visit.decide("refused", rule=name)
 

@@ -18,6 +18,7 @@ from crawl_lib.errors import KeyServerDownError, KeyStoreError
 from crawl_lib.keys import interval
 from crawl_lib.realtime.pages import ALL_PARTS, Finished, Followed, Mark, PageServer, Queue, Row, Swept, Wish
 from crawl_lib.realtime.pages_sqlite import SqlitePages
+from crawl_lib.realtime.protocol import Rate
 from crawl_lib.urls import key_of
 
 GATHER_S = 0.005
@@ -270,6 +271,14 @@ class PageStore:
     async def put_host(self, authority: str, data: bytes) -> None:
         """Write what a fetcher knows of an authority's host."""
         await self._desk(key_of(authority)).put_host((authority, data))
+
+    async def rates(self) -> tuple[Rate, ...]:
+        """Return the rates that operators have set."""
+        return await self._ask(0, lambda server: server.rates())
+
+    async def set_rate(self, rate: Rate) -> None:
+        """Set the rate of a domain."""
+        await self._write(0, lambda server: server.set_rate(rate))
 
     async def queues(self) -> Counter[str]:
         """Count the due rows of each authority, on all servers that answer."""

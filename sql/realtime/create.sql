@@ -52,3 +52,10 @@ CREATE TABLE IF NOT EXISTS krakehosts (
     PRIMARY KEY (hash),
     KEY krakehosts_seen (seen_ms)
 ) ENGINE = InnoDB;
+-- Rates that operators have set, on the first key server. NULL: as the config says.
+CREATE TABLE IF NOT EXISTS krakerates (
+    domain VARBINARY(255) NOT NULL PRIMARY KEY,
+    delay_ms BIGINT,
+    connections INTEGER,
+    is_blocked SMALLINT NOT NULL
+) ENGINE = InnoDB;

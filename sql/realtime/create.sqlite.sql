@@ -30,3 +30,9 @@ CREATE TABLE IF NOT EXISTS krakehosts (
     data BLOB NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS krakehosts_seen ON krakehosts (seen_ms);
+CREATE TABLE IF NOT EXISTS krakerates (
+    domain BLOB NOT NULL PRIMARY KEY,
+    delay_ms INTEGER,
+    connections INTEGER,
+    is_blocked INTEGER NOT NULL
+);

@@ -27,6 +27,7 @@ from crawl_lib.realtime.protocol import (
     Hello,
     Hop,
     LineReader,
+    Rates,
     Refused,
     Target,
     ToFetcher,
@@ -130,7 +131,7 @@ class FakeProcess:
                     elif isinstance(message, Cancel):
                         self._web.cancelled.append(message.id)
                     else:
-                        assert isinstance(message, Grant)
+                        assert isinstance(message, Grant | Rates)
         finally:
             for task in tasks:
                 task.cancel()

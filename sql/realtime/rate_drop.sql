@@ -1,0 +1,2 @@
+-- Forgets the rate of a domain. Both kinds of server.
+DELETE FROM krakerates WHERE domain = :domain;
