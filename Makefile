@@ -23,7 +23,7 @@ VARIABLES_crawl := CONFIG SEEDS ITERATIONS
 VARIABLES_ui := CONFIG
 VARIABLES_cluster := CONFIG DFS
 VARIABLES_cluster-crawl := CONFIG SEEDS ITERATIONS DFS
-VARIABLES_torture := N SEED POWER OPERATORS AIRFLOW DFS REQUISITES REALTIME
+VARIABLES_torture := N SEED POWER OPERATORS AIRFLOW DFS REQUISITES REALTIME CLUSTER
 VARIABLES_test := PYTEST_ARGS
 VARIABLES_test-cluster := PYTEST_ARGS
 VARIABLES_test-compose := PYTEST_ARGS
@@ -103,9 +103,10 @@ cluster-crawl: setup
 # Kills N processes, and compares; SEED chooses what is killed when. POWER=1: each kill is a loss of power. DFS=s3:
 # crawls lie in an object store (versitygw, which needs Go 1.25 or newer).
 # OPERATORS=N: instead, N crawls whose operators use all commands in any order. AIRFLOW=N: instead, `make crawl` killed
-# N times, and tasks and all of a running Airflow.
+# N times, and tasks and all of a running Airflow. REALTIME=N, CLUSTER=N: instead, a real-time service with one fetcher, or
+# with three fetchers and two schedulers.
 torture: setup
-	$(if $(REALTIME),$(BIN)/python -m tests.torture.live $(REALTIME) $(if $(SEED),--seed $(SEED)) --report docs/reliability.md,$(if $(AIRFLOW),KILLS=$(AIRFLOW) $(BIN)/python -m pytest tests/torture/airflow_kills.py -v,$(BIN)/python -m tests.torture$(if $(OPERATORS),.operators $(OPERATORS), $(or $(N),200)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATORS),,$(if $(POWER),--power) $(if $(REQUISITES),--requisites) $(if $(DFS),--dfs "$(DFS)",$(if $(REQUISITES),,--report docs/reliability.md)))))
+	$(if $(CLUSTER),$(BIN)/python -m tests.torture.cluster $(CLUSTER) $(if $(SEED),--seed $(SEED)) --report docs/reliability.md,$(if $(REALTIME),$(BIN)/python -m tests.torture.live $(REALTIME) $(if $(SEED),--seed $(SEED)) --report docs/reliability.md,$(if $(AIRFLOW),KILLS=$(AIRFLOW) $(BIN)/python -m pytest tests/torture/airflow_kills.py -v,$(BIN)/python -m tests.torture$(if $(OPERATORS),.operators $(OPERATORS), $(or $(N),200)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATORS),,$(if $(POWER),--power) $(if $(REQUISITES),--requisites) $(if $(DFS),--dfs "$(DFS)",$(if $(REQUISITES),,--report docs/reliability.md))))))
 
 # Five processes on two cores, since many tests mostly wait; tests/sharing.py says how they share them. What they
 # write is 4 GB at most, much of it synced: in memory, where there is plenty, they take a fifth less time.

@@ -59,6 +59,7 @@ else:
             "hoststore": (
                 "HOSTS_TABLES",
                 "HostState",
+                "HostState",
                 "HostStore",
                 "host_stores",
                 "hosts_in_back_off",
