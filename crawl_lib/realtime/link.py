@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from crawl_lib.errors import KrakeError, ProtocolError, StoppedError
 from crawl_lib.realtime.pages import PARTS
+from crawl_lib.realtime.places import FETCHER
 from crawl_lib.realtime.protocol import (
     ALL_PARTS,
     PROTOCOL_VERSION,
@@ -29,6 +30,7 @@ from crawl_lib.realtime.protocol import (
     Refused,
     ToScheduler,
 )
+from crawl_lib.realtime.spooling import Backlog
 
 FIRST_PAUSE_S = 0.1
 """A dead fetcher is started again after this pause, doubled after each death up to `longest_pause_s`."""
@@ -89,6 +91,7 @@ class FetcherLink:
     `start`: starts a process. `on_part`: called with each closed part. `restarts`: how many fetchers have died.
     """
 
+    name = FETCHER
     who = "the fetcher"
     died: type[FetcherDiedError] = FetcherDiedError
     parts: frozenset[int] = frozenset(range(PARTS))
@@ -114,6 +117,15 @@ class FetcherLink:
     def is_ready(self) -> bool:
         """Whether a fetcher takes URLs now."""
         return self._ready.is_set() and not self._stop.is_set()
+
+    @property
+    def held_parts(self) -> int:
+        """How many parts of hosts the fetcher has now."""
+        return PARTS if self.is_ready else 0
+
+    async def backlog(self) -> Backlog | None:
+        """Return what waits for the collection on the fetcher's machine; None on this machine."""
+        return None
 
     async def run(self) -> None:
         """Keep a fetcher running until `stop`."""

@@ -355,6 +355,7 @@ def test_metrics_are_prometheus_text(tmp_path: Path) -> None:
         assert 'krake_realtime_outcomes_total{outcome="ok"} 1' in text
         assert 'krake_realtime_due{server="1"} 0' in text
         assert 'krake_realtime_latency_seconds_bucket{le="+Inf"} 1' in text
+        assert 'krake_realtime_parts{fetcher="live-0"} 256' in text
         served.service.counts["store_failed"] = 123_456_789
         assert "krake_realtime_store_failed_total 123456789\n" in (await served.client.get("/metrics")).text
         described = re.findall(
