@@ -19,6 +19,7 @@ from crawl_lib.linkdb import LINKDB_OUTPUT, OUTLINKS_OUTPUT
 from crawl_lib.push import PUSH_OUTPUT
 from crawl_lib.ranks import LINKRANK_OUTPUT
 from crawl_lib.segment import INDEX_NAME
+from crawl_lib.statistics import STATISTICS_OUTPUT
 from crawl_lib.stores import Stores
 from crawl_lib.terms import TERMS_OUTPUT
 from crawl_lib.text import TEXT_OUTPUT
@@ -77,6 +78,7 @@ OUTPUTS: tuple[Output, ...] = (
     COMMONCRAWL_OUTPUT,
     GRAPHS_OUTPUT,
     CAPTURES_OUTPUT,
+    STATISTICS_OUTPUT,
 )
 """Each after those that it is made of."""
 MADE_BY_TASKS = {output.name: output for output in OUTPUTS if type(output).make is not Output.make}

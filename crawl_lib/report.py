@@ -6,7 +6,6 @@ itself to load anything.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from crawl_lib.errors import os_errors
 from crawl_lib.export import PAGES, ExportFolder, PowerCounts, open_web_graph, remedy_of
-from crawl_lib.plots import DARK, LIGHT, STYLE, bars, lines, stacked
+from crawl_lib.plots import bars, lines, page_of, stacked
 from crawl_lib.rounds import Iterations, Span
 from crawl_lib.segment import NO_COLUMNS, open_parquet
 from crawl_lib.states import Outcome
@@ -23,30 +22,6 @@ from crawl_lib.stores import Stores
 
 BATCH_ROWS = 1 << 16
 SHOWN_ITERATIONS = 40
-_PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark; --text: #1d2733; --back: #fff; --faint: #66717d; {light} }}
-@media (prefers-color-scheme: dark) {{
-  :root {{ --text: #e3e8ed; --back: #161b21; --faint: #98a4b0; {dark} }}
-}}
-body {{ margin: 2rem auto; max-width: 46rem; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif;
-  color: var(--text); background: var(--back); }}
-h1 {{ font-size: 1.5rem; }} h2 {{ font-size: 1.1rem; margin: 2rem 0 0; }} p {{ margin: .2rem 0 .6rem; }}
-.faint {{ color: var(--faint); }}
-dl {{ display: flex; flex-wrap: wrap; gap: .5rem 2.5rem; }} dt {{ color: var(--faint); }}
-dd {{ margin: 0; font-size: 1.4rem; }}
-{style}
-</style>
-<h1>{title}</h1>
-<dl>{numbers}</dl>
-{plots}
-</html>
-"""
 
 
 def write_report(stores: Stores, *, name: str, target: Path) -> None:
@@ -71,14 +46,7 @@ def write_report(stores: Stores, *, name: str, target: Path) -> None:
     newest = readable[-SHOWN_ITERATIONS:]
     spans = {entry["folder"]: span for entry in newest if (span := reader.span(stores, entry))}
     plots = [*_plots_of_urls(readable, outcomes, spans), *_plots_of_pages(ExportFolder(stores, name), stats)]
-    page = _PAGE.format(
-        title=escape(f"Krake: {stores.config.crawl.directory}, export {name}"),
-        style=STYLE,
-        light=LIGHT,
-        dark=DARK,
-        numbers="".join(f"<div><dt>{title}</dt><dd>{number:,}</dd></div>" for title, number in numbers.items()),
-        plots="\n".join(plots),
-    )
+    page = page_of(f"Krake: {stores.config.crawl.directory}, export {name}", numbers, plots)
     with os_errors(target, "cannot be written"):
         target.write_text(page, encoding="utf-8")
 

@@ -52,6 +52,7 @@ __all__ = [
     "link_export",
     "maintain_keys",
     "make_output",
+    "make_statistics",
     "mark_duplicates",
     "rank_export",
     "require_usable",
@@ -296,6 +297,18 @@ def collect_realtime(stores: Stores) -> Result:
     from crawl_lib import realtime  # noqa: PLC0415
 
     return realtime.collect_all(stores).to_mapping()
+
+
+def make_statistics(stores: Stores, *, hour: datetime | None = None) -> Result:
+    """Make the statistics of an hour in real time, of earlier hours with late segments, and of the days of all these.
+
+    `hour`: any moment of the hour; None: the last hour that is over. Returns and raises what
+    `statistics.update_statistics` does.
+    """
+    from crawl_lib import statistics  # noqa: PLC0415
+
+    now = datetime.now(UTC)
+    return statistics.update_statistics(stores, hour=hour or statistics.last_hour(now), now=now).to_mapping()
 
 
 def mark_duplicates(stores: Stores) -> Result:

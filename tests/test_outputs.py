@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from crawl_lib.index import INDEX, newest_index
 from crawl_lib.outputs import MADE_BY_TASKS, OUTPUTS
 from crawl_lib.ranks import update_linkrank
 from crawl_lib.repair import sweep
+from crawl_lib.statistics import update_statistics
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.terms import update_terms
 from crawl_lib.versions import TableOutput, Versions
@@ -37,6 +38,7 @@ LEFT = {
     "cdxj": "crawl/.index.cdxj." + ID,
     "graphs": "graphs/.out." + ID,
     "commoncrawl": "cc-wet/.{}." + ID,
+    "statistics": "crawl/statistics/2026-01-01/.23-1.parquet." + ID,
 }
 """A path of each output that is left over, but of tables with versions, where it is the same for all."""
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -75,6 +77,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Config:
     stages.link_export(stores, export="out")
     stages.make_output(stores, output="commoncrawl")
     stages.make_output(stores, output="graphs")
+    update_statistics(stores, hour=NOW - timedelta(hours=1), now=NOW)
     return config
 
 

@@ -1,9 +1,12 @@
-"""`krake realtime collect` makes a segment of fetched pages; `krake realtime fill` makes the lost table again."""
+"""`krake realtime collect|statistics|fill`: segments of fetched pages, their statistics, and the lost table."""
 
 import argparse
+from pathlib import Path
 
 from crawl_lib.cli.common import print_result, say, tool_stores
 from crawl_lib.realtime import CollectReport, FillReport, collect_from, fill_table
+from crawl_lib.stages import make_statistics
+from crawl_lib.statistics import write_statistics
 
 
 def collect(arguments: argparse.Namespace) -> int:
@@ -43,3 +46,23 @@ def _show_filled(report: FillReport) -> None:
     if report.waiting:
         say(f"{report.waiting:,} redirects wait: the service fetches their targets at its next start")
     say("what was only waiting in a lost table is lost: submit it again")
+
+
+def statistics(arguments: argparse.Namespace) -> int:
+    """Make the statistics of an hour and of late segments; or write the page of a date."""
+    with tool_stores(arguments, make=True) as stores:
+        if arguments.page:
+            target = Path(arguments.page).absolute()
+            date = write_statistics(stores, date=arguments.date, target=target)
+            print_result(arguments, {"date": date, "page": str(target)}, lambda: say(f"written: {target.as_uri()}"))
+            return 0
+        result = make_statistics(stores, hour=arguments.hour)
+    print_result(arguments, result, lambda: _show_made(result["hour"], result["made"]))
+    return 0
+
+
+def _show_made(hour: str, made: list[str]) -> None:
+    for path in made:
+        say(f"made {path}")
+    if not made:
+        say(f"nothing to do: the statistics of {hour} have all segments")

@@ -6,6 +6,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
 from functools import cache
 from importlib import import_module
 from typing import Any, NoReturn
@@ -119,6 +120,22 @@ def _address(text: str) -> str:
     if not re.fullmatch(Pattern.ADDRESS, text):
         raise argparse.ArgumentTypeError(f"must be host:port, not {text!r}")
     return text
+
+
+def _hour(text: str) -> datetime:
+    if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d", text):
+        raise argparse.ArgumentTypeError(f"must be an hour in UTC such as 2026-11-28T07, not {text!r}")
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H").replace(tzinfo=UTC)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"must be an hour that exists, not {text!r}") from error
+
+
+def _date(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"must be a date such as 2026-11-28, not {text!r}") from error
 
 
 _Option = tuple[str, dict[str, Any]]
@@ -425,6 +442,17 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "collecting.collect",
         "make a segment of the pages that were fetched in real time",
         (_option("--fetcher", "whose parts; default: live-0", default="live-0", metavar="NAME"), _JSON),
+    ),
+    (
+        "realtime statistics",
+        "collecting.statistics",
+        "count by domain what was shared and fetched in an hour, and in hours of late segments",
+        (
+            _option("--hour", "in UTC, such as 2026-11-28T07; default: the last one", type=_hour, metavar="HOUR"),
+            _option("--page", "count nothing; write a page with plots of a date to this file", metavar="FILE"),
+            _option("--date", "of the page, such as 2026-11-28; default: the newest", type=_date, metavar="DATE"),
+            _JSON,
+        ),
     ),
     ("realtime fill", "collecting.fill", "make a lost table of the real-time service again, from segments", (_JSON,)),
     ("captures update", "indexing.update_places", "take in segments, so that look-ups of a URL are fast", (_JSON,)),

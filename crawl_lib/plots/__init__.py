@@ -2,10 +2,12 @@
 
 How data flows: a caller gives numbers with names, and gets one piece of HTML: a heading, a sentence, the drawing
 (`drawing`) and a table that people unfold, copy from, and hear read aloud (`plots`). `STYLE` is the CSS of all plots,
-`LIGHT` and `DARK` are the colours of series; a page that contains plots sets `--text` and `--faint` too.
+`LIGHT` and `DARK` are the colours of series; a page that contains plots sets `--text` and `--faint` too. `page_of`
+makes a page that opens from disk.
 
 All names are text to these functions: whatever a stranger chose is escaped, and a long name is cut in the drawing only.
 """
 
 from crawl_lib.plots.drawing import MOST_SERIES
+from crawl_lib.plots.page import page_of
 from crawl_lib.plots.plots import DARK, LIGHT, STYLE, bars, columns, lines, meters, small, stacked

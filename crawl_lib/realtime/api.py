@@ -29,7 +29,7 @@ from crawl_lib.realtime.answers import (
 )
 from crawl_lib.realtime.asgi import Answer, App, Asked, EventStream, Handler, Sending, problem_answer
 from crawl_lib.realtime.events import Event, Subscription
-from crawl_lib.realtime.limits import Rates, Repeats
+from crawl_lib.realtime.limits import Repeats, TokenBuckets
 from crawl_lib.realtime.link import FetcherDiedError
 from crawl_lib.realtime.metrics import metrics_text
 from crawl_lib.realtime.pages import Row
@@ -164,7 +164,7 @@ class _Answers:
 
     def __init__(self, service: Scheduler) -> None:
         self._service = service
-        self._rates, self._repeats = Rates(most=300), Repeats()
+        self._rates, self._repeats = TokenBuckets(most=300), Repeats()
         self._subscribers = 0
 
     async def submit(self, asked: Asked, token: Token) -> Sending:

@@ -14,7 +14,8 @@ from crawl_lib.durable import delete_durable, fsync_dir, reached
 from crawl_lib.errors import DamagedFileError, KeyServerDownError, KeyStoreError, LockedError, StorageError, os_errors
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import NodeDirectory, NodeLock
-from crawl_lib.realtime.collect import RUN_FILE, read_run, write_run_again
+from crawl_lib.realtime.collect import read_run, write_run_again
+from crawl_lib.realtime.places import RUN_FILE
 from crawl_lib.realtime.rows import page_servers
 from crawl_lib.segment import CLOSED_SUFFIX, ROWLESS_SUFFIX, Part, PartWriter, WarcInfo, built_problem, list_parts
 from crawl_lib.stores import Stores

@@ -31,7 +31,7 @@ from crawl_lib.curate import finish_folder
 from crawl_lib.durable import delete_durable, fsync_dir, reached, write_durable
 from crawl_lib.errors import LockedError, os_errors
 from crawl_lib.frontier import NodeDirectory
-from crawl_lib.realtime.places import live_spool, live_submissions
+from crawl_lib.realtime.places import RUN_FILE, live_spool, live_submissions
 from crawl_lib.realtime.submissions import closed_logs, write_submissions
 from crawl_lib.rounds import start_live
 from crawl_lib.scratch import held
@@ -53,8 +53,6 @@ from crawl_lib.stores import Stores
 from crawl_lib.urls import Rejection, UrlFilter
 from crawl_lib.version import VERSION
 from crawl_lib.worker import PageHandler
-
-RUN_FILE = "run.json"
 
 
 @dataclass

@@ -21,13 +21,13 @@ _T = TypeVar("_T")
 
 
 class Fetchers:
-    """The lines to all fetchers, with the methods of `FetcherLink`."""
+    """The lines to all fetchers (`links`), with the methods of `FetcherLink`."""
 
     is_shared = True
 
     def __init__(self, links: Sequence[RemoteLink], leases: Leases) -> None:
         """Take the lines. `leases`: closed at the end of `run`."""
-        self._links, self._leases = links, leases
+        self.links, self._leases = links, leases
         self._is_stopping = False
         self._is_over = asyncio.Event()
         self._news = asyncio.Event()
@@ -37,23 +37,23 @@ class Fetchers:
     @property
     def is_ready(self) -> bool:
         """Whether a fetcher takes URLs now, from this scheduler or from another one."""
-        return any(link.is_ready or link.is_elsewhere for link in self._links)
+        return any(link.is_ready or link.is_elsewhere for link in self.links)
 
     @property
     def parts(self) -> frozenset[int]:
         """The parts of hosts that this scheduler's fetchers have now."""
-        return frozenset(chain.from_iterable(link.epochs for link in self._links))
+        return frozenset(chain.from_iterable(link.epochs for link in self.links))
 
     @property
     def restarts(self) -> int:
         """How many lines were lost, or could not be opened."""
-        return sum(link.restarts for link in self._links)
+        return sum(link.restarts for link in self.links)
 
     async def run(self) -> None:
         """Keep the lines open until `stop`; then give all leases back."""
         try:
-            await asyncio.gather(*(link.run() for link in self._links))
-            await asyncio.gather(*(link.end() for link in self._links))
+            await asyncio.gather(*(link.run() for link in self.links))
+            await asyncio.gather(*(link.end() for link in self.links))
         finally:
             self._leases.close()
             self._is_over.set()
@@ -62,14 +62,14 @@ class Fetchers:
         """Have all fetchers end their requests, and wait for the end of `run`, `STOP_S` at most."""
         self._is_stopping = True
         self._tell()
-        await asyncio.gather(*(link.stop() for link in self._links))
+        await asyncio.gather(*(link.stop() for link in self.links))
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_S):
                 await self._is_over.wait()
 
     def set_rates(self, rates: Rates) -> None:
         """Tell all fetchers the rates of operators."""
-        for link in self._links:
+        for link in self.links:
             link.set_rates(rates)
 
     async def epoch(self, part: int) -> int:
@@ -102,7 +102,7 @@ class Fetchers:
         with suppress(TimeoutError):
             async with asyncio.timeout(OWNER_S):
                 while not self._is_stopping:
-                    if link := next((link for link in self._links if part in link.epochs), None):
+                    if link := next((link for link in self.links if part in link.epochs), None):
                         return link
                     await self._news.wait()
         if self._is_stopping:

@@ -14,7 +14,7 @@ KEPT_BYTES = 32 << 20
 """Limits for kept answers of requests with an Idempotency-Key."""
 
 
-class Rates:
+class TokenBuckets:
     """A bucket for each name: `per_s` flow in, and a second's worth, or a whole request, has room."""
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from crawl_lib.errors import KrakeError, ProtocolError, StoppedError
 from crawl_lib.realtime.pages import PARTS
+from crawl_lib.realtime.places import FETCHER
 from crawl_lib.realtime.protocol import (
     ALL_PARTS,
     PROTOCOL_VERSION,
@@ -30,6 +31,7 @@ from crawl_lib.realtime.protocol import (
     Refused,
     ToScheduler,
 )
+from crawl_lib.realtime.spooling import Backlog
 
 FIRST_PAUSE_S = 0.1
 """A dead fetcher is started again after this pause, doubled after each death up to `longest_pause_s`."""
@@ -67,7 +69,7 @@ class TakenError(ProtocolError):
 
 
 @dataclass
-class Asked:
+class PendingFetch:
     """A question to a fetcher. `head`, `body`: the pieces of a bare fetch."""
 
     future: "asyncio.Future[Done | Refused]"
@@ -90,6 +92,7 @@ class FetcherLink:
     `start`: starts a process. `on_part`: called with each closed part. `restarts`: how many fetchers have died.
     """
 
+    name = FETCHER
     who = "the fetcher"
     died: type[FetcherDiedError] = FetcherDiedError
     parts: frozenset[int] = frozenset(range(PARTS))
@@ -105,7 +108,7 @@ class FetcherLink:
         # A thread for all starts: each fetcher dies with its thread (`walls.forkserver`).
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="krake-fetcher")
         self._ids = count(1)
-        self._asked: dict[int, Asked] = {}
+        self._asked: dict[int, PendingFetch] = {}
         self._rates = Rates()
         self._writer: asyncio.StreamWriter | None = None
         self._ready = asyncio.Event()
@@ -116,6 +119,15 @@ class FetcherLink:
     def is_ready(self) -> bool:
         """Whether a fetcher takes URLs now."""
         return self._ready.is_set() and not self._stop.is_set()
+
+    @property
+    def held_parts(self) -> int:
+        """How many parts of hosts the fetcher has now."""
+        return PARTS if self.is_ready else 0
+
+    async def backlog(self) -> Backlog | None:
+        """Return what waits for the collection on the fetcher's machine; None on this machine."""
+        return None
 
     async def run(self) -> None:
         """Keep a fetcher running until `stop`."""
@@ -165,10 +177,10 @@ class FetcherLink:
         """Tell the fetcher that no further URL comes."""
         writer.write_eof()
 
-    async def _ask(self, wanted: dict[str, Any]) -> Asked:
+    async def _ask(self, wanted: dict[str, Any]) -> PendingFetch:
         writer = await self._line()
         number = next(self._ids)
-        asked = self._asked[number] = Asked(asyncio.get_running_loop().create_future())
+        asked = self._asked[number] = PendingFetch(asyncio.get_running_loop().create_future())
         try:
             writer.write(Fetch(id=number, **wanted).to_line())
             await asyncio.wait([asked.future])

@@ -1,11 +1,17 @@
 """Metrics of the service in the text format of Prometheus, with the names of all metrics."""
 
+import asyncio
 import math
+import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from crawl_lib.errors import KeyStoreError
+from crawl_lib.realtime.fetchers import Fetchers
+from crawl_lib.realtime.places import RUN_FILE
 from crawl_lib.realtime.scheduler import LATENCIES_S, Scheduler
+from crawl_lib.realtime.spooling import Backlog, backlog_of
+from crawl_lib.realtime.submissions import CLOSED_SUFFIX
 
 PREFIX = "krake_realtime_"
 
@@ -33,13 +39,22 @@ METRICS = (
     ServiceMetric("rows_swept_total", "counter", "rows that were deleted for their age (realtime.keep_s)"),
     ServiceMetric("rows_damaged_total", "counter", "damaged rows that were met"),
     ServiceMetric("submissions_left_out_total", "counter", "submissions that the log of submissions lacks"),
+    ServiceMetric("parts", "gauge", "parts of hosts that a fetcher has, of 256 in all", "fetcher"),
+    ServiceMetric("uncollected_parts", "gauge", "closed parts that wait for the collection", "fetcher"),
+    ServiceMetric("uncollected_seconds", "gauge", "age of the oldest part or log that waits for it", "fetcher"),
+    ServiceMetric("spool_free_bytes", "gauge", "free bytes of the disk with a fetcher's parts", "fetcher"),
 )
-"""All metrics, in the order of the text; `docs/realtime.md` has the same table, as a test checks."""
+"""All metrics, in the order of the text; `docs/realtime.md` has the same table, as a test checks.
+
+A fetcher on another machine has one port, for its schedulers. So the scheduler asks each gate (`RemoteLink.backlog`),
+and Prometheus asks schedulers alone.
+"""
+_OF_FETCHERS = ("parts", "uncollected_parts", "uncollected_seconds", "spool_free_bytes")
 _COUNTED = ("store_failed", "task_failed", "rows_swept", "rows_damaged", "submissions_left_out")
 
 
 async def metrics_text(service: Scheduler) -> str:
-    """Return the metrics as they are now. The rows of an absent key server are left out."""
+    """Return the metrics as they are now. The rows of an absent key server, or of an absent gate, are left out."""
     due, ages = await _queues(service)
     values: dict[str, Mapping[str, float]] = {
         "waiting": {"": service.waiting},
@@ -51,6 +66,7 @@ async def metrics_text(service: Scheduler) -> str:
         "fetcher_restarts_total": {"": service.link.restarts},
         "start_time_seconds": {"": service.began_s},
         **{f"{name}_total": {"": service.counts[name]} for name in _COUNTED},
+        **await _fetchers(service),
     }
     return "".join(f"{line}\n" for metric in METRICS for line in _lines(metric, values[metric.name]))
 
@@ -81,6 +97,33 @@ async def _queues(service: Scheduler) -> tuple[dict[str, float], dict[str, float
             continue
         due[label], ages[label] = queue.due, queue.age_ms / 1000
     return due, ages
+
+
+async def _fetchers(service: Scheduler) -> dict[str, dict[str, float]]:
+    """Return what each fetcher has, and what waits for the collection there and on this machine."""
+    links = service.link.links if isinstance(service.link, Fetchers) else (service.link,)
+    found: dict[str, dict[str, float]] = {name: {} for name in _OF_FETCHERS}
+    for link, there in zip(links, await asyncio.gather(*(link.backlog() for link in links)), strict=True):
+        here = _backlog_here(service, link.name)
+        both = [backlog for backlog in (there, here) if backlog]
+        label = f'{{fetcher="{link.name}"}}'
+        found["parts"][label] = link.held_parts
+        if both:
+            found["uncollected_parts"][label] = sum(backlog.parts for backlog in both)
+            found["uncollected_seconds"][label] = max(backlog.oldest_ms for backlog in both) / 1000
+        if both and (there or not isinstance(service.link, Fetchers)):
+            found["spool_free_bytes"][label] = both[0].free_bytes
+    return found
+
+
+def _backlog_here(service: Scheduler, name: str) -> Backlog | None:
+    """Return what waits on this machine: parts, logs of submissions, and an unfinished collection."""
+    logs = service.submissions.folder
+    if logs is None:
+        return None
+    room = logs.parent.parent / name
+    closed = (room / "submissions").glob(f"*{CLOSED_SUFFIX}")
+    return backlog_of(room / "spool", time.time(), *closed, room / "collect" / RUN_FILE)
 
 
 def _latencies(service: Scheduler) -> dict[str, float]:

@@ -5,6 +5,8 @@ from pathlib import Path
 from crawl_lib.config import Config
 from crawl_lib.frontier import NodeDirectory
 
+RUN_FILE = "run.json"
+"""The note of an unfinished collection, in the folder `collect` of a fetcher."""
 FETCHER = "live-0"
 """The name of the one fetcher of a node, and of the segments that it brings."""
 

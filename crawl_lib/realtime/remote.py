@@ -14,16 +14,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from crawl_lib.config import Config, FetcherConfig, to_mapping
-from crawl_lib.errors import ConfigError, KeyStoreError, ProtocolError, os_errors
+from crawl_lib.errors import ConfigError, KeyStoreError, KrakeError, ProtocolError, os_errors
 from crawl_lib.realtime.certificates import Identity
 from crawl_lib.realtime.hostnews import HostNews
 from crawl_lib.realtime.leases import GRANT_S, Leases, Lessee, ranges_of
-from crawl_lib.realtime.link import Asked, FetcherDiedError, FetcherLink, LinkedFetcher, TakenError
-from crawl_lib.realtime.protocol import PROTOCOL_VERSION, Clock, Done, Grant, Hello, Parting, Setup, Stop
+from crawl_lib.realtime.link import FetcherDiedError, FetcherLink, LinkedFetcher, PendingFetch, TakenError
+from crawl_lib.realtime.protocol import (
+    PROTOCOL_VERSION,
+    Clock,
+    Done,
+    Grant,
+    Hello,
+    LineReader,
+    Parting,
+    Setup,
+    Stop,
+)
+from crawl_lib.realtime.spooling import AskBacklog, Backlog, ToCollector
 from crawl_lib.realtime.store import PageStore
 from crawl_lib.urls import authority_of
 
 CONNECT_S = 3.0
+BACKLOG_S = 1.0
+"""The time for an answer that metrics wait for."""
 SILENCE_S = 2.0
 """A line without a byte for so long is lost: a fetcher says the time twice a second."""
 START_S = 15.0
@@ -116,12 +129,15 @@ class RemoteLink(FetcherLink):
     async def _open(self) -> tuple[_OpenLine, asyncio.StreamReader, asyncio.StreamWriter]:
         with os_errors(self.who, "cannot be reached"):
             async with asyncio.timeout(CONNECT_S):
-                reader, writer = await asyncio.open_connection(
-                    self._host, self._port, ssl=self._identity.context(), server_hostname=self.name
-                )
+                reader, writer = await self._connect()
         loop, abort = asyncio.get_running_loop(), writer.transport.abort
         self._opened: _OpenLine = _OpenLine(lambda: loop.call_soon_threadsafe(abort))
         return self._opened, reader, writer
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(
+            self._host, self._port, ssl=self._identity.context(), server_hostname=self.name
+        )
 
     def _greet(self, writer: asyncio.StreamWriter) -> None:
         self.died, self._has_clock = LineLostError, False
@@ -151,6 +167,27 @@ class RemoteLink(FetcherLink):
         """Whether another scheduler had the fetcher a moment ago."""
         return time.monotonic() < self._taken_s + SILENCE_S
 
+    @property
+    def held_parts(self) -> int:
+        """How many parts of hosts the fetcher has now, as far as this end knows."""
+        return len(self.epochs)
+
+    async def backlog(self) -> Backlog | None:
+        """Ask the gate what waits for the collection, by a line of its own; None without an answer."""
+        with suppress(KrakeError, OSError, ValueError):
+            async with asyncio.timeout(BACKLOG_S):
+                reader, writer = await self._connect()
+                try:
+                    writer.write(Hello(version=PROTOCOL_VERSION, name="metrics").to_line() + AskBacklog().to_line())
+                    lines: LineReader[ToCollector] = LineReader(ToCollector, self.who)
+                    while line := await reader.readline():
+                        for said in lines.feed(line):
+                            if isinstance(said, Backlog):
+                                return said
+                finally:
+                    writer.transport.abort()
+        return None
+
     async def end(self) -> None:
         """Give the leases back after a planned end of `run`, if the fetcher has said its last word."""
         if self.has_ended:
@@ -161,7 +198,7 @@ class RemoteLink(FetcherLink):
         await super()._read(reader)
         self.has_ended = not self._opened.is_cut
 
-    async def _ask(self, wanted: dict[str, Any]) -> Asked:
+    async def _ask(self, wanted: dict[str, Any]) -> PendingFetch:
         """Ask for a URL; the first URL of a host comes with all that earlier owners knew of the host."""
         authority = authority_of(wanted["url"])
         first = await self._hosts.first(authority, self._epochs.get(wanted["part"], 0))

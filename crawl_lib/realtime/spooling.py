@@ -6,7 +6,10 @@ file is whole, which comes last and goes last.
 """
 
 import re
+import shutil
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -66,12 +69,24 @@ class Acknowledged(Message, tag="acknowledged", frozen=True, kw_only=True):
     """The parts are deleted, durably."""
 
 
-ToGate = Hello | Setup | ListParts | GetFile | Acknowledge
-ToCollector = Hello | PartList | Piece | Acknowledged | Parting
-Answer = PartList | Piece | Acknowledged
+class AskBacklog(Message, tag="ask_backlog", frozen=True, kw_only=True):
+    """How much waits for the collection? The scheduler asks this for its metrics."""
 
 
-def answers(spool: Path, asked: ListParts | GetFile | Acknowledge) -> Iterator[Answer]:
+class Backlog(Message, tag="backlog", frozen=True, kw_only=True):
+    """Closed parts that wait. `oldest_ms`: since the oldest one was closed; `free_bytes`: of the spool's disk."""
+
+    parts: Count
+    oldest_ms: Count
+    free_bytes: Count
+
+
+ToGate = Hello | Setup | ListParts | GetFile | Acknowledge | AskBacklog
+ToCollector = Hello | PartList | Piece | Acknowledged | Backlog | Parting
+Answer = PartList | Piece | Acknowledged | Backlog
+
+
+def answers(spool: Path, asked: ListParts | GetFile | Acknowledge | AskBacklog) -> Iterator[Answer]:
     """Carry out a line of the collector. Raises StorageError, which names the file."""
     with os_errors(spool, "cannot be used"):
         match asked:
@@ -82,6 +97,24 @@ def answers(spool: Path, asked: ListParts | GetFile | Acknowledge) -> Iterator[A
             case Acknowledge():
                 delete(spool, asked.names)
                 yield Acknowledged()
+            case AskBacklog():
+                yield backlog_of(spool, time.time())
+
+
+def backlog_of(spool: Path, now_s: float, *more: Path) -> Backlog:
+    """Return what waits in a spool. `more`: other files whose age counts, if they exist. Raises OSError."""
+    closed = [*spool.glob(f"*{ROWLESS_SUFFIX}")]
+    times = [time_s for path in (*closed, *more) if (time_s := _changed_s(path))]
+    oldest_ms = max(0, round(1000 * (now_s - min(times, default=now_s))))
+    there = next(folder for folder in (spool, *spool.parents) if folder.exists())
+    return Backlog(parts=len(closed), oldest_ms=oldest_ms, free_bytes=shutil.disk_usage(there).free)
+
+
+def _changed_s(path: Path) -> float | None:
+    """Return the POSIX time of a file; None if the collection has taken it meanwhile."""
+    with suppress(FileNotFoundError):
+        return path.stat().st_mtime
+    return None
 
 
 def listed(spool: Path) -> list[PartEntry]:

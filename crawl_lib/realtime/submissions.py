@@ -49,7 +49,7 @@ _encoder, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder(SubmissionLine
 
 
 class SubmissionLog:
-    """The log of a service. `folder`: None keeps nothing. `left_out`: submissions beyond `MOST`.
+    """The log of a service. `folder`: where files are; None keeps nothing. `left_out`: submissions beyond `MOST`.
 
     `note` belongs to the loop; `flush` may run in other threads.
     """
@@ -57,7 +57,7 @@ class SubmissionLog:
     def __init__(self, folder: Path | None = None, *, clock: Callable[[], float] = time.time) -> None:
         """Close the files that a killed service left open. Raises OSError."""
         self.left_out = 0
-        self._folder, self._clock = folder, clock
+        self.folder, self._clock = folder, clock
         self._waiting: list[SubmissionLine] = []
         self._file: FileIO | None = None
         self._began_s = 0.0
@@ -69,7 +69,7 @@ class SubmissionLog:
 
     def note(self, lines: Iterable[SubmissionLine]) -> None:
         """Keep submissions for the next second."""
-        if self._folder is None:
+        if self.folder is None:
             return
         with self._turn:
             before = len(self._waiting)
@@ -99,10 +99,10 @@ class SubmissionLog:
     def _append(self, data: bytes) -> None:
         """Write lines; those of a failed write are cut off again."""
         if self._file is None:
-            assert self._folder is not None
+            assert self.folder is not None
             self._began_s = self._clock()
             name = f"{round(1000 * self._began_s):015d}-{token_hex(4)}{OPEN_SUFFIX}"  # a clock may be set back
-            self._file = (self._folder / name).open("ab", buffering=0)
+            self._file = (self.folder / name).open("ab", buffering=0)
         size = self._file.tell()
         try:
             if self._file.write(data) != len(data):

@@ -18,6 +18,7 @@ from crawl_lib.errors import ConfigError
 from krake_airflow.settings import config_path
 
 CRAWL, RECRAWL, COLLECT, PROCESS, SCORES, OUTPUTS = "crawl", "recrawl", "collect", "process", "scores", "outputs"
+STATISTICS = "statistics"
 """Ends of the ids of a crawl's DAGs, behind its name (`kinds_of`). Each crawl has one of the first three."""
 LINKS_FOLDER = "configs"
 """In the Airflow home of this machine: links to the configs of all crawls that it shows."""
@@ -51,6 +52,7 @@ def crawl_dag_id(config: Config) -> str:
 def kinds_of(config: Config) -> set[str]:
     """Return the kinds of the DAGs that a crawl has."""
     more = {SCORES: config.scores.tasks, OUTPUTS: config.outputs.tasks, PROCESS: config.realtime is None}
+    more[STATISTICS] = config.realtime is not None
     return {crawl_kind(config), *(kind for kind, is_wanted in more.items() if is_wanted)}
 
 

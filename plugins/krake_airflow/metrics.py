@@ -66,6 +66,7 @@ METRICS: Mapping[str, tuple[Metric, ...]] = {
         Metric("pages", "pages of the real-time service in the new segment"),
         Metric("parts", "closed parts of the service's fetcher in the segment"),
     ),
+    "statistics": (Metric("versions", "counted hours and days of the real-time service"),),
     "settle": (
         Metric("queue", "URLs waiting in the node's queue", is_gauge=True),
         Metric("undecided", "URLs waiting for a key server", is_gauge=True),

@@ -1,4 +1,4 @@
-"""Tasks around a real-time service: what the service fetched becomes segments; a DAG asks the service for URLs."""
+"""Tasks around a real-time service: segments of fetched pages, their statistics, and URLs that a DAG asks for."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from crawl_lib.realtime import Client
 from crawl_lib.realtime.answers import MOST_URLS, Decision, Page
 from crawl_lib.stores import Stores
 from krake_airflow.connections import SERVICE_CONNECTION, service_access
-from krake_airflow.operators import NodeOperator, asset_of, tell_waiting, translated
+from krake_airflow.operators import KrakeOperator, NodeOperator, ParamsError, asset_of, tell_waiting, translated
 from krake_airflow.parsing import BATCH_TIMEOUT, node_retries
 
 LOOK_S = 5.0
@@ -59,6 +60,41 @@ def add_collect(config: Config) -> BaseOperator:
     return CollectOperator(
         task_id="collect", node=node, queue=node, retries=node_retries(config), execution_timeout=BATCH_TIMEOUT
     )
+
+
+class StatisticsOperator(KrakeOperator):
+    """`statistics`: the counts of an hour, and of earlier hours with late segments. Updates `<crawl.name>_statistics`.
+
+    The hour is the param `hour`, else the first hour of the run's data interval, else the last hour that is over.
+    """
+
+    stage_name = "statistics"
+    ui_color = "#cfe8cf"
+
+    def __init__(self, *, crawl: str = "krake", **kwargs: Any) -> None:
+        super().__init__(crawl=crawl, outlets=[asset_of(crawl, "statistics")], **kwargs)
+
+    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
+        """Make what is missing."""
+        result = stages.make_statistics(stores, hour=hour_of(context))
+        tell_waiting(self, context, hour=result["hour"], made=result["made"])
+        return result
+
+
+def hour_of(context: Context) -> datetime | None:
+    """Return the hour that a run asks for; None for the last hour. Raises ParamsError."""
+    if given := context["params"].get("hour"):
+        try:
+            return datetime.strptime(given, "%Y-%m-%dT%H").replace(tzinfo=UTC)
+        except ValueError as error:
+            raise ParamsError(f"hour: must be an hour in UTC such as 2026-11-28T07, not {given!r}") from error
+    begins = context.get("data_interval_start")
+    return None if begins is None else datetime.fromtimestamp(begins.timestamp(), UTC)
+
+
+def add_statistics() -> BaseOperator:
+    """Add the task that counts. Any worker may have the task: segments are on the DFS."""
+    return StatisticsOperator(task_id="statistics", execution_timeout=BATCH_TIMEOUT)
 
 
 class FetchNowOperator(BaseOperator):

@@ -48,6 +48,10 @@ TASK_DOCS: dict[str, TaskDoc] = {
         "Makes a segment of the real-time service's fetches; skipped if nothing is new.",
         f"{_CLEAR}. The next run goes on where this one stopped, and the service may run meanwhile.",
     ),
+    "statistics": TaskDoc(
+        "Counts by domain what was shared and fetched in an hour, and in earlier hours with late segments.",
+        f"{_CLEAR}. A version that is written is never changed.",
+    ),
     "settle": TaskDoc(
         "Takes the last iteration's finds for the node into its queue.",
         f"{_CLEAR}. The next run takes in the same URLs otherwise, and loses none.",

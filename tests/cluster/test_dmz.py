@@ -1,6 +1,8 @@
 """A fetcher in a DMZ: it reaches the web, and nothing of the inner network, by rules that docs/realtime-cluster.md has.
 
-Three namespaces: `inner` has the service and a listener in the place of MariaDB, `dmz` the fetcher, `web` the web.
+Four namespaces: `inner` has the service, `keys` a listener in the place of MariaDB, and `inner` forwards between `keys`
+and its other networks; `dmz` has the fetcher, and `web` has the web with a name server. KRAKE_SCAN=all has all 65,535
+ports scanned, which takes ten minutes.
 """
 
 from __future__ import annotations
@@ -15,25 +17,34 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
+from crawl_lib.config import Config
 from crawl_lib.realtime import Client, TokenFile, make_certificates
+from crawl_lib.realtime.answers import Page
+from crawl_lib.realtime.documents import Document
 from tests.e2e.crawl import make_config, write_config
 from tests.pythons import ROOT
 from tests.web.hostile import HostileWeb
+from tests.web.names import NameServer, Said
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("nft") is None, reason="needs root, and nft (Debian's nftables)"
 )
 INNER, DMZ_OF_INNER, DMZ_OF_WEB, WEB = "10.77.1.1", "10.77.1.2", "11.77.2.1", "11.77.2.2"
-API_PORT, KEYS_PORT, FETCHER_PORT = 8095, 3306, 8096
+INNER_OF_KEYS, KEYS = "10.77.3.1", "10.77.3.2"
+INNER_HOSTS = (INNER, INNER_OF_KEYS, KEYS)
+API_PORT, KEYS_PORT, FETCHER_PORT, PROXY_PORT, SSH_PORT = 8095, 3306, 8096, 3128, 22
 WAIT_S = 1.5
+AT_ONCE = 4096
+"""Ports that are asked at once: each takes a descriptor."""
+SAMPLE = 2000
 KRAKE = str(Path(sys.executable).with_name("krake"))
 Answer = TypeVar("Answer")
 
@@ -41,7 +52,7 @@ Answer = TypeVar("Answer")
 class Networks:
     """The namespaces, by short names; each of this process alone."""
 
-    names = ("inner", "dmz", "web")
+    names = ("inner", "keys", "dmz", "web")
 
     def __init__(self, stack: ExitStack) -> None:
         for name in self.names:
@@ -54,6 +65,10 @@ class Networks:
         }
         self._join("inner", "dmz0", INNER, "dmz", "inner0", DMZ_OF_INNER)
         self._join("dmz", "web0", DMZ_OF_WEB, "web", "dmz0", WEB)
+        self._join("inner", "keys0", INNER_OF_KEYS, "keys", "inner0", KEYS)
+        self.at("inner", lambda: Path("/proc/sys/net/ipv4/ip_forward").write_text("1"))
+        self.ip("-n", self.full("keys"), "route", "add", "default", "via", INNER_OF_KEYS)
+        self.ip("-n", self.full("dmz"), "route", "add", "10.0.0.0/8", "via", INNER)  # as an attacker would
 
     def full(self, name: str) -> str:
         return f"krake-{name}-{os.getpid()}"
@@ -87,33 +102,75 @@ def rules_of_docs() -> list[str]:
     return re.findall(r"```nft\n(.*?)```", (ROOT / "docs" / "realtime-cluster.md").read_text(), re.DOTALL)
 
 
-def open_ports(address: str, ports: list[int]) -> list[int]:
-    """The ports that answer within a short time, all asked at once."""
-    asked: dict[int, socket.socket] = {}
-    for port in ports:
-        asked[port] = socket.socket()
-        asked[port].setblocking(False)
-        asked[port].connect_ex((address, port))
-    end_s, found, poll = time.monotonic() + WAIT_S, [], select.poll()
-    by_number = {one.fileno(): port for port, one in asked.items()}
-    for number in by_number:
-        poll.register(number, select.POLLOUT)
-    while by_number and (left_s := end_s - time.monotonic()) > 0:
+def scanned_ports() -> list[int]:
+    """All ports, or a sample with all those that something listens on."""
+    if os.environ.get("KRAKE_SCAN") == "all":
+        return [*range(1, 65_536)]
+    known = {API_PORT, KEYS_PORT, FETCHER_PORT, PROXY_PORT, SSH_PORT}
+    others = sorted({*range(1, 65_536)} - known)
+    return sorted({*known, *random.Random(1).sample(others, SAMPLE - len(known))})
+
+
+def open_ports(addresses: Sequence[str], ports: Sequence[int]) -> list[str]:
+    """The places, ADDRESS:PORT, that answer within a short time, many asked at once."""
+    places = [(address, port) for address in addresses for port in ports]
+    found = [one for start in range(0, len(places), AT_ONCE) for one in _open_of(places[start : start + AT_ONCE])]
+    return [f"{address}:{port}" for address, port in sorted(found)]
+
+
+def _open_of(places: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    asked: dict[int, tuple[socket.socket, tuple[str, int]]] = {}
+    poll, found = select.poll(), []
+    for place in places:
+        one = socket.socket()
+        one.setblocking(False)
+        one.connect_ex(place)
+        asked[one.fileno()] = one, place
+        poll.register(one, select.POLLOUT)
+    end_s, waiting = time.monotonic() + WAIT_S, len(asked)
+    while waiting and (left_s := end_s - time.monotonic()) > 0:
         for number, _ in poll.poll(1000 * left_s):
-            port = by_number.pop(number)
             poll.unregister(number)
-            if asked[port].getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
-                found.append(port)
-    for one in asked.values():
+            waiting -= 1
+            if asked[number][0].getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
+                found.append(asked[number][1])
+    for one, _ in asked.values():
         one.close()
-    return sorted(found)
+    return found
+
+
+class Listener:
+    """A listener that notes who connects, in the place of MariaDB, of a proxy, or of sshd."""
+
+    def __init__(self, address: str, port: int) -> None:
+        self._socket = socket.create_server((address, port), backlog=AT_ONCE)
+        self._socket.setblocking(False)
+
+    def connections(self) -> int:
+        """How many connections have come since the last look."""
+        found = 0
+        with suppress(BlockingIOError):
+            while True:
+                self._socket.accept()[0].close()
+                found += 1
+        return found
+
+    def close(self) -> None:
+        self._socket.close()
 
 
 @contextmanager
-def program(networks: Networks, name: str, directory: Path, *words: str) -> Iterator[str]:
-    """A command of Krake in a namespace; gives the first line that it says."""
+def program(
+    networks: Networks, name: str, directory: Path, words: Sequence[str], more: dict[str, str] | None = None
+) -> Iterator[str]:
+    """A command of Krake in a namespace, with the web's name server; gives the first line that it says."""
+    names = directory / "resolv.conf"
+    names.write_text(f"nameserver {WEB}\n")
+    mounted = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/resolv.conf && exec "$@"', str(names), KRAKE]
     with (directory / f"{name}.log").open("wb") as log:
-        start = lambda: subprocess.Popen([KRAKE, *words], stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: E731
+        start = lambda: subprocess.Popen(  # noqa: E731
+            [*mounted, *words], stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, **(more or {})}
+        )
         process = networks.at(name, start)
         assert process.stdout is not None
         try:
@@ -130,60 +187,119 @@ def networks() -> Iterator[Networks]:
         yield Networks(stack)
 
 
-@pytest.mark.allow_hosts(["127.0.0.0/8", INNER])
-def test_a_fetcher_reaches_the_web_and_nothing_else(tmp_path: Path, networks: Networks) -> None:
-    inner_rules, dmz_rules = rules_of_docs()
-    sample = random.Random(1).sample(range(1, 65_536), 1996)
-    ports = sorted({*sample, API_PORT, KEYS_PORT, FETCHER_PORT, 22})
-    listening = {
-        "inner": networks.at("inner", lambda: socket.create_server((INNER, KEYS_PORT))),
-        "dmz": networks.at("dmz", lambda: socket.create_server((DMZ_OF_INNER, 22))),
-    }
-    certificates = tmp_path / "certificates"
+def make_service(directory: Path) -> tuple[Config, str]:
+    """The config of a service with a fetcher in the DMZ, and its file."""
+    certificates = directory / "certificates"
     make_certificates(certificates, ["live-1"])
     realtime = {
         "listen": f"{INNER}:{API_PORT}",
-        "tokens": str(tmp_path / "tokens.json"),
+        "tokens": str(directory / "tokens.json"),
         "certificates": str(certificates),
         "fetchers": [{"name": "live-1", "address": f"{DMZ_OF_INNER}:{FETCHER_PORT}"}],
+        "policies": [{"name": "cards", "image": "probe"}],
     }
     fetch = {"allow_networks": [], "robots": "ignore", "host_delay_s": 0.1}
-    config = make_config(
-        tmp_path, nodes=1, urls={"scope": "any"}, frontier={"order": "crawldb"}, fetch=fetch, realtime=realtime
-    )
-    file = str(write_config(config, tmp_path))
+    urls, frontier = {"scope": "any"}, {"order": "crawldb"}
+    config = make_config(directory, nodes=1, urls=urls, frontier=frontier, fetch=fetch, realtime=realtime)
+    return config, str(write_config(config, directory))
+
+
+def hostile_pages(web: HostileWeb) -> dict[str, str]:
+    """URLs that lead to inner hosts, each in another way, with the outcome that each must have."""
+    keys, proxy = f"http://{KEYS}:{KEYS_PORT}/", f"http://{INNER}:{PROXY_PORT}/"
+    html, target = b"Content-Type: text/html\r\n", keys.encode()
+    web.on("/moved", lambda talk: talk.reply("301 Moved", b"Location: " + target + b"\r\n", b""))
+    refresh = b"<meta http-equiv=refresh content='0; url=" + target + b"'>"
+    web.on("/refresh", lambda talk: talk.reply(headers=html, body=refresh))
+    field = b"Refresh: 0; url=" + proxy.encode() + b"\r\n"
+    web.on("/field", lambda talk: talk.reply(headers=html + field, body=b"moved"))
+    image = b"<title>x</title><meta property=og:image content='" + target + b"a.png'>"
+    web.on("/image", lambda talk: talk.reply(headers=html, body=image))
+    port = web.url("/").split(":")[2].strip("/")
+    refused = "address_refused"
+    return {
+        f"http://www.web.example:{port}/ok": "ok",
+        web.url("/image"): "ok",
+        web.url("/moved"): refused,
+        web.url("/refresh"): refused,
+        web.url("/field"): refused,
+        keys: refused,
+        proxy: refused,
+        f"http://[::ffff:{KEYS}]:{KEYS_PORT}/": refused,
+        f"http://inner.example:{KEYS_PORT}/": refused,
+        f"http://both.example:{PROXY_PORT}/": refused,
+    }
+
+
+def document_of(client: Client, url: str) -> Page | None:
+    """Wait for the document of a URL; a busy machine takes its time to open the line."""
+    for _ in range(8):
+        page = client.page(url, wait_s=20)
+        if page is None or page.document is not None:
+            return page
+    return None
+
+
+ADDRESSES = {"www.web.example": [WEB], "inner.example": [KEYS], "both.example": [INNER, KEYS]}
+
+
+@pytest.mark.allow_hosts(["127.0.0.0/8", *INNER_HOSTS])
+def test_a_fetcher_reaches_the_web_and_nothing_else(tmp_path: Path, networks: Networks) -> None:
+    inner_rules, dmz_rules = rules_of_docs()
+    ports, everywhere = scanned_ports(), [DMZ_OF_INNER]
+    config, file = make_service(tmp_path)
     token = TokenFile(config.realtime.tokens).add("test", ["submit", "read"])
-    fetcher = ("--listen", f"{DMZ_OF_INNER}:{FETCHER_PORT}", "--name", "live-1", "--directory", str(tmp_path / "dmz"))
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "ALL_PROXY", "all_proxy"), f"http://{INNER}:{PROXY_PORT}/")
+    words = ["realtime", "fetcher", "--listen", f"{DMZ_OF_INNER}:{FETCHER_PORT}", "--name", "live-1"]
+    words += ["--directory", str(tmp_path / "dmz"), "--certificates", str(tmp_path / "certificates")]
     with ExitStack() as stack:
-        stack.callback(lambda: [one.close() for one in listening.values()])
-        assert networks.at("dmz", lambda: open_ports(INNER, ports)) == [KEYS_PORT], "without rules it is reached"
+
+        def listener(where: str, address: str, port: int) -> Listener:
+            return stack.enter_context(closing(networks.at(where, lambda: Listener(address, port))))
+
+        def reached() -> list[str]:
+            return networks.at("dmz", lambda: open_ports(INNER_HOSTS, ports))
+
+        keys, proxy = listener("keys", KEYS, KEYS_PORT), listener("inner", INNER, PROXY_PORT)
+        listener("dmz", DMZ_OF_INNER, SSH_PORT)
+        found = [f"{INNER}:{PROXY_PORT}", f"{KEYS}:{KEYS_PORT}"]
+        assert reached() == found, "without rules MariaDB is reached"
+        assert (keys.connections(), proxy.connections()) == (1, 1)
         networks.nft("inner", inner_rules)
         networks.nft("dmz", dmz_rules)
+        says = lambda name: Said(ADDRESSES.get(name, []), code=0 if name in ADDRESSES else 3)  # noqa: E731
+        stack.enter_context(networks.at("web", lambda: NameServer(says, (WEB, 53))))
         web = stack.enter_context(networks.at("web", lambda: HostileWeb(WEB)))
-        words = ("realtime", "fetcher", *fetcher, "--certificates", str(certificates))
-        stack.enter_context(program(networks, "dmz", tmp_path, *words))
-        said = stack.enter_context(program(networks, "inner", tmp_path, "--config", file, "serve", "realtime"))
+        urls = hostile_pages(web)
+        stack.enter_context(program(networks, "dmz", tmp_path, words, proxies))
+        said = stack.enter_context(program(networks, "inner", tmp_path, ["--config", file, "serve", "realtime"]))
         assert "real-time service" in said, (tmp_path / "inner.log").read_text()
-        inner_url = f"http://{INNER}:{KEYS_PORT}/"
-        web.on("/moved", lambda talk: talk.reply("301 Moved", f"Location: {inner_url}\r\n".encode(), b""))
-        refresh = f"<meta http-equiv=refresh content='0; url={inner_url}'>".encode()
-        web.on("/refresh", lambda talk: talk.reply(headers=b"Content-Type: text/html\r\n", body=refresh))
-        urls = [web.url("/ok"), web.url("/moved"), web.url("/refresh"), inner_url]
 
-        def outcomes() -> list[str]:
+        def documents() -> dict[str, Document | None]:
             with Client(f"http://{INNER}:{API_PORT}/", token) as client:
-                client.submit(urls)
-                pages = [client.page(url, wait_s=30) for url in urls]
-                return [page.document.outcome if page and page.document else "" for page in pages]
+                client.submit([*urls], "cards")
+                pages = {url: document_of(client, url) for url in urls}
+                event = next(page for _, page in client.events() if page.document and page.document.image)
+                pages[event.url] = event
+                return {url: page.document if page else None for url, page in pages.items()}
 
-        assert networks.at("inner", outcomes) == ["ok", *["address_refused"] * 3], (tmp_path / "inner.log").read_text()
-        assert networks.at("inner", lambda: open_ports(DMZ_OF_INNER, ports)) == [FETCHER_PORT]
+        found_documents = networks.at("inner", documents)
+        outcomes = {url: document.outcome for url, document in found_documents.items() if document}
+        assert outcomes == urls, (tmp_path / "inner.log").read_text()
+        image = found_documents[web.url("/image")]
+        assert image is not None
+        assert image.image is not None
+        assert image.image["outcome"] == "address_refused"
+        assert (keys.connections(), proxy.connections()) == (0, 0), "no URL and no variable leads there"
+        assert networks.at("inner", lambda: open_ports(everywhere, ports)) == [f"{DMZ_OF_INNER}:{FETCHER_PORT}"]
         networks.nft("dmz", "flush ruleset")
-        assert networks.at("dmz", lambda: open_ports(INNER, ports)) == [], "taken over, its own rules gone"
-        assert networks.at("inner", lambda: open_ports(DMZ_OF_INNER, ports)) == [22, FETCHER_PORT]
+        assert reached() == [], "taken over, its own rules gone"
+        assert (keys.connections(), proxy.connections()) == (0, 0)
+        shown = networks.at("inner", lambda: open_ports(everywhere, ports))
+        assert shown == [f"{DMZ_OF_INNER}:{port}" for port in (SSH_PORT, FETCHER_PORT)]
         networks.nft("inner", "flush ruleset")
-        assert networks.at("dmz", lambda: open_ports(INNER, ports)) == [KEYS_PORT, API_PORT], "this test can fail"
-    with program(networks, "dmz", tmp_path, *words):
+        assert reached() == sorted([*found, f"{INNER}:{API_PORT}"]), "this test can fail"
+    with program(networks, "dmz", tmp_path, words):
         collect = [KRAKE, "--config", file, "realtime", "collect", "--fetcher", "live-1"]
         done = networks.at("inner", lambda: subprocess.run(collect, capture_output=True, text=True, check=False))
-        assert "live-1: 4 pages" in done.stdout, done.stderr
+        assert f"live-1: {len(urls) + 1} pages" in done.stdout, done.stderr

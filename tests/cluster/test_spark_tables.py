@@ -6,7 +6,9 @@ Spark is started once for all of them.
 from __future__ import annotations
 
 import random
+import shutil
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from crawl_lib.curate import drop_pages
 from crawl_lib.duplicates import find_mirrors, find_near, find_templates, mark_duplicates
 from crawl_lib.linkdb import LINKDB, OUTLINKS, update_linkdb
 from crawl_lib.ranks import LINKRANK, update_linkrank
+from crawl_lib.statistics import StatisticsFiles, update_statistics
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.terms import search_terms, update_terms
@@ -37,6 +40,8 @@ from tests.linkdb import test_determinism as links
 from tests.scoring.simulation import Simulation, Web, as_simulated, rounds
 from tests.scoring.test_plugins import halved, plugin
 from tests.scoring.wheel import give_wheel
+from tests.statistics.served import BEGIN, collect, service_config, some_requests, some_shares
+from tests.statistics.served import leave as leave_served
 from tests.stores import stores_on
 
 pytestmark = [pytest.mark.timeout(LIMIT_S), pytest.mark.usefixtures("warm")]
@@ -202,3 +207,20 @@ def test_an_update_and_a_list_by_spark_are_those_of_duckdb(tmp_path: Path, monke
         lists = crawl.root / "lists" / made["list"]
         found.append((sums(crawl.stores), as_simulated(crawl), made["counts"], (lists / "outlinks").read_bytes()))
     assert found[0] == found[1]
+
+
+def test_statistics_by_spark_are_those_of_duckdb(tmp_path: Path) -> None:
+    (tmp_path / "duckdb").mkdir()
+    config, rng = service_config(tmp_path / "duckdb"), random.Random(43)
+    for hour in (22, 23):
+        leave_served(config, some_requests(200, rng, hour=hour), some_shares(50, rng, hour=hour), number=hour)
+        collect(config, hour=hour + 1.02)
+    shutil.copytree(tmp_path / "duckdb", tmp_path / "spark")
+    spark = service_config(tmp_path / "spark")
+    found = []
+    for stores in (open_stores(config), open_stores(with_spark(spark))):
+        update_statistics(stores, hour=BEGIN + timedelta(hours=23), now=BEGIN + timedelta(hours=25))
+        versions = [*StatisticsFiles(stores).all()]
+        found.append({one.path: stores.storage.read_bytes(one.path) for one in versions})
+    assert found[0] == found[1]
+    assert len(found[0]) == 3

@@ -22,7 +22,7 @@ from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 from krake_airflow import operators
 from krake_airflow.metrics import DURATION, FAILURES, METRICS, tell_result
 from krake_airflow.outputs import OutputOperator
-from krake_airflow.realtime import CollectOperator
+from krake_airflow.realtime import CollectOperator, StatisticsOperator
 from krake_airflow.scores import DuplicatesOperator, InvertLinksOperator, ScoreOperator
 from krake_airflow.settings import PROJECT
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -114,6 +114,7 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "crawl": operators.CrawlOperator(task_id="crawl", iteration=1, node="node-0"),
         "commit": operators.CommitOperator(task_id="commit", iteration=1, later={}),
         "collect": CollectOperator(task_id="collect", node="node-0"),
+        "statistics": StatisticsOperator(task_id="statistics"),
         "settle": operators.SettleOperator(task_id="settle", node="node-1"),
         "maintain_keys": operators.MaintainKeysOperator(task_id="maintain_keys", server="server_1"),
         "export": operators.ExportOperator(task_id="export", of_run=True),
@@ -177,6 +178,7 @@ def test_the_results_of_the_stages_have_these_fields(tmp_path: Path, received: R
         results["commit"] = stages.commit_iteration(open_stores(config), iteration=1, **one)
         results["settle"] = stages.settle_node(open_stores(config), node="node-0", **one)
     results["collect"] = stages.collect_realtime(open_stores(config))
+    results["statistics"] = stages.make_statistics(open_stores(config))
     results["update_crawldb"] = stages.update_crawldb(open_stores(config))
     results["maintain_keys"] = stages.maintain_keys(open_stores(config))
     results["export"] = stages.export_pages(open_stores(config), **one)

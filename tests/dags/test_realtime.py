@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from krake_airflow import operators, realtime
 from krake_airflow.connections import service_access
-from krake_airflow.realtime import CollectOperator, FetchNowOperator
+from krake_airflow.realtime import CollectOperator, FetchNowOperator, StatisticsOperator
 from krake_airflow.settings import PROJECT
 
 from crawl_lib import stages
@@ -60,8 +61,8 @@ def bags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
 
 
 def test_a_service_has_a_dag_that_collects_and_none_that_crawls(bags: dict[str, dict[str, Any]]) -> None:
-    assert set(bags["live"]) == {"live_collect"}
-    assert set(bags["scored"]) == {"scored_collect", "scored_scores", "scored_outputs"}
+    assert set(bags["live"]) == {"live_collect", "live_statistics"}
+    assert set(bags["scored"]) == {"scored_collect", "scored_statistics", "scored_scores", "scored_outputs"}
     assert set(bags["crawl"]) == {"crawl_recrawl", "crawl_process"}
     dag = bags["live"]["live_collect"]
     assert (dag["schedule"], dag["max_active_runs"], dag["catchup"]) == ("0 * * * *", 1, False)
@@ -69,6 +70,39 @@ def test_a_service_has_a_dag_that_collects_and_none_that_crawls(bags: dict[str, 
     [task] = dag["tasks"].values()
     assert (task["operator"], task["queue"], dag["assets"]) == ("CollectOperator", NODES[0], ["live_segments"])
     assert bags["scored"]["scored_scores"]["waits_for"] == ["scored_segments"]
+
+
+def test_a_service_has_a_dag_that_counts_each_hour(bags: dict[str, dict[str, Any]]) -> None:
+    dag = bags["live"]["live_statistics"]
+    assert (dag["schedule"], dag["max_active_runs"], dag["catchup"]) == ("0 * * * *", 1, False)
+    assert "When it failed" in dag["doc"]
+    [task] = dag["tasks"].values()
+    assert (task["operator"], dag["assets"]) == ("StatisticsOperator", ["live_statistics"])
+
+
+@pytest.mark.parametrize(
+    ("params", "begins", "hour"),
+    [
+        ({"hour": "2026-11-28T07"}, "2026-11-28T09", "2026-11-28/07"),
+        ({"hour": None}, "2026-11-28T09", "2026-11-28/09"),
+        ({"hour": ""}, "2026-11-27T23", "2026-11-27/23"),
+    ],
+)
+def test_a_run_counts_its_hour(
+    params: dict[str, Any], begins: str, hour: str, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = datetime(2026, 12, 1, tzinfo=UTC)
+    monkeypatch.setattr(stages, "datetime", type("Clock", (datetime,), {"now": lambda _: now}))
+    events, interval = Events(), datetime.strptime(begins, "%Y-%m-%dT%H").replace(tzinfo=UTC)
+    given = {**context(), "params": params, "data_interval_start": interval, "outlet_events": events}
+    result = run(StatisticsOperator(task_id="statistics"), given)
+    [event] = events.values()
+    assert (result["hour"], event.extra["hour"], event.extra["made"]) == (hour, hour, result["made"])
+
+
+def test_an_hour_that_is_none_is_refused(config: Config) -> None:
+    with pytest.raises(AirflowFailException, match="hour: must be an hour in UTC such as"):
+        run(StatisticsOperator(task_id="statistics"), {**context(), "params": {"hour": "2026-11-28T25"}})
 
 
 # -- collect

@@ -40,6 +40,7 @@ ELSEWHERE = {
     "segment.part.recovered": "only in a second attempt: the test below",
     "segment.part.closed_without_rows": "only of fetchers in real time: tests/realtime",
     "realtime.": "only of what was fetched in real time: tests/realtime",
+    "statistics.": "only of what was fetched in real time: tests/statistics",
     "repair.": "only in repairs by hand: tests/repair",
     "hosts.moved": "only with files of before: tests/fetch/test_hoststore.py",
     "page.noted": "only on large pages: tests/worker/test_large_pages.py",

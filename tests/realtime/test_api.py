@@ -17,7 +17,7 @@ from crawl_lib.errors import BusyError, ConfigError
 from crawl_lib.realtime.api import ROUTES, make_app, openapi
 from crawl_lib.realtime.asgi import MOST_BODY_BYTES
 from crawl_lib.realtime.events import Event, Subscription
-from crawl_lib.realtime.limits import Rates
+from crawl_lib.realtime.limits import TokenBuckets
 from crawl_lib.realtime.metrics import METRICS, PREFIX
 from crawl_lib.realtime.protocol import Body, Done
 from crawl_lib.realtime.scheduler import MOST_BARE
@@ -75,7 +75,7 @@ class TestRights:
 
 def test_a_bucket_fills_with_time() -> None:
     now = [0.0]
-    rates = Rates(most=3, clock=lambda: now[0])
+    rates = TokenBuckets(most=3, clock=lambda: now[0])
     rates.take("a", 1.0, 3)
     with pytest.raises(BusyError) as caught:
         rates.take("a", 1.0, 2)
@@ -355,6 +355,7 @@ def test_metrics_are_prometheus_text(tmp_path: Path) -> None:
         assert 'krake_realtime_outcomes_total{outcome="ok"} 1' in text
         assert 'krake_realtime_due{server="1"} 0' in text
         assert 'krake_realtime_latency_seconds_bucket{le="+Inf"} 1' in text
+        assert 'krake_realtime_parts{fetcher="live-0"} 256' in text
         served.service.counts["store_failed"] = 123_456_789
         assert "krake_realtime_store_failed_total 123456789\n" in (await served.client.get("/metrics")).text
         described = re.findall(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -16,10 +18,12 @@ from crawl_lib.realtime import collect_all, collect_from
 from crawl_lib.realtime.arriving import NOTE_FILE, PartsLine
 from crawl_lib.realtime.certificates import SCHEDULER, Identity
 from crawl_lib.realtime.fetcher import queued_of
+from crawl_lib.realtime.leases import Leases
 from crawl_lib.realtime.protocol import Fetch
-from crawl_lib.realtime.spooling import SUFFIXES
+from crawl_lib.realtime.remote import RemoteLink, setup_of
+from crawl_lib.realtime.spooling import SUFFIXES, Backlog
 from crawl_lib.records import TakenUrl
-from crawl_lib.segment import PartWriter, WarcInfo, list_parts
+from crawl_lib.segment import ROWLESS_SUFFIX, PartWriter, WarcInfo, list_parts
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import make_config
 from tests.forked import run_forked
@@ -150,3 +154,39 @@ def test_the_gate_brings_files_of_closed_parts_only(tmp_path: Path) -> None:
             (entry,) = line.list()
             with pytest.raises(StorageError, match="bytes in place of"):
                 list(line.get(entry.name, SUFFIXES[0], entry.sizes[0] - 1))
+
+
+def backlogs(config: Config, there: Remote) -> tuple[Backlog | None, Backlog | None]:
+    """What the gate says of its spool, and what a line to another port says."""
+    setup = setup_of(config, "", NAME)
+    identity = Identity(there.home, SCHEDULER)
+    links = [
+        RemoteLink(replace(there.config, address=address), identity, setup, cast(Leases, None))
+        for address in (there.address, f"127.0.0.1:{free_port()}")
+    ]
+
+    async def ask() -> tuple[Backlog | None, Backlog | None]:
+        return await links[0].backlog(), await links[1].backlog()
+
+    return asyncio.run(ask())
+
+
+def test_the_gate_tells_the_scheduler_what_waits_for_the_collection(tmp_path: Path) -> None:
+    with remote(tmp_path) as there:
+        config = config_of(tmp_path, there)
+        found, nowhere = backlogs(config, there)
+        assert nowhere is None
+        assert found is not None
+        assert (found.parts, found.oldest_ms) == (0, 0)
+        fetched(there, config, f"{HOST}/1")
+        [note] = there.place.spool.glob(f"*{ROWLESS_SUFFIX}")
+        os.utime(note, (note.stat().st_mtime - 7200,) * 2)
+        found, _ = backlogs(config, there)
+        assert found is not None
+        assert found.parts == 1
+        assert 7_200_000 <= found.oldest_ms < 7_300_000
+        assert found.free_bytes > 0
+        collect_from(stores_of(config), NAME)
+        found, _ = backlogs(config, there)
+        assert found is not None
+        assert (found.parts, found.oldest_ms) == (0, 0)

@@ -32,13 +32,13 @@ class Said:
 class NameServer:
     """The server. `asked`: the names of the questions that came, in order, one for each family."""
 
-    def __init__(self, says: Callable[[str], Said]) -> None:
+    def __init__(self, says: Callable[[str], Said], place: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self.asked: list[str] = []
         self._says = says
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        self._socket.bind(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        self._socket.bind(place)
+        self.address = ":".join(map(str, self._socket.getsockname()))
         self._closing, self._closer = socket.socketpair()
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
