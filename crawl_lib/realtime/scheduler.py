@@ -20,7 +20,7 @@ from crawl_lib.errors import BusyError, KeyStoreError, KrakeError, StoppedError
 from crawl_lib.fetch import limits_of
 from crawl_lib.realtime import stages
 from crawl_lib.realtime.answers import MAX_BARE_BYTES, BareAnswer, Decision
-from crawl_lib.realtime.captures import Captures
+from crawl_lib.realtime.captures import NewestCaptures
 from crawl_lib.realtime.documents import Document, Request, decoded, encoded, joined, request_bytes, request_of
 from crawl_lib.realtime.fetchers import Fetchers
 from crawl_lib.realtime.link import FetcherLink
@@ -29,7 +29,7 @@ from crawl_lib.realtime.probes import Probes
 from crawl_lib.realtime.protocol import Done, Refused
 from crawl_lib.realtime.stages import ACCEPTING, MOST_TRIES, WORKING, Handing, Stage, Visit
 from crawl_lib.realtime.store import PageStore
-from crawl_lib.realtime.submissions import FLUSH_S, SubmissionLog
+from crawl_lib.realtime.submissions import FLUSH_S, SubmissionLine, SubmissionLog
 from crawl_lib.urls import UrlFilter, canonicalize, host_of, key_of
 
 RECOVER_S = 60.0
@@ -64,7 +64,7 @@ class Scheduler:
         store: PageStore,
         link: FetcherLink | Fetchers,
         submissions: SubmissionLog | None = None,
-        captures: Captures | None = None,
+        captures: NewestCaptures | None = None,
     ) -> None:
         """Take the parts. `captures`: None: visits again refer to no capture.
 
@@ -169,7 +169,7 @@ class Scheduler:
         now_s = time.time()
         began_ms, took_ms = round(1000 * began_s), max(0, round(1000 * (now_s - began_s)))
         self.submissions.note(
-            (began_ms, decision.key, visit.host, token, decision.decision, took_ms)
+            SubmissionLine(began_ms, decision.key, visit.host, token, decision.decision, took_ms)
             for visit, decision in zip(visits, decisions, strict=True)
         )
 

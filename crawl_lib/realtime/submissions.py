@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from secrets import token_hex
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -32,9 +32,20 @@ FILE_S = 300.0
 """Seconds after which a file is closed, ready for `collect`."""
 OPEN_SUFFIX, CLOSED_SUFFIX = ".open", ".jsonl"
 _GROUP = 50_000
-_Line = tuple[int, str | None, str, str, str, int]
-"""A submission: time in milliseconds, key in hex, host, token's name, decision, milliseconds until the answer."""
-_encoder, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder(_Line)
+
+
+class SubmissionLine(NamedTuple):
+    """A submission, as a line of the log has it. `key`: in hex; `token`: its name; `answer_ms`: until the answer."""
+
+    time_ms: int
+    key: str | None
+    host: str
+    token: str
+    decision: str
+    answer_ms: int
+
+
+_encoder, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder(SubmissionLine)
 
 
 class SubmissionLog:
@@ -47,7 +58,7 @@ class SubmissionLog:
         """Close the files that a killed service left open. Raises OSError."""
         self.left_out = 0
         self._folder, self._clock = folder, clock
-        self._waiting: list[_Line] = []
+        self._waiting: list[SubmissionLine] = []
         self._file: FileIO | None = None
         self._began_s = 0.0
         self._writing, self._turn = Lock(), Lock()
@@ -56,7 +67,7 @@ class SubmissionLog:
             for path in folder.glob(f"*{OPEN_SUFFIX}"):
                 _close(path)
 
-    def note(self, lines: Iterable[_Line]) -> None:
+    def note(self, lines: Iterable[SubmissionLine]) -> None:
         """Keep submissions for the next second."""
         if self._folder is None:
             return
@@ -136,26 +147,25 @@ def _batches(paths: Iterable[Path], counts: Counter[str]) -> Iterator[pa.RecordB
         yield pa.RecordBatch.from_pylist([_row(line) for line in some], SUBMISSIONS_SCHEMA)
 
 
-def _lines(paths: Iterable[Path], counts: Counter[str]) -> Iterator[_Line]:
+def _lines(paths: Iterable[Path], counts: Counter[str]) -> Iterator[SubmissionLine]:
     for path in paths:
         with path.open("rb") as file:
             for text in file:
                 try:
                     line = _decoder.decode(text)
-                    bytes.fromhex(line[1] or "")
+                    bytes.fromhex(line.key or "")
                 except ValueError:  # msgspec's errors are such
                     counts["unreadable"] += 1
                 else:
                     yield line
 
 
-def _row(line: _Line) -> dict[str, Any]:
-    time_ms, key, host, token, decision, answer_ms = line
+def _row(line: SubmissionLine) -> dict[str, Any]:
     return {
-        "time": time_ms * 1000,
-        "key": bytes.fromhex(key) if key else None,
-        "domain": budget_domain_of(host) if host else None,
-        "token": token,
-        "decision": decision,
-        "answer_ms": answer_ms,
+        "time": line.time_ms * 1000,
+        "key": bytes.fromhex(line.key) if line.key else None,
+        "domain": budget_domain_of(line.host) if line.host else None,
+        "token": line.token,
+        "decision": line.decision,
+        "answer_ms": line.answer_ms,
     }

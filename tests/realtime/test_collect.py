@@ -20,13 +20,13 @@ from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import DamagedFileError, LockedError
 from crawl_lib.frontier import NodeDirectory
 from crawl_lib.realtime import collect_parts, fill_table
-from crawl_lib.realtime.captures import PAUSE_S, Captures
+from crawl_lib.realtime.captures import PAUSE_S, NewestCaptures
 from crawl_lib.realtime.documents import Document, decoded
 from crawl_lib.realtime.fetcher import queued_of, recorded
 from crawl_lib.realtime.places import FETCHER, live_spool, live_submissions
 from crawl_lib.realtime.protocol import Fetch, Place
 from crawl_lib.realtime.store import connect_pages
-from crawl_lib.realtime.submissions import SubmissionLog
+from crawl_lib.realtime.submissions import SubmissionLine, SubmissionLog
 from crawl_lib.records import TakenUrl
 from crawl_lib.repair import salvage_segment
 from crawl_lib.rounds import start_import
@@ -203,7 +203,7 @@ def test_a_visit_again_refers_to_the_last_full_capture(config: Config, outcome: 
         captured_ms=round(1000 * full.time),
     )
     now_s = [0.0]
-    captures = Captures(stores, clock=lambda: now_s[0])
+    captures = NewestCaptures(stores, clock=lambda: now_s[0])
     assert captures.earlier(document) == "", "the capture is in no segment yet"
     first = collect_parts(stores, FETCHER)
     now_s[0] += PAUSE_S
@@ -309,8 +309,8 @@ def test_a_server_may_be_named_import(config: Config) -> None:
 def test_submissions_lie_in_the_segment_of_the_parts(config: Config) -> None:
     folder = live_submissions(node_dir(config), FETCHER)
     log = SubmissionLog(folder)
-    log.note([(1_700_000_000_123, None, "", "chat", "refused", 0)])
-    log.note([(1_700_000_000_456, key_of(f"{HOST}/1").hex(), "www.a.example", "chat", "new", 12)])
+    log.note([SubmissionLine(1_700_000_000_123, None, "", "chat", "refused", 0)])
+    log.note([SubmissionLine(1_700_000_000_456, key_of(f"{HOST}/1").hex(), "www.a.example", "chat", "new", 12)])
     log.flush()
     assert log._file is not None
     log._file.close()
@@ -351,7 +351,7 @@ def test_memory_and_files_of_submissions_are_bounded(tmp_path: Path, monkeypatch
     times = iter(range(0, 10_000, 200))
     log = SubmissionLog(tmp_path / "log", clock=lambda: float(next(times)))
     monkeypatch.setattr("crawl_lib.realtime.submissions.MOST", 5)
-    line = (1, None, "", "chat", "new", 1)
+    line = SubmissionLine(1, None, "", "chat", "new", 1)
     log.note([line] * 3)
     log.note([line] * 3)
     assert log.left_out == 1
