@@ -20,11 +20,12 @@ PREFIXES = ("export-", "read-", "repair-", "text-", "work-")
 
 @contextmanager
 def scratch_folder(config: Config, name: str) -> Iterator[Path]:
-    """An empty folder below `scratch.directory`, deleted at the end. `name`: with one of `PREFIXES`.
+    """Give an empty folder below `scratch.directory`.
 
-    Its process holds a lock on the folder; so one without a lock was left by a killed process, and is deleted by the
-    next, whatever its name. Raises LockedError if another process of this machine has a folder of that name,
-    ScratchError naming the path if the disk refuses, also for whatever the system refuses below it.
+    It is deleted at the end. `name`: with one of `PREFIXES`. Its process holds a lock on the folder; so one without a
+    lock was left by a killed process, and is deleted by the next, whatever its name. Raises LockedError if another
+    process of this machine has a folder of that name, ScratchError naming the path if the disk refuses, also for
+    whatever the system refuses below it.
     """
     base = Path(config.scratch.directory)
     folder = base / name
@@ -47,7 +48,9 @@ def scratch_folder(config: Config, name: str) -> Iterator[Path]:
 
 @contextmanager
 def scratch_base(config: Config, name: str) -> Iterator[Path]:
-    """A folder in `scratch.directory`, with what an earlier attempt left in it, held by one process at a time.
+    """Give a folder in `scratch.directory` to one process.
+
+    The folder keeps what an earlier attempt left.
 
     `name`: with none of `PREFIXES`. Raises LockedError if another one is in it, ScratchError as `scratch_folder`.
     """
@@ -65,9 +68,9 @@ def scratch_base(config: Config, name: str) -> Iterator[Path]:
 
 @contextmanager
 def turn_of(config: Config, name: str, work: Work) -> Iterator[Path]:
-    """Wait until no other process of this machine holds `scratch_base` of a name, then hold the folder, and give it.
+    """Wait until no other process holds a folder, then hold it.
 
-    Raises ScratchError, StoppedError.
+    The folder is the `scratch_base` of a name. Raises ScratchError, StoppedError.
     """
     with ExitStack() as stack:
         while True:
@@ -81,7 +84,7 @@ def turn_of(config: Config, name: str, work: Work) -> Iterator[Path]:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Hold a file or folder alone until the end of the block, or of the process.
+    """Hold a path alone until the block or process ends.
 
     Raises BlockingIOError where another process or block holds the path, OSError.
     """

@@ -82,6 +82,9 @@ WITH_RESPONSE = frozenset(
 )
 """Outcomes whose WARC group holds a request and a response; the others are a metadata record alone."""
 
+ERROR_ANSWERS = frozenset({Outcome.GONE, Outcome.CLIENT_ERROR, Outcome.SERVER_ERROR, Outcome.UNEXPECTED_STATUS})
+"""Outcomes of answers whose status says that there is no page."""
+
 NOT_ASKED = frozenset({Outcome.ROBOTS_DENIED, Outcome.ADDRESS_REFUSED, Outcome.PORT_REFUSED, Outcome.FILTERED})
 """Outcomes of URLs that a rule kept us from asking for, of the site or of ours: they say nothing of the network."""
 

@@ -45,7 +45,7 @@ class LookUp:
 
 
 def look_up(config: Config, secrets: Secrets, url: str, *, seconds: float) -> LookUp:
-    """Look a URL up in a child process, and return what the child has found within a limit of time.
+    """Look a URL up in a child process, within a time limit.
 
     `seconds`: the limit, once Python has started. The start has the same limit of its own, since a machine may be busy.
     A part is a mapping as the command of its name prints, or has an `error`.
@@ -67,7 +67,7 @@ def look_up(config: Config, secrets: Secrets, url: str, *, seconds: float) -> Lo
 
 
 def _answer(process: "subprocess.Popen[bytes]", question: bytes, seconds: float) -> bytes:
-    """Ask a child, and read until the child ends, or says nothing in time.
+    """Ask a child, and read until its end or time limit.
 
     A child first writes an empty line, and then reads. A long question to a child that does not read would block.
     """

@@ -23,7 +23,7 @@ _ONE_TRY = {failure: replace(row, max_tries=1) if row.wait_s else row for failur
 
 
 def check_url(stores: Stores, text: str) -> Facts:
-    """What `krake check` prints, as JSON takes it.
+    """Return what `krake check` prints, for JSON.
 
     `url`, `key`, `host`, `owner` (the node of its host; None with local routing); `as_seed`, `as_link`: what rules and
     scope say of it; `full`: rules for traps and budgets that would keep it out of its node's queue now, `notes`: what
@@ -36,7 +36,10 @@ def check_url(stores: Stores, text: str) -> Facts:
 
 
 def fetch_once(stores: Stores, text: str) -> tuple[Facts, Fetched]:
-    """Return what `check_url` does, and the answer to its one fetch. Raises the same errors."""
+    """Return `check_url`'s result, and the answer to its fetch.
+
+    Raises the same errors.
+    """
     url, config = url_named(stores, text), stores.config
     host = host_of(url)
     require_contact_for(host, url, config.fetch)

@@ -39,7 +39,7 @@ class Asking:
         return explain(self._stores, self._asked.url, links_until_s=self._until_s)
 
     def cat(self) -> dict[str, Any]:
-        """Return headers and source of the newest capture; nothing for a URL without a capture."""
+        """Return headers and source of the newest capture, if any."""
         row = self._row
         if row is None:
             return {}
@@ -52,7 +52,7 @@ class Asking:
         }
 
     def text(self) -> dict[str, Any]:
-        """Return the main text of the newest capture; nothing for a URL without a capture."""
+        """Return the main text of the newest capture, if any."""
         row = self._row
         if row is None:
             return {}
@@ -77,7 +77,10 @@ class Asking:
 
 
 def main() -> int:
-    """Answer the question on standard input. An empty line says that all modules are loaded."""
+    """Answer the question on standard input.
+
+    An empty line says that all modules are loaded.
+    """
     die_with_parent(int(sys.argv[1]))
     sys.stdout.write("\n")
     sys.stdout.flush()
@@ -96,7 +99,10 @@ def main() -> int:
 
 
 def _cut(name: str, text: str) -> dict[str, Any]:
-    """Return the first `SHOWN_CHARS` of a text by its name, and how many characters are left out."""
+    """Return a text's first `SHOWN_CHARS`, and the number left out.
+
+    The text is returned by its name.
+    """
     return {name: text[:SHOWN_CHARS], "left_out": max(0, len(text) - SHOWN_CHARS)}
 
 

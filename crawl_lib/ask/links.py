@@ -20,15 +20,17 @@ TABLES = {"inlinks": LINKDB, "outlinks": OUTLINKS, "ranks": LINKRANK}
 
 
 def inlinks_of(stores: Stores, text: str) -> list[dict[str, Any]]:
-    """The rows of the LinkDb of a URL: who links to it, as JSON takes them. Raises InputError for what is no URL to
-    crawl, and before the first version."""
+    """Return the LinkDb's rows of the links to a URL.
+
+    For JSON. Raises InputError for a URL that cannot be crawled, and before the first version.
+    """
     version, key = _version(stores, LINKDB), key_of(url_named(stores, text))
     batches = Versions(stores, LINKDB).rows_of(version, key)
     return [plain_row(row) for batch in batches for row in batch.to_pylist()]
 
 
 def links_left_out(stores: Stores, text: str, found: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Count the links to a URL that the LinkDb leaves out, by the option that does.
+    """Count a URL's left-out links by the option that decides.
 
     `found`: the result of `inlinks_of`. Reads the whole table of links. Raises as `inlinks_of`, and DamagedFileError.
     """
@@ -57,7 +59,10 @@ def _links_to(stores: Stores, links: Version, key: bytes) -> Iterator[dict[str, 
 
 
 def _limit(settings: Mapping[str, Any], *, is_old: bool, shown: int) -> Callable[[str, str], str]:
-    """Return what names the option that leaves a link out, by the URLs of its ends."""
+    """Return a function that names the option excluding a link.
+
+    It takes the URLs of the link's ends.
+    """
 
     def named(source_url: str, target_url: str) -> str:
         if not settings["within_host"] and host_of(source_url) == host_of(target_url):
@@ -73,8 +78,10 @@ def _limit(settings: Mapping[str, Any], *, is_old: bool, shown: int) -> Callable
 
 
 def dump_links(stores: Stores, table: str, out: TextIO, *, as_csv: bool) -> int:
-    """Write all rows of one of `TABLES`, as `dump_version` does; returns how many. Raises InputError before the first
-    version."""
+    """Write all rows of one of `TABLES`; return their number.
+
+    As `dump_version` does. Raises InputError before the first version.
+    """
     family = TABLES[table]
     return dump_version(Versions(stores, family), _version(stores, family), out, as_csv=as_csv)
 

@@ -24,7 +24,10 @@ class ServerAnswer(NamedTuple):
     content: Content
 
     def source(self) -> str:
-        """Return the body as text, by the charset that the answer or the page names."""
+        """Return the body as text.
+
+        By the charset that the answer or the page names.
+        """
         mime, charset = parse_head(self.head).content_type
         is_html = detect_mime(mime, self.content.data) in HTML_TYPES
         data = html_to_utf8(self.content.data, charset) if is_html else to_utf8(self.content.data, charset)[0]
@@ -32,11 +35,12 @@ class ServerAnswer(NamedTuple):
 
 
 def find_page(stores: Stores, page: str, *, export: str | None = None) -> dict[str, Any]:
-    """What is known of a page that is named by its URL, its key in hex, or its NodeID, as `export.show_page` has it.
+    """Return what is known of a page.
 
-    What the newest export does not have, such as a page that answered 404, is its newest capture in the segments:
-    `row` without the columns of exports, and None for what only an export knows. `export`: look nowhere else.
-    For a page fetched in real time after the newest segment, `row` is the document in krakepages.
+    The page is named by its URL, its key in hex, or its NodeID, as in `export.show_page`. What the newest export does
+    not have, such as a page that answered 404, is its newest capture in the segments: `row` without the columns of
+    exports, and None for what only an export knows. `export`: look nowhere else. For a page fetched in real time after
+    the newest segment, `row` is the document in krakepages.
 
     Raises InputError where there is no such page; PathNotFoundError without the export that is needed.
     """
@@ -54,7 +58,7 @@ def find_page(stores: Stores, page: str, *, export: str | None = None) -> dict[s
 
 
 def _live_row(stores: Stores, key: bytes, row: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the document of a URL that was fetched in real time after its newest capture.
+    """Return a URL's real-time document, if newer than its captures.
 
     Raises KeyStoreError if neither the table nor a segment can tell.
     """
@@ -70,7 +74,10 @@ def _live_row(stores: Stores, key: bytes, row: dict[str, Any] | None) -> dict[st
 
 
 def is_later(live: dict[str, Any], row: dict[str, Any] | None) -> bool:
-    """Say whether a row of krakepages (`row_facts`) knows of a later fetch than the newest capture in the segments."""
+    """Say whether krakepages knows of a later fetch than segments.
+
+    `live`: a row of krakepages (`row_facts`).
+    """
     if row is None or not live.get("fetched"):
         return row is None and live["state"] != "unknown"
     hops = (live["document"] or {}).get("hops")
@@ -80,10 +87,11 @@ def is_later(live: dict[str, Any], row: dict[str, Any] | None) -> bool:
 
 
 def newest_rows(stores: Stores, keys: Collection[bytes]) -> dict[bytes, dict[str, Any]]:
-    """The newest row of `pages` of each of these keys, final or not, with its `segment_path`; none of dropped pages.
+    """Return the newest row of `pages` of each key.
 
-    The table of captures is asked first, where there is one, and then the segments that the table lacks. Without it, or
-    where it is out of date, iterations are read from the newest one on, until all keys are found.
+    Final or not, with its `segment_path`; none of dropped pages. The table of captures is asked first, where there is
+    one, and then the segments that the table lacks. Without it, or where it is out of date, iterations are read from
+    the newest one on, until all keys are found.
     """
     table = KnownCaptures.of(stores)
     if table is None:
@@ -103,7 +111,10 @@ def newest_rows(stores: Stores, keys: Collection[bytes]) -> dict[bytes, dict[str
 
 
 def _placed_row(stores: Stores, table: KnownCaptures, key: bytes) -> dict[str, Any] | None:
-    """Return the row of `pages` that the table of captures names for a key. Raises StaleError."""
+    """Return the key's row that the table of captures names.
+
+    Raises StaleError.
+    """
     place = table.place(key)
     if place is None:
         return None
@@ -118,7 +129,10 @@ def _placed_row(stores: Stores, table: KnownCaptures, key: bytes) -> dict[str, A
 
 
 def _age(row: dict[str, Any]) -> tuple[int, Any]:
-    """Return what orders the rows of a key in different segments: the iteration, and then the time."""
+    """Return the order of a key's rows: iteration, then time.
+
+    The rows are in different segments.
+    """
     return int(row["segment_path"].split("/")[-2]), row["time"]
 
 
@@ -131,7 +145,10 @@ def _all_segments(stores: Stores) -> Iterator[list[SegmentRef]]:
 def _search(
     stores: Stores, keys: Collection[bytes], iterations: Iterable[Sequence[SegmentRef]]
 ) -> dict[bytes, dict[str, Any]]:
-    """Read the segments of iterations, the newest iteration first, until all keys are found; return the newest rows."""
+    """Read iterations' segments until all keys are found.
+
+    The newest iteration comes first. Return the newest rows.
+    """
     found: dict[bytes, dict[str, Any]] = {}
     missing = {*keys}
     for segments in iterations if missing else ():
@@ -150,9 +167,10 @@ def _search(
 
 
 def _row_now(stores: Stores, view: dict[str, Any]) -> dict[str, Any]:
-    """Return the row of a page as its segment has the row now: `krake segment compact` moves records.
+    """Return a page's current row, after possible compactions.
 
-    The row of the export is returned where the segment has no such row. Raises DamagedFileError, StorageError.
+    `krake segment compact` moves records. The row of the export is returned where the segment has no such row. Raises
+    DamagedFileError, StorageError.
     """
     row: dict[str, Any] = view["row"]
     path = row["segment_path"]
@@ -164,7 +182,10 @@ def _row_now(stores: Stores, view: dict[str, Any]) -> dict[str, Any]:
 
 
 def full_row(stores: Stores, key: bytes, segment: str) -> dict[str, Any]:
-    """The full capture of a page that a revisit refers to. Raises PathNotFoundError where it is gone."""
+    """Return the full capture that a revisit refers to.
+
+    Raises PathNotFoundError where it is gone.
+    """
     path = stores.crawl.segment_named(segment).path
     if stores.storage.exists(path):
         for row in SegmentReader(stores.storage, path).find([key]):
@@ -174,9 +195,10 @@ def full_row(stores: Stores, key: bytes, segment: str) -> dict[str, Any]:
 
 
 def read_answer(stores: Stores, view: dict[str, Any]) -> ServerAnswer:
-    """What a page answered; where a visit found it as it was, at its full capture. `view`: as `find_page` gives it.
+    """Return a page's answer, or an unchanged page's full capture.
 
-    Raises InputError where its fetch brought no answer, PathNotFoundError where the full capture is gone.
+    `view`: as `find_page` gives it. Raises InputError where its fetch brought no answer, PathNotFoundError where the
+    full capture is gone.
     """
     row = _row_now(stores, view) if view.get("export") else view["row"]
     if "hops" in row:

@@ -22,7 +22,7 @@ _AROUND_BYTES = 1 << 18
 
 
 def list_segments(stores: Stores) -> list[dict[str, Any]]:
-    """What each segment holds, by iteration and node.
+    """List the content of each segment, by iteration and node.
 
     `outcomes`: rows of `pages` by outcome; `dropped`: pages that were taken out; `bytes`: of all files; `needed`: pages
     whose body later visits need, since they found them as they were. Raises DamagedFileError, StorageError.
@@ -33,7 +33,9 @@ def list_segments(stores: Stores) -> list[dict[str, Any]]:
 
 
 def segment_files(stores: Stores, kind: str) -> list[str]:
-    """Return the paths of files of all committed segments, with the address of the store.
+    """Return paths of files of all committed segments.
+
+    With the address of the store.
 
     `kind`: `pages`, `links` or `warc`. Who globs a bucket may see a segment while it is copied; these are committed.
     Raises DamagedFileError, StorageError.
@@ -70,9 +72,9 @@ class Captured(NamedTuple):
 
 
 def captures_of(stores: Stores, url: str, segments: Sequence[SegmentRef] = ()) -> Iterator[Captured]:
-    """All that was fetched of a URL, the oldest first, in these segments or in all.
+    """Yield all captures of a URL, oldest first.
 
-    Raises InputError for what is no URL, DamagedFileError, StorageError.
+    In these segments or in all. Raises InputError for what is no URL, DamagedFileError, StorageError.
     """
     key = key_of(url_named(stores, url))
     for segment in stores.until_stopped(segments or stores.crawl.segments()):
@@ -82,7 +84,10 @@ def captures_of(stores: Stores, url: str, segments: Sequence[SegmentRef] = ()) -
 
 
 def _group(storage: Storage, where: str, row: dict[str, Any]) -> list[Whole]:
-    """Request, main record and metadata, which follow each other in the file; what of them is there and whole."""
+    """Return a capture's request, main record and metadata.
+
+    They follow each other in the file; only complete records count.
+    """
     offset, length = row["warc_offset"], row["warc_length"]
     begin = max(0, offset - _AROUND_BYTES)
     with storage.open_read(where, begin, offset - begin + length + _AROUND_BYTES) as file:
@@ -93,10 +98,11 @@ def _group(storage: Storage, where: str, row: dict[str, Any]) -> list[Whole]:
 
 
 def dump_rows(stores: Stores, segments: Sequence[SegmentRef], table: str, out: TextIO, *, as_csv: bool) -> int:
-    """Write the rows of `pages` or `links` of these segments, or of all, as text; returns how many.
+    """Write rows of `pages` or `links` as text; return their number.
 
-    A line a row: a JSON object, or values between commas below a line of names, what is within a value as JSON. Each
-    has its `segment` first; keys in hex, times in ISO 8601. Raises DamagedFileError, StorageError.
+    Of these segments, or of all. A line a row: a JSON object, or values between commas below a line of names, what is
+    within a value as JSON. Each has its `segment` first; keys in hex, times in ISO 8601. Raises DamagedFileError,
+    StorageError.
     """
     count, writer = 0, csv.writer(out, lineterminator="\n")
     for segment in segments or stores.crawl.segments():
@@ -116,9 +122,9 @@ def dump_rows(stores: Stores, segments: Sequence[SegmentRef], table: str, out: T
 
 
 def refused_hosts(stores: Stores, folders: Collection[str]) -> dict[str, str]:
-    """Return some hosts that were refused for their addresses in iterations, each with an error that names an address.
+    """Return some hosts refused for their addresses.
 
-    Raises DamagedFileError, StorageError.
+    In iterations, each with an error that names an address. Raises DamagedFileError, StorageError.
     """
     for segment in stores.crawl.segments():
         if segment.folder not in folders:
@@ -131,7 +137,10 @@ def refused_hosts(stores: Stores, folders: Collection[str]) -> dict[str, str]:
 
 
 def require_segments(stores: Stores, names: Sequence[str]) -> list[SegmentRef]:
-    """Segments as people name them. Raises InputError for one that is not there."""
+    """Return segments by name.
+
+    Raises InputError for a missing one.
+    """
     found = [stores.crawl.segment_named(text) for text in names]
     for one in found:
         if not one.exists():

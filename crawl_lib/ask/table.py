@@ -37,9 +37,10 @@ _DUE = {"now": "due", "within a day": "due_day", "within a week": "due_week", "w
 
 
 def crawldb_stats(stores: Stores, *, now: datetime) -> Facts:
-    """Sums over the newest version: rows by status, those of the `hosts` with most, when they are due, scores.
+    """Return sums over the newest version.
 
-    Raises InputError before the first version, StorageError, NoRoomError, StoppedError.
+    Rows by status, the `hosts` with most URLs, when URLs are due, and scores. Raises InputError before the first
+    version, StorageError, NoRoomError, StoppedError.
     """
     version = _version(stores)
     with VersionWork.to_read(stores) as work:
@@ -58,14 +59,20 @@ def crawldb_stats(stores: Stores, *, now: datetime) -> Facts:
 
 
 def row_of_url(stores: Stores, text: str) -> Facts | None:
-    """The row of a URL, as JSON takes it; None if it has none. Raises InputError for what is no URL to crawl."""
+    """Return the row of a URL for JSON, or None.
+
+    Raises InputError for a URL that cannot be crawled.
+    """
     version, key = _version(stores), key_of(url_named(stores, text))
     found = next(Versions(stores, CRAWLDB).rows_of(version, key), None)
     return _plain(found.to_pylist()[0]) if found else None
 
 
 def best_rows(stores: Stores, count: int) -> list[Facts]:
-    """The rows with the highest scores; of equal ones those with the smallest keys."""
+    """Return the rows with the highest scores.
+
+    Of equal ones those with the smallest keys.
+    """
     best = CRAWLDB_SCHEMA.empty_table()
     for batch in Versions(stores, CRAWLDB).batches(_version(stores), CRAWLDB_SCHEMA.names):
         both = pa.concat_tables([best, pa.Table.from_batches([batch])])
@@ -87,7 +94,9 @@ def dump_crawldb(stores: Stores, out: TextIO, *, as_csv: bool) -> int:
 def dump_version(
     versions: Versions, version: Version, out: TextIO, *, as_csv: bool, more: "More" = MappingProxyType({})
 ) -> int:
-    """Write the rows of a version, a line each: a JSON object, or values below a line of names. Returns how many.
+    """Write the rows of a version; return their number.
+
+    A line is a JSON object, or values below a line of names.
 
     `more`: columns behind those of the table, and what makes them of rows.
     """
@@ -109,7 +118,9 @@ def dump_version(
 
 
 def dump_hosts(stores: Stores, out: TextIO, *, now: datetime, as_csv: bool, count: int | None = None) -> None:
-    """Write what is known of each host, those with most URLs first, as `dump_crawldb` writes rows.
+    """Write the facts of each host, largest first.
+
+    As `dump_crawldb` writes rows.
 
     `now`: for what is due; `count`: how many hosts, None: all. Raises as `host_statistics`.
     """
@@ -126,15 +137,19 @@ def dump_hosts(stores: Stores, out: TextIO, *, now: datetime, as_csv: bool, coun
 
 
 def explain_listing(stores: Stores, text: str) -> Facts:
-    """Return what the CrawlDb says of a URL: its `row`, and as `list` what `crawldb.explain` says of the newest list.
+    """Return a URL's row, and why the newest list has it.
 
-    Raises InputError before the first version; `list` is null before the first list.
+    `row`, and as `list` the result of `crawldb.explain`. Raises InputError before the first version; `list` is null
+    before the first list.
     """
     return _listing(stores, text, crawldb.explain)
 
 
 def look_up_listing(stores: Stores, text: str) -> Facts:
-    """Return the same by a look-up: `list` is what `crawldb.look_up` says, and no whole version is read."""
+    """Return the same by a look-up, without reading whole versions.
+
+    `list` is the result of `crawldb.look_up`.
+    """
     return _listing(stores, text, crawldb.look_up)
 
 

@@ -47,7 +47,7 @@ class CheckedFetch:
 
 
 def visit_url(stores: Stores, text: str) -> CheckedFetch:
-    """Fetch a URL once, and read the answer as a crawl reads that of a seed.
+    """Fetch a URL once, and read the answer like a seed's.
 
     The crawl notices nothing, as with `check_url`. Raises the errors of `check_url`, and SetupError where the scanner
     of links is missing: the operator runs `make setup`.
@@ -64,7 +64,7 @@ def visit_url(stores: Stores, text: str) -> CheckedFetch:
 
 
 def _judged(stores: Stores, url: str, page: ParsedPage, headers: Headers) -> tuple[list[Link], dict[str, int]]:
-    """Return the links of a page, and how many of them each rule rejects."""
+    """Return a page's links, and the number rejected by each rule."""
     config, block, rejections = stores.config, LinkBlock(), Counter[str]()
     links = SimpleNamespace(block=block, grown=lambda size: None)
     outlinks = SimpleNamespace(add=lambda *found: None)

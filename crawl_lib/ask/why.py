@@ -46,17 +46,19 @@ _LINK_COLUMNS = ("source", "target", "followed", "rule", "element")
 
 
 def explain(stores: Stores, text: str, *, all_links: bool = False, links_until_s: float = math.inf) -> Facts:
-    """What `krake why` prints, as JSON takes it; `answer` is the one sentence of it.
+    """Return what `krake why` prints, for JSON.
+
+    `answer` is its one sentence.
 
     `url`, `key`, `host`; `owner`: the node of its host, None with local routing; `state`: of its key, "unknown" for
-    none. `waits`: where the URL is that is yet to be fetched: node, place of how many, `due`. `source`: what
-    led to it: a page or robots.txt, a list, or injected seeds, and how deep it is. `scope`: what rules and scope say of
-    it. `robots`: what its host's robots.txt said last, and its line that decides; `back_off`: until when the host is
-    left alone, and `asked` until when it asked for that (Retry-After). `at_once`: the command that fetches a URL that
-    waits. `capture`: its newest row of `pages`, with the place of its record. `link`: one that leads to it, where
-    nothing else has it. `crawldb`: where there is one, what it says (`look_up_listing`). `realtime`: the row of the
-    real-time service, where there is one (`row_facts`). `index`: where there is one,
-    whether it has the page, or why not. `notes`: what could not be asked. What is not known is None.
+    none. `waits`: where the URL is that is yet to be fetched: node, place of how many, `due`. `source`: what led to it:
+    a page or robots.txt, a list, or injected seeds, and how deep it is. `scope`: what rules and scope say of it.
+    `robots`: what its host's robots.txt said last, and its line that decides; `back_off`: until when the host is left
+    alone, and `asked` until when it asked for that (Retry-After). `at_once`: the command that fetches a URL that waits.
+    `capture`: its newest row of `pages`, with the place of its record. `link`: one that leads to it, where nothing else
+    has it. `crawldb`: where there is one, what it says (`look_up_listing`). `realtime`: the row of the real-time
+    service, where there is one (`row_facts`). `index`: where there is one, whether it has the page, or why not.
+    `notes`: what could not be asked. What is not known is None.
 
     With a table of captures a URL is looked up at once, and so are links: of the newest `LINK_ITERATIONS` iterations
     alone; `unsearched` is the number of other iterations, which a note names too. `all_links`: of all iterations.
@@ -99,7 +101,7 @@ def explain(stores: Stores, text: str, *, all_links: bool = False, links_until_s
 
 
 def _live(stores: Stores, key: bytes, row: Facts | None, notes: list[str]) -> Facts | None:
-    """Return what the table of the real-time service says of a URL; None where there is no table.
+    """Return the real-time table's facts of a URL, or None.
 
     `row`: the newest capture in a segment. `is_newer`: whether the table knows of a later fetch.
     """
@@ -114,7 +116,10 @@ def _live(stores: Stores, key: bytes, row: Facts | None, notes: list[str]) -> Fa
 
 
 def _in_index(stores: Stores, key: bytes) -> str | None:
-    """Say whether the newest index has a page, or why not; None where there is no index."""
+    """Say whether or why not the newest index has a page.
+
+    None where there is no index.
+    """
     found = why_indexed(stores, key)
     if found is None:
         return None
@@ -127,7 +132,9 @@ def _in_index(stores: Stores, key: bytes) -> str | None:
 
 
 def verdict(stores: Stores, url: str, depth: int, *, as_seed: bool = False) -> Facts:
-    """What the config says of a URL: `accepted`, `by`, and the first `rule` that matches, if any.
+    """Return what the config says of a URL.
+
+    `accepted`, `by`, and the first `rule` that matches, if any.
 
     `becomes`: what normalisers make of it, if that is another URL; it is that one which is judged.
 
@@ -143,7 +150,10 @@ def verdict(stores: Stores, url: str, depth: int, *, as_seed: bool = False) -> F
 
 
 def filter_at(stores: Stores, host: str, depth: int, *, as_seed: bool = False) -> UrlFilter:
-    """Return the filter of URLs at a depth: its scope is that of the newest iteration, else `host` alone."""
+    """Return the filter of URLs at a depth.
+
+    Its scope is that of the newest iteration, else `host` alone.
+    """
     newest, config = stores.crawl.newest_iteration(), stores.config
     hosts = {host} if as_seed or newest is None else stores.crawl.scope(newest)
     return UrlFilter(config.urls, hosts, config.traps if depth else None)
@@ -151,7 +161,7 @@ def filter_at(stores: Stores, host: str, depth: int, *, as_seed: bool = False) -
 
 @contextmanager
 def _noted(notes: list[str]) -> Iterator[None]:
-    """What cannot be asked becomes a note."""
+    """Turn failures to ask into notes."""
     try:
         yield
     except KrakeError as error:
@@ -166,9 +176,10 @@ def _state(stores: Stores, key: bytes, notes: list[str]) -> str | None:
 
 
 def _waits(stores: Stores, owner: str | None, url: str, notes: list[str]) -> Facts | None:
-    """Where a URL waits that is to be fetched, or is being fetched, as far as this machine can see.
+    """Return where a URL waits, as far as this machine sees.
 
-    Its owner is asked first; others may have it where the list of nodes has changed, or with local routing.
+    It is to be fetched, or is being fetched. Its owner is asked first; others may have it where the list of nodes has
+    changed, or with local routing.
     """
     for node in sorted(stores.config.servers, key=lambda node: node != owner):
         directory = stores.node_dir(node)
@@ -184,7 +195,9 @@ def _waits(stores: Stores, owner: str | None, url: str, notes: list[str]) -> Fac
 
 
 def full_here(stores: Stores, owner: str | None, url: str, notes: list[str]) -> list[str]:
-    """Return the rules that keep a URL out of its owner's queue, as far as this machine can see.
+    """Return the rules that keep a URL out of its queue.
+
+    As far as this machine can see its owner's queue.
 
     `notes`: gets what could not be asked.
     """
@@ -236,7 +249,10 @@ def _utc(seconds: float) -> str | None:
 
 
 def _source(stores: Stores, url: str, known: Facts | None) -> Facts | None:
-    """What led to a URL. `known`: where it waits, or its row."""
+    """Return what led to a URL, if known.
+
+    `known`: where it waits, or its row.
+    """
     if known is None:
         return None
     found: Facts = {"depth": known["depth"], "list": known.get("list")}
@@ -246,7 +262,10 @@ def _source(stores: Stores, url: str, known: Facts | None) -> Facts | None:
 
 
 def _page_named(stores: Stores, url: str, key: bytes) -> str:
-    """The URL of a page that links to another; its key, where its segment is gone."""
+    """Return a linking page's URL, or else its key.
+
+    The key if its segment is gone.
+    """
     robots = f"{authority_of(url)}/robots.txt"
     if key == key_of(robots):
         return robots
@@ -255,7 +274,10 @@ def _page_named(stores: Stores, url: str, key: bytes) -> str:
 
 
 def _seeds_with(stores: Stores, url: str) -> str | None:
-    """The run that injected a URL, None where that is not known: an import, or seeds that were deleted."""
+    """Return the run that injected a URL, if known.
+
+    None: an import, or seeds that were deleted.
+    """
     wanted = url.encode()
     for digest in stores.crawl.seeds():
         manifest = stores.crawl.seeds_manifest(digest)
@@ -267,7 +289,9 @@ def _seeds_with(stores: Stores, url: str) -> str | None:
 
 
 def _link(stores: Stores, key: bytes, most: int | None, until_s: float) -> tuple[Facts | None, int]:
-    """Find a link to a page, in the newest segment that has one; one that was followed, if there is.
+    """Find a link to a page, in the newest segment with one.
+
+    A followed one, if there is.
 
     `most`: search so many iterations, the newest ones; None: all. `until_s`: begin no iteration after this moment of
     the monotonic clock. Returns None for the link if no page has one, and how many iterations were not searched then.
@@ -302,7 +326,10 @@ def _nodes_of(stores: Stores, folder: str) -> list[str]:
 
 
 def _host(stores: Stores, owner: str | None, url: str, host: str, notes: list[str]) -> Facts:
-    """What is remembered of a URL's host: its robots.txt, and its back-off."""
+    """Return what is remembered of a host: robots.txt and back-off.
+
+    Of a URL's host.
+    """
     config, now = stores.config, time.time()
     found: Facts = {"robots": None, "back_off": None, "asked": None}
     for node in [owner] if owner else config.servers:
@@ -320,7 +347,7 @@ def _host(stores: Stores, owner: str | None, url: str, host: str, notes: list[st
 
 
 def robots_says(row: Any, token: str, url: str) -> Facts:
-    """What an answer to robots.txt, as it is kept, says of a URL."""
+    """Return what a stored robots.txt says of a URL."""
     rules = rules_of_row(row, token)
     refusal = rules.refusal if rules else None
     return {
@@ -334,7 +361,10 @@ def robots_says(row: Any, token: str, url: str) -> Facts:
 
 
 def _at_once(found: Facts) -> str | None:
-    """Return the command that fetches a URL that waits; None for one that waits for nothing."""
+    """Return the command that fetches a waiting URL at once.
+
+    None for a URL that waits for nothing.
+    """
     waits, capture = found["waits"], found["capture"]
     times = [waits["due"], found["back_off"]] if waits else [capture and capture["retry_at"]]
     if max(filter(None, times), default="") <= (_utc(time.time()) or ""):
@@ -343,7 +373,7 @@ def _at_once(found: Facts) -> str | None:
 
 
 def _answer(found: Facts) -> str:
-    """The one sentence."""
+    """Return the one-sentence answer."""
     waits, capture, link = found["waits"], found["capture"], found["link"]
     listing, live = found.get("crawldb") or {}, found.get("realtime")
     if waits:
@@ -389,7 +419,7 @@ def _says_live(live: Facts, scope: Facts) -> str:
 
 
 def says_listing(found: Facts) -> str:
-    """The one sentence of what the CrawlDb says of a URL."""
+    """Return one sentence on what the CrawlDb says of a URL."""
     row, made = found["row"], found["list"]
     text = f"is {row['status']}, and due {row['fetch_time']}" if row else "is not in the CrawlDb"
     by = f" by {made['held_by']}" if made and "held_by" in made else ""

@@ -33,11 +33,13 @@ class Captures:
 
     @classmethod
     def of(cls, work: VersionWork, *, standing: bool = False) -> "Captures":
-        """Take the newest version of the CrawlDb with the segments that it has taken in, or all segments.
+        """Take the newest CrawlDb and its segments, or all segments.
+
+        The segments are those that the version has taken in.
 
         `standing`: of pages that are still there alone, by their newest answer (the engine's view `answered`) or by the
-        CrawlDb, whose orphans are there with `crawldb.orphans: keep`.
-        Raises InputError before the first of them, DamagedFileError, StorageError, StoppedError.
+        CrawlDb, whose orphans are there with `crawldb.orphans: keep`. Raises InputError before the first of them,
+        DamagedFileError, StorageError, StoppedError.
         """
         stores, engine = work.stores, work.engine
         version = newest_version(stores) if stores.config.order.has_crawldb else None
@@ -66,9 +68,9 @@ class Captures:
         return cls(work, inputs.segments, query)
 
     def digest(self) -> str:
-        """Return a SHA-256 in hex of which captures count, and of the segments that have them.
+        """Return a digest of the counting captures and their segments.
 
-        Scores and duplicates of the CrawlDb do not change it.
+        SHA-256 in hex. Scores and duplicates of the CrawlDb do not change it.
         """
         digest = sha256("".join(f"{segment} {digest}\n" for segment, digest in self.segments).encode())
         for batch in self.work.engine.stream(self.query, GROUP_ROWS, "captures.pages"):
@@ -77,11 +79,13 @@ class Captures:
         return digest.hexdigest()
 
     def read(self, *wanted: str, query: str = "") -> Iterator[list[Row]]:
-        """Yield the pages that have a text in batches: `key`, `url`, `host`, and columns `wanted` of their texts.
+        """Yield pages with a text in batches.
+
+        A page has `key`, `url`, `host`, and columns `wanted` of its text.
 
         `query`: another one for the captures, segment by segment, whose columns the pages have; `captures/described`
-        has title, MIME type, canonical URL and meta robots of the pages, and the places of their records.
-        Texts that no task has made yet are made first. Raises ConfigError if those that are there are of another crawl,
+        has title, MIME type, canonical URL and meta robots of the pages, and the places of their records. Texts that no
+        task has made yet are made first. Raises ConfigError if those that are there are of another crawl,
         DamagedFileError, and what `extract_text` does.
         """
         note_texts(self.work.stores)

@@ -56,7 +56,7 @@ class PlacesOutput(TableOutput):
     """The table of captures as an output. No row repeats content of a page."""
 
     def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
-        """Make the version that has all segments, or find that version; return its figures."""
+        """Make or find the version with all segments; return its figures."""
         version = update_captures(stores, now=now)
         return {"version": version.number, "path": version.path, "rows": version.manifest["rows"]}
 
@@ -65,7 +65,7 @@ CAPTURES_OUTPUT = PlacesOutput("captures", (SEGMENTS,), PLACES)
 
 
 def update_captures(stores: Stores, *, now: datetime) -> Version:
-    """Make the version of the table of captures with all segments, or find this version.
+    """Make or find the table of captures with all segments.
 
     Usually new segments are added to the version before. Once a segment has changed or is gone, the version is made
     from all segments, since an older capture may count then. `now`: for the manifest.
@@ -101,7 +101,10 @@ def _segments(stores: Stores) -> Iterator[SegmentRef]:
 
 
 def _open_folders(stores: Stores, parent: Version | None, fresh: list[SegmentRef]) -> list[str]:
-    """Name the folders to which segments may be added: those that no commit has closed, or that wait for a node."""
+    """Return the folders to which segments may be added.
+
+    No commit has closed them, or they wait for a node.
+    """
     doubtful = {segment.folder for segment in fresh} | set(parent.manifest["open"] if parent else ())
     folders = stores.until_stopped(sorted(doubtful & set(stores.crawl.folders()), key=int))
     return [folder for folder in folders if not FolderState.read(stores.crawl, folder).is_complete]
@@ -117,12 +120,15 @@ def _rows(parent: Version | None, fresh: list[SegmentRef], work: VersionWork) ->
 
 
 def _share_bits(rows: int) -> int:
-    """Return how many leading bits of a key divide so many rows into shares that fit into memory."""
+    """Return the bits that divide rows into shares for memory.
+
+    They are leading bits of a key.
+    """
     return min(8, max(0, (rows // SHARE_ROWS).bit_length()))
 
 
 def _captures(stores: Stores, segments: list[SegmentRef]) -> Iterator[pa.Table]:
-    """Yield the rows of `pages` of some segments, as the table of captures has them."""
+    """Yield segments' rows of `pages` in the table's form."""
     for number, segment in enumerate(stores.until_stopped(segments)):
         stores.report(stage="captures.read", done=number, total=len(segments), unit="segments")
         for group, rows in SegmentReader(stores.storage, segment.path).row_groups(_FOUND):
@@ -134,7 +140,10 @@ def _captures(stores: Stores, segments: list[SegmentRef]) -> Iterator[pa.Table]:
 
 
 def _divided(work: VersionWork, tables: Iterable[pa.Table], bits: int) -> Iterator[pa.Table]:
-    """Yield the rows of each share of the keys. With several shares, rows wait in files of this machine's scratch."""
+    """Yield the rows of each share of the keys.
+
+    With several shares, rows wait in files of this machine's scratch.
+    """
     if not bits:
         yield pa.concat_tables([PLACES_SCHEMA.empty_table(), *tables])
         return
@@ -153,7 +162,10 @@ def _divided(work: VersionWork, tables: Iterable[pa.Table], bits: int) -> Iterat
 
 
 def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the same rows in tables of some size: a segment may have a few rows."""
+    """Yield the same rows in larger tables.
+
+    A segment may have a few rows.
+    """
     waiting, count = list[pa.Table](), 0
     for table in tables:
         waiting.append(table)
@@ -166,7 +178,10 @@ def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _old_shares(stores: Stores, parent: Version | None, bits: int) -> Iterator[pa.Table]:
-    """Yield the rows of the version before, share by share. Raises DamagedFileError, StorageError, StoppedError."""
+    """Yield the parent version's rows, share by share.
+
+    Raises DamagedFileError, StorageError, StoppedError.
+    """
     waiting, current = [PLACES_SCHEMA.empty_table()], 0
     for batch in Versions(stores, PLACES).batches(parent, PLACES_SCHEMA.names) if parent else ():
         share_of = _bytes_of(batch["key"])[:, 0].astype(np.int64) >> (8 - bits)
@@ -188,7 +203,7 @@ def _numbers(octets: Any, kind: str) -> Any:
 
 
 def _newest_of_each(tables: tuple[pa.Table, pa.Table]) -> Iterator[pa.RecordBatch]:
-    """Yield the newest row of each key of a share, in order of keys.
+    """Yield each key's newest row of a share, in key order.
 
     The newest row is that of the newest iteration, then of the latest time, as `krake show` has it without the table.
     """
@@ -224,7 +239,10 @@ def _bytes_of(keys: "pa.ChunkedArray[Any] | pa.Array[Any]") -> "npt.NDArray[np.u
 
 
 def _newest(versions: Versions) -> Version | None:
-    """Return the newest whole version, or None; damaged versions are named in the log, and made anew."""
+    """Return the newest complete version, or None.
+
+    Damaged versions are named in the log, and made anew.
+    """
     try:
         return versions.newest()
     except DamagedFileError as error:
@@ -253,7 +271,10 @@ class KnownCaptures:
 
     @classmethod
     def of(cls, stores: Stores) -> "KnownCaptures | None":
-        """Return the table; None: there is none, or no version is whole. Raises StorageError."""
+        """Return the table, or None without a complete version.
+
+        Raises StorageError.
+        """
         version = _newest(Versions(stores, PLACES))
         return None if version is None else cls(stores, version)
 
@@ -267,9 +288,9 @@ class KnownCaptures:
         return [segment for segment in segments if str(segment) not in known]
 
     def place(self, key: bytes) -> CaptureRef | None:
-        """Return where the newest capture of a key is, in the segments that the table has; None: no capture there.
+        """Return the place of a key's newest capture, or None.
 
-        Raises StaleError, StorageError, StoppedError.
+        Segments outside the table do not count. Raises StaleError, StorageError, StoppedError.
         """
         try:
             rows = [row for batch in self._rows_of(key) for row in batch.to_pylist()]
@@ -286,7 +307,10 @@ class KnownCaptures:
         return Versions(self._stores, PLACES).rows_of(self._version, key)
 
     def _require_unchanged(self, segment: SegmentRef) -> None:
-        """Raise StaleError where a segment is gone, or has other pages than when the table was made."""
+        """Check that a segment has not changed.
+
+        Raises StaleError where a segment is gone, or has other pages than when the table was made.
+        """
         try:
             digest = SegmentReader(self._stores.storage, segment.path).digest
         except PathNotFoundError as error:

@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _complete() -> NoReturn:
-    """Tell the shell how the words of a command line may go on, and end the process."""
+    """Print completions of a command line to the shell, and exit."""
     from argcomplete import autocomplete  # noqa: PLC0415
 
     from crawl_lib.cli.parser import build_parser  # noqa: PLC0415

@@ -13,7 +13,7 @@ from crawl_lib.states import Outcome
 
 
 def show(arguments: argparse.Namespace) -> int:
-    """A page and its links."""
+    """Show a page and its links."""
     with tool_stores(arguments) as stores:
         found = find_page(stores, arguments.page, export=arguments.export)
     print_result(arguments, found, partial(_show_page, found))
@@ -21,7 +21,10 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 def _show_page(found: Mapping[str, Any]) -> None:
-    """A page as a table of what is known of it, numbers as they are written in files; then the pages at its arcs."""
+    """Print a page as a table, then the pages at its arcs.
+
+    Numbers are as in files.
+    """
     where = f"export {found['export']}" if found["export"] else "no export has it"
     facts = _facts({**found["row"], "key": found["key"], "node_id": found["node_id"]})
     for side in ("in", "out"):
@@ -32,7 +35,10 @@ def _show_page(found: Mapping[str, Any]) -> None:
 
 
 def cat(arguments: argparse.Namespace) -> int:
-    """What a page answered. On a terminal nothing that it would obey; elsewhere the body's bytes as they are."""
+    """Print a page's answer.
+
+    A terminal gets nothing that it would obey; elsewhere the body's bytes stay.
+    """
     with tool_stores(arguments) as stores:
         found = find_page(stores, arguments.page, export=arguments.export)
         answer = read_answer(stores, found)
@@ -48,7 +54,7 @@ def cat(arguments: argparse.Namespace) -> int:
 
 
 def why(arguments: argparse.Namespace) -> int:
-    """What is known of a URL."""
+    """Show all that is known of a URL."""
     with tool_stores(arguments) as stores:
         found = explain(stores, arguments.url, all_links=arguments.all_links)
     _add_cure(arguments, found, found["capture"] or {})
@@ -57,7 +63,10 @@ def why(arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """What would be done with a URL, and what a test fetch brings; 1 if it was not answered."""
+    """Judge a URL, and fetch it once.
+
+    The exit code is 1 if it was not answered.
+    """
     with tool_stores(arguments) as stores:
         found = check_url(stores, arguments.url)
     _add_cure(arguments, found, found["fetch"])
@@ -66,7 +75,10 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 def _add_cure(arguments: argparse.Namespace, found: dict[str, Any], ended: Mapping[str, Any]) -> None:
-    """Add how to allow an address that was refused, as `cure`. `ended`: what a fetch of the URL ended in."""
+    """Add `cure`: how to allow a refused address.
+
+    `ended`: the outcome of a fetch of the URL.
+    """
     networks = inner_networks(ended.get("error") or "")
     if ended.get("outcome") == Outcome.ADDRESS_REFUSED and networks:
         again = "the same command again" if "fetch" in found else "inject it again"
@@ -83,6 +95,9 @@ def _show_url(found: Mapping[str, Any]) -> None:
 
 
 def _facts(found: Mapping[str, Any]) -> dict[str, Any]:
-    """What is known of something, as files and commands have it: numbers without marks between their digits."""
+    """Return facts as files and commands write them.
+
+    Numbers have no marks between their digits.
+    """
     facts = {name: _facts(value) if isinstance(value, Mapping) else value for name, value in found.items()}
     return {name: str(value) if isinstance(value, int) else value for name, value in facts.items() if value is not None}

@@ -33,7 +33,10 @@ class ProgressReport(NamedTuple):
 
 
 def part_of(report: Mapping[str, Any]) -> ProgressReport:
-    """Read a report: its `done`, `total` and `unit`, or those of a node, `fetched` and `taken`."""
+    """Read a report's progress.
+
+    That is its `done`, `total` and `unit`, or a node's `fetched` and `taken`.
+    """
     done = next((int(report[name]) for name in _DONE if name in report), 0)
     total = next((int(report[name]) for name in _TOTAL if report.get(name)), None)
     rest = {name: value for name, value in report.items() if name not in {*_DONE, *_TOTAL, "unit"}}
@@ -70,7 +73,10 @@ class Bar:
             self._task = None
 
     def print_line(self) -> None:
-        """Print the bar on standard error. The cursor stays on the line, so that whoever prints next can clear it."""
+        """Print the bar on standard error.
+
+        The cursor stays on the line, so that the next print can clear it.
+        """
         console = Console(stderr=True)
         for line in console.render_lines(self, pad=False)[:1]:
             console.print(Segments(line), end="")

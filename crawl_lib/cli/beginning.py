@@ -78,7 +78,10 @@ scratch: {{directory: data/scratch}}
 
 
 def init(arguments: argparse.Namespace) -> int:
-    """Make DIR with `data/`, `seeds/` and a config named as DIR is. Raises ConfigError where there is one."""
+    """Make DIR with `data/`, `seeds/` and a config of that name.
+
+    Raises ConfigError where there is one.
+    """
     directory = Path(arguments.directory).resolve()
     name, file = directory.name, directory / f"{directory.name}.yml"
     if not re.fullmatch(Pattern.CRAWL_NAME, name):
@@ -108,7 +111,10 @@ def init(arguments: argparse.Namespace) -> int:
 
 
 def _next_command(name: str, file: Path) -> str:
-    """Return the command that begins a crawl in Airflow, as this installation has it."""
+    """Return the command that begins a crawl in Airflow.
+
+    It depends on the installation.
+    """
     if in_checkout():
         return f"make crawl CONFIG={shlex.quote(str(file))} SEEDS=https://..."
     conf = json.dumps({"seeds": "https://..."})
@@ -116,7 +122,7 @@ def _next_command(name: str, file: Path) -> str:
 
 
 def _contact(arguments: argparse.Namespace) -> str | None:
-    """What the user types, on a terminal; elsewhere nothing is asked."""
+    """Ask for the contact on a terminal; elsewhere return None."""
     if not sys.stdin.isatty():
         return None
     return ask(arguments, "A URL or mail address where the people you crawl can reach you (empty: later): ") or None

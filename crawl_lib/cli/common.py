@@ -24,7 +24,7 @@ PROGRESS_INTERVAL_S = 1.0
 
 @contextmanager
 def at_work(arguments: argparse.Namespace) -> Iterator[Work]:
-    """The work of a tool, which says how far it is: each time it does is a point where it may be stopped."""
+    """Give a tool's work, which reports progress and may stop."""
     progress = ProgressLine(after_s=2.0, stop=arguments.stop)
     try:
         yield Work(stop=arguments.stop, on_progress=progress)
@@ -34,14 +34,20 @@ def at_work(arguments: argparse.Namespace) -> Iterator[Work]:
 
 @contextmanager
 def tool_stores(arguments: argparse.Namespace, *, make: bool = False) -> Iterator[Stores]:
-    """The stores that a tool works on. `make`: as `open_stores` has it; commands that only look make nothing."""
+    """Open the stores that a tool works on.
+
+    `make`: as `open_stores` has it; commands that only look make nothing.
+    """
     with at_work(arguments) as work:
         yield open_stores(load_config(arguments.config), stop=work.stop, on_progress=work.on_progress, make=make)
 
 
 @contextmanager
 def stage_stores(arguments: argparse.Namespace) -> Iterator[Stores]:
-    """The stores of a stage, which says how far it is from its beginning, and stops by itself."""
+    """Open a stage's stores.
+
+    The stage reports progress from its beginning, and stops by itself.
+    """
     try:
         yield open_stores(load_config(arguments.config), stop=arguments.stop, on_progress=ProgressLine())
     finally:
@@ -49,16 +55,19 @@ def stage_stores(arguments: argparse.Namespace) -> Iterator[Stores]:
 
 
 def one_node(name: str, config: Config) -> str:
-    """A node's name as the user gave it. Raises ConfigError naming the nodes there are."""
+    """Return a user's name of a node.
+
+    Raises ConfigError naming the nodes there are.
+    """
     if name not in config.servers:
         raise ConfigError(f"node {name!r} is not one of servers: {', '.join(config.servers)}")
     return name
 
 
 def print_result(arguments: argparse.Namespace, value: object, show: Callable[[], None]) -> None:
-    """A result: `value` as JSON where `--json` is given, else for people, as `show` prints it.
+    """Print a result: JSON with `--json`, else for people.
 
-    The last line of a command that was only to say what it would do says so.
+    `show` prints for people. The last line of a command that was only to say what it would do says so.
     """
     if getattr(arguments, "json", False):
         print_json(value)
@@ -69,12 +78,18 @@ def print_result(arguments: argparse.Namespace, value: object, show: Callable[[]
 
 
 def print_json(value: object) -> None:
-    """A result for programs, on standard output; of a report its fields."""
+    """Print a result for programs on standard output.
+
+    Of a report, its fields.
+    """
     say(json.dumps(value, indent=1, sort_keys=True, default=lambda one: vars(one) if is_dataclass(one) else str(one)))
 
 
 def print_counts(title: str, counts: Mapping[str, Any]) -> None:
-    """A result for people: a title and a table of names and values; mappings and lists within are rows of their own."""
+    """Print a title and a table of names and values.
+
+    Mappings and lists within are rows of their own.
+    """
     rows = []
     for name, value in counts.items():
         if isinstance(value, Mapping):
@@ -110,7 +125,10 @@ class ResultTable:
             self._rows = ResultRows(columns)
 
     def add(self, title: str, counts: Mapping[str, Any], **cells: object) -> None:
-        """Show a result. `cells`: what a row has besides `counts`, where the title says it."""
+        """Show a result.
+
+        `cells`: a row's cells besides `counts`, if the title names them.
+        """
         if self._rows is None:
             print_counts(title, counts)
             return
@@ -122,7 +140,10 @@ class ResultTable:
 
 
 def say(text: str = "", *, end: str = "\n", file: TextIO | None = None) -> None:
-    """Print lines for people; the only way of a command to do so, since strangers' text may be anywhere in them."""
+    """Print lines for people.
+
+    Commands print by this alone, because strangers' text may be anywhere in the lines.
+    """
     print("\n".join(map(printable, text.split("\n"))), end=end, file=file or sys.stdout)
 
 
@@ -172,7 +193,10 @@ def end_line() -> None:
 
 
 def waiting(arguments: argparse.Namespace) -> Callable[[str], None]:
-    """The `on_wait` of a tool that waits for a lock: names the holder on standard error, and may be stopped."""
+    """Return the `on_wait` of a tool that waits for a lock.
+
+    It names the holder on standard error, and may be stopped.
+    """
 
     def wait(holder: str) -> None:
         _interrupt(arguments.stop)
@@ -187,20 +211,27 @@ def _interrupt(stop: Event | None) -> None:
 
 
 def name_config(arguments: argparse.Namespace) -> None:
-    """Say on standard error which config is used. Raises ConfigError where there is none."""
+    """Print the used config's path on standard error.
+
+    Raises ConfigError without a config.
+    """
     say(f"config: {config_file(arguments)}", file=sys.stderr)
 
 
 def config_file(arguments: argparse.Namespace) -> str:
-    """Return the path of the config that is used, as a person types it. Raises ConfigError where there is none."""
+    """Return the used config's path, as typed.
+
+    Raises ConfigError without a config.
+    """
     return short_path(arguments.config or find_config_path(os.environ))
 
 
 def require_yes(arguments: argparse.Namespace, what: str) -> None:
-    """Ask before a command does what no other command undoes. `what`: a clause that says what is lost.
+    """Ask before an irreversible command.
 
-    The config is named first. With `--yes`, and in a dry run, nothing is asked. On a terminal the user types "yes";
-    elsewhere, and for any other answer, ConfigError is raised, and nothing has been done.
+    `what`: a clause that says what is lost. The config is named first. With `--yes`, and in a dry run, nothing is
+    asked. On a terminal the user types "yes"; elsewhere, and for any other answer, ConfigError is raised, and nothing
+    has been done.
     """
     name_config(arguments)
     if not (arguments.yes or getattr(arguments, "dry_run", False)):
@@ -216,7 +247,7 @@ def _have_agreed(arguments: argparse.Namespace, what: str) -> None:
 
 
 def looked_first(arguments: argparse.Namespace, act: Callable[[bool], Report], lost: Callable[[Report], str]) -> Report:
-    """Have a command look before it asks: where nothing would be lost, nothing is asked, and its report says why.
+    """Run a command dry, then ask if anything would be lost.
 
     `act`: does the work; for `True` as a dry run. `lost`: the clause for `require_yes`, "" for nothing.
     """
@@ -231,7 +262,7 @@ def looked_first(arguments: argparse.Namespace, act: Callable[[bool], Report], l
 
 
 def ask(arguments: argparse.Namespace, question: str) -> str:
-    """A line that the user types on his terminal."""
+    """Read a line from the user's terminal."""
     sys.stderr.write(question)
     sys.stderr.flush()
     while not select.select([sys.stdin], [], [], 0.2)[0]:

@@ -30,7 +30,7 @@ def _run_id(arguments: argparse.Namespace) -> str:
 
 
 def _command_again(arguments: argparse.Namespace, run_id: str) -> str:
-    """Return the command line that goes on with this run, wherever its user is by then."""
+    """Return the command line that continues this run from anywhere."""
     config = Path(arguments.config).resolve() if arguments.config else find_config_path(os.environ)
     options = {"iterations": arguments.iterations, "batch-size": arguments.batch_size, "node": arguments.node}
     given = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
@@ -42,13 +42,19 @@ def _nodes(arguments: argparse.Namespace, config: Config) -> list[str]:
 
 
 def _require_usable(arguments: argparse.Namespace) -> None:
-    """Before a crawl's first command does anything: all that it, or a later one, would be refused for."""
+    """Check everything that a crawl's commands need.
+
+    This comes before the first command does anything.
+    """
     if getattr(arguments, "node", None) is None:  # else this is one task of many, on one machine of many
         stages.require_usable(load_config(arguments.config), Secrets.from_environment(), arguments.stop)
 
 
 def inject(arguments: argparse.Namespace) -> int:
-    """Add seeds to the crawl. Raises InputError where one of several is no URL: it may be a file."""
+    """Add seeds to the crawl.
+
+    Raises InputError if one of several is no URL: it may be a file.
+    """
     seeds = arguments.seeds
     for text in seeds if len(seeds) > 1 else ():
         if "://" not in text:
@@ -68,14 +74,18 @@ class _Rounds:
         self._table = ResultTable({"iteration": 9, "part": 10, "taken": 7, "pages": 7, "links": 7}, f"run {run_id}")
 
     def add(self, iteration: int, part: str, result: dict[str, Any]) -> None:
-        """Show what a part of an iteration returned: a node, or the list or update of the CrawlDb."""
+        """Show the result of a part of an iteration.
+
+        A part is a node, or the list or update of the CrawlDb.
+        """
         self._table.add(f"{self._run_id}: iteration {iteration}, {part}", result, iteration=iteration, part=part)
 
 
 def crawl(arguments: argparse.Namespace) -> int:
-    """Iterations of every node's crawl and commit; with --node only that node's crawl.
+    """Run iterations of every node's crawl and commit.
 
-    With a CrawlDb each begins with its list, and ends with an update. Rounds of requisites follow where some wait.
+    With --node only that node's crawl. With a CrawlDb each begins with its list, and ends with an update. Rounds of
+    requisites follow where some wait.
     --node leaves out updates and commits. Raises ConfigError for what would fail only after hours.
     """
     run_id = _run_id(arguments)
@@ -106,13 +116,16 @@ def crawl(arguments: argparse.Namespace) -> int:
 
 
 def _requisite_rounds(arguments: argparse.Namespace, config: Config) -> range:
-    """Return the rounds of requisites; none for one node with a CrawlDb, whose lists need an update of all nodes."""
+    """Return the rounds of requisites.
+
+    None for one node with a CrawlDb, whose lists need an update of all nodes.
+    """
     is_possible = arguments.node is None or not config.order.makes_lists
     return requisite_rounds(config) if is_possible else range(0)
 
 
 def _iterate(arguments: argparse.Namespace, stores: Stores, run_id: str, iteration: int, rounds: _Rounds) -> str | None:
-    """One iteration; returns why the run ends with it, if it does."""
+    """Run one iteration; return why the run ends, if it does."""
     is_whole, makes_lists = arguments.node is None, stores.config.order.makes_lists
     which: dict[str, Any] = {"run_id": run_id, "iteration": iteration}
     if is_whole:
@@ -139,7 +152,10 @@ def _iterate(arguments: argparse.Namespace, stores: Stores, run_id: str, iterati
 
 
 def _crawl_node(arguments: argparse.Namespace, stores: Stores, which: dict[str, Any], rounds: _Rounds) -> None:
-    """A node's part. With `crawl.min_nodes` below 1 one that fails is named, and commit decides whether it may."""
+    """Run a node's part.
+
+    With `crawl.min_nodes` below 1 a failed node is named, and commit decides.
+    """
     try:
         result = stages.crawl_node(stores, **which, batch_size=arguments.batch_size)
     except KrakeError as error:
@@ -170,7 +186,10 @@ def settle(arguments: argparse.Namespace) -> int:
 
 
 def _read_all_again(arguments: argparse.Namespace, stores: Stores, node: str) -> None:
-    """Have the node read every segment again: for URLs whose keys a repair on another machine took out."""
+    """Have the node read every segment again.
+
+    A repair on another machine took out keys of its URLs.
+    """
     from crawl_lib.repair import take_all_in_again  # noqa: PLC0415 - numpy and Arrow, for this option only
 
     directory, timeout_s = stores.node_dir(node), stores.config.queue.lock_timeout_s

@@ -37,12 +37,12 @@ def near(arguments: argparse.Namespace) -> int:
 
 
 def mirrors(arguments: argparse.Namespace) -> int:
-    """Hosts that share most texts."""
+    """Show hosts that share most texts."""
     return _report(arguments, find_mirrors, "no two hosts share most of their texts")
 
 
 def templates(arguments: argparse.Namespace) -> int:
-    """Blocks that repeat over a host."""
+    """Show blocks that repeat over a host."""
     return _report(arguments, find_templates, "no block is on half of a host's pages")
 
 

@@ -4,7 +4,7 @@ from crawl_lib.errors import printable
 
 
 def duration(seconds: float) -> str:
-    """Write a time span such as `1 h 05 min`, in two units at most."""
+    """Write a time span, such as `1 h 05 min`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -13,12 +13,18 @@ def duration(seconds: float) -> str:
 
 
 def rounded(value: object) -> str:
-    """Write a value of a report: numbers with commas, of fractions one digit."""
+    """Write a value of a report, with commas or one digit.
+
+    Fractions have one digit.
+    """
     if isinstance(value, float):
         return f"{value:,.1f}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else printable(str(value))
 
 
 def cell_of(value: object) -> str:
-    """Write a value for a table, in one line and without what a terminal would obey."""
+    """Write a value for a table cell, safe for a terminal.
+
+    The value is one line.
+    """
     return printable(str(value)) if isinstance(value, float) else rounded(value)

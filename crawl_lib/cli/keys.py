@@ -23,7 +23,10 @@ def _opened(config: Config) -> Iterator[ShardedKeyStore]:
 
 
 def create(arguments: argparse.Namespace) -> int:
-    """Create the key tables where there are none. Raises KeyTablesError where that would make crawled pages new."""
+    """Create the missing key tables.
+
+    Raises KeyTablesError where that would make crawled pages new.
+    """
     config = load_config(arguments.config)
     if arguments.missing:
         return _make_slots(config)
@@ -49,7 +52,10 @@ def _make_slots(config: Config) -> int:
 
 
 def check_keys(arguments: argparse.Namespace) -> int:
-    """Count keys and compare replicas. People are also told which server each short name is."""
+    """Count keys and compare replicas.
+
+    People are also told which server each short name is.
+    """
     config = load_config(arguments.config)
     with _opened(config) as store, at_work(arguments) as work:
         report = check(store, work=work)
@@ -79,7 +85,7 @@ def dump(arguments: argparse.Namespace) -> int:
 
 
 def load(arguments: argparse.Namespace) -> int:
-    """Add the keys of such a file, to servers that are those that the keys are written for."""
+    """Add the keys of a dump to the right servers."""
     return _file(arguments, "loaded", load_keys)
 
 

@@ -30,7 +30,10 @@ def rank(arguments: argparse.Namespace) -> int:
 
 
 def get(arguments: argparse.Namespace) -> int:
-    """The links to a URL, and how many the LinkDb leaves out; 1 if there are none."""
+    """Show the links to a URL, and the number left out.
+
+    The exit code is 1 without links.
+    """
     with tool_stores(arguments) as stores:
         found = inlinks_of(stores, arguments.url)
         left_out = {} if arguments.json else links_left_out(stores, arguments.url, found)
@@ -48,7 +51,7 @@ def _show(found: list[dict[str, Any]], left_out: dict[str, int]) -> None:
 
 
 def dump(arguments: argparse.Namespace) -> int:
-    """All rows of a table."""
+    """Print all rows of a table."""
     with tool_stores(arguments) as stores:
         dump_links(stores, arguments.table, sys.stdout, as_csv=arguments.format == "csv")
     return 0

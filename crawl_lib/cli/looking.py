@@ -39,10 +39,10 @@ LAST = 10
 
 
 def config(arguments: argparse.Namespace) -> int:
-    """Check the config, this machine and its servers, and print what is in force, secrets masked.
+    """Check config, machine and servers, and print the options.
 
-    The exit code is 1 if something is wrong. On many machines what only some of them need is a warning. Raises
-    ConfigError.
+    Secrets are masked. The exit code is 1 if something is wrong. On many machines what only some of them need is a
+    warning. Raises ConfigError.
     """
     checked, secrets = load_config(arguments.config), Secrets.from_environment()
     mapping = to_mapping(checked)
@@ -63,7 +63,7 @@ def config(arguments: argparse.Namespace) -> int:
 
 
 def _steps(urls: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The normalisers and filters of all scopes."""
+    """Yield the normalisers and filters of all scopes."""
     for steps in chain(urls["normalizers"].values(), urls["filters"].values()):
         yield from steps or ()
 
@@ -72,7 +72,7 @@ _ELSEWHERE = " (needed on the machines of nodes: queue.local_dir; of the batch s
 
 
 def _warnings(config: Config) -> Iterator[str]:
-    """What is allowed, and what an operator should know of."""
+    """Yield warnings about allowed but risky options."""
     if not has_contact(config.fetch):
         yield (
             "fetch.contact is not set: `krake inject` takes only seeds on loopback and addresses in"
@@ -88,16 +88,19 @@ def _warnings(config: Config) -> Iterator[str]:
 
 
 def masked(address: str | None) -> str | None:
-    """An address, or several with `;` between, without the passwords in them."""
+    """Return addresses without their passwords.
+
+    `address`: None, or several with `;` between.
+    """
     return address and ";".join(
         re.sub(r"^((?:[^/]*//)?[^/:@]*):(?!//).*@", r"\1:****@", one) for one in address.split(";")
     )
 
 
 def status(arguments: argparse.Namespace) -> int:
-    """What is there of the crawl; the exit code is 1 if the file store could not tell.
+    """Show the crawl's status.
 
-    People are shown `LAST` iterations unless they say how many.
+    The exit code is 1 if the file store could not tell. People are shown `LAST` iterations unless they say how many.
     """
     config, last = load_config(arguments.config), arguments.last or (None if arguments.json else LAST)
     look = partial(CrawlReader(config, Secrets.from_environment()).status, last=last)
@@ -109,9 +112,9 @@ def status(arguments: argparse.Namespace) -> int:
 
 
 def _watch(arguments: argparse.Namespace, look: Callable[[], Mapping[str, Any]]) -> int:
-    """Show the status every `WATCH_S` seconds, until the command is stopped; returns the exit code.
+    """Show the status every `WATCH_S` seconds, until stopped.
 
-    A terminal has a screen of its own for that: at the end what was there before comes back.
+    Return the exit code. A terminal has a screen of its own for that: at the end what was there before comes back.
     """
     shown, stop = console(), arguments.stop
     if arguments.json or not sys.stdout.isatty():
@@ -135,7 +138,10 @@ def _watch(arguments: argparse.Namespace, look: Callable[[], Mapping[str, Any]])
 
 
 def _leave_screen(stop: Event, shown: Console, drawing: Lock) -> None:
-    """Give the terminal its own screen back at once: a store may be slow, and then the process ends where it is."""
+    """Restore the terminal's screen at once.
+
+    A store may be slow, and then the process ends where it is.
+    """
     stop.wait()
     with drawing:
         shown.set_alt_screen(False)
@@ -161,7 +167,10 @@ def _show_status(found: Mapping[str, Any]) -> None:
 
 
 def _status_parts(found: Mapping[str, Any], *, work_first: bool = False) -> list[RenderableType]:
-    """The status as lines and tables. `work_first`: what is at work comes before the iterations."""
+    """Return the status as lines and tables.
+
+    `work_first`: nodes at work come before the iterations.
+    """
     title: list[RenderableType] = [f"crawl {found['crawl']}"]
     kept: list[RenderableType] = []
     exports: list[RenderableType] = []
@@ -200,7 +209,7 @@ def _exports_table(found: Mapping[str, Any]) -> Table:
 
 
 def _work_parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """Yield what waits, and the table of the nodes at work on this machine, if there are any."""
+    """Yield the waiting URLs, and this machine's nodes at work."""
     if "waiting" in found:
         yield f"{found['waiting']} (`krake retry --now` fetches them at once)"
     work: list[tuple[Any, ...]] = [
@@ -233,7 +242,10 @@ def _keys_text(entry: Mapping[str, Any]) -> str:
 
 
 def _work_row(node: str, queue: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a node does with its open take, as its task said last."""
+    """Return a node's row for its open take.
+
+    Its task reported the row last.
+    """
     take, said = queue["open_take"], queue["progress"]
     times = [duration(said[name]) if name in said else "" for name in ("eta_s", "queue_eta_s")]
     ago = f"{duration(max(0, time.time() - said['time']))} ago" if "time" in said else ""
@@ -243,7 +255,10 @@ def _work_row(node: str, queue: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _hosts(queue: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The hosts that most of a queue's next URLs have, and how many, with the end of their back-off."""
+    """Yield the hosts of most next URLs, with counts.
+
+    The end of their back-off is included.
+    """
     for host, entry in queue.get("hosts", {}).items():
         until = f", in back-off until {entry['back_off']}" if "back_off" in entry else ""
         yield host, f"{entry['urls']:,}{until}"
@@ -279,7 +294,10 @@ def _task_text(queue: Mapping[str, Any]) -> str:
 
 
 def nodes_table(nodes: Mapping[str, Any], more: Mapping[str, str] | None = None) -> Table:
-    """What is known of each node from the DFS. `more`: a column of its own, the share of hosts."""
+    """Return the table of nodes by the DFS.
+
+    `more`: a column of its own, the share of hosts.
+    """
     rows = []
     for node, entry in nodes.items():
         late = f"late in {', '.join(entry['late'])}" if entry["late"] else ""
@@ -313,7 +331,7 @@ def _iteration_row(entry: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def report(arguments: argparse.Namespace) -> int:
-    """Plots as one HTML page."""
+    """Write plots as one HTML page."""
     with tool_stores(arguments) as stores:
         target = Path(arguments.file).absolute()
         write_report(stores, name=arguments.export or newest_export(stores), target=target)
@@ -322,7 +340,7 @@ def report(arguments: argparse.Namespace) -> int:
 
 
 def graph_stats(arguments: argparse.Namespace) -> int:
-    """The web graph in numbers."""
+    """Show the web graph in numbers."""
     with tool_stores(arguments) as stores:
         name = arguments.export or newest_export(stores)
         with open_web_graph(stores, name=name) as graph:
@@ -332,7 +350,10 @@ def graph_stats(arguments: argparse.Namespace) -> int:
 
 
 def graph_export(arguments: argparse.Namespace) -> int:
-    """Write the arcs as files for other programs. Raises ConfigError for options that do not go together."""
+    """Write the arcs as files for other programs.
+
+    Raises ConfigError for options that do not go together.
+    """
     is_of_links, form, of = arguments.of == "links", arguments.format, arguments.graph
     if is_of_links and (arguments.export or form not in FORMATS):
         raise ConfigError(f"--of links: goes with --format {' or '.join(FORMATS)} alone, and not with --export")

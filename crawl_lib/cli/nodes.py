@@ -16,9 +16,10 @@ from crawl_lib.urls import Owners
 
 
 def list_nodes(arguments: argparse.Namespace) -> int:
-    """The nodes of the config and those that were retired: share of hosts, queue, what they had settled.
+    """List the nodes of the config and retired ones.
 
-    Shares are of the newest iteration's scope, among the nodes of the config.
+    With share of hosts, queue, and what they had settled. Shares are of the newest iteration's scope, among the nodes
+    of the config.
     """
     with tool_stores(arguments) as stores:
         nodes = crawl_status(stores, only_nodes=True)["nodes"]
@@ -34,7 +35,7 @@ def list_nodes(arguments: argparse.Namespace) -> int:
 
 
 def retire(arguments: argparse.Namespace) -> int:
-    """Hand the queue of a node that is out of the config to the nodes that are left.
+    """Hand a retired node's queue to the remaining nodes.
 
     Raises ConfigError where the node is in the config, the others have not settled, or `--lost` comes with `--dir`.
     """

@@ -61,7 +61,10 @@ class _Parser(argparse.ArgumentParser):
         return coloured(self.prog, is_raw=self.formatter_class is argparse.RawDescriptionHelpFormatter)
 
     def error(self, message: str) -> NoReturn:
-        """As argparse does: usage and one line on standard error, exit code 2."""
+        """Print usage and one line, and exit with code 2.
+
+        On standard error, as argparse does.
+        """
         if re.search(r"unrecognized arguments:.* --config\b", message):
             message += "; --config comes before the command: krake --config FILE COMMAND"
         for old, new in MOVED_OPTIONS.items():
@@ -122,7 +125,10 @@ _Option = tuple[str, dict[str, Any]]
 
 
 def _option(name: str, text: str, **settings: Any) -> _Option:
-    """An option (`--name`) or an argument. `settings`: as `add_argument` has them."""
+    """Make an option (`--name`) or an argument.
+
+    `settings`: as `add_argument` has them.
+    """
     return name, {"help": text, **settings}
 
 
@@ -663,7 +669,10 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
 
 
 def command_of(words: Sequence[str]) -> str:
-    """Return the first word of the command in a command line; "" where only the whole parser can tell."""
+    """Return the first word of a command line's command.
+
+    "" where only the whole parser can tell.
+    """
     rest = iter(words)
     for word in rest:
         if word == "--config":
@@ -675,7 +684,9 @@ def command_of(words: Sequence[str]) -> str:
 
 @cache
 def build_parser(first: str = "") -> argparse.ArgumentParser:
-    """The parser; `arguments.run(arguments)` carries the command out and returns its exit code.
+    """Build the parser.
+
+    `arguments.run(arguments)` carries the command out and returns its exit code.
 
     `first`: the first word of a command (`command_of`). Commands that begin with another word are left out, which saves
     nine tenths of the time. A word that begins no command leaves none out.
@@ -708,7 +719,10 @@ def build_parser(first: str = "") -> argparse.ArgumentParser:
 
 
 def _late(words: str) -> Callable[[argparse.Namespace], int]:
-    """A function of this package, whose module is loaded once it is called: some cost a second."""
+    """Return a function that loads its module when called.
+
+    Some modules cost a second.
+    """
 
     def run(arguments: argparse.Namespace) -> int:
         module, _, name = words.partition(".")

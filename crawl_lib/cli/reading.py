@@ -40,7 +40,10 @@ def _show_list(found: list[dict[str, Any]]) -> None:
 
 
 def get(arguments: argparse.Namespace) -> int:
-    """All that was fetched of a URL; 1 if nothing was. Raises InputError where the output is there already."""
+    """Write all fetches of a URL; 1 if there are none.
+
+    Raises InputError if the output exists.
+    """
     path = Path(arguments.output) if arguments.output else None
     if path is not None and path.exists():
         raise InputError(f"{path}: is there already; choose another name, or delete it")
@@ -67,7 +70,7 @@ def _show_captures(found: list[dict[str, Any]]) -> None:
 
 
 def dump(arguments: argparse.Namespace) -> int:
-    """Rows of a table."""
+    """Print rows of a table."""
     with tool_stores(arguments) as stores:
         segments = require_segments(stores, arguments.segment)
         dump_rows(stores, segments, arguments.table, sys.stdout, as_csv=arguments.format == "csv")

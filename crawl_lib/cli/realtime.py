@@ -10,7 +10,10 @@ from crawl_lib.realtime import TokenFile
 
 
 def tokens(arguments: argparse.Namespace) -> int:
-    """List the tokens; or add one, and print the token once; or remove one. Raises ConfigError."""
+    """List, add or remove tokens.
+
+    A new token is printed once. Raises ConfigError.
+    """
     file = TokenFile(realtime_of(load_config(arguments.config)).tokens)
     if arguments.add and arguments.remove:
         raise ConfigError("give --add or --remove, not both")

@@ -14,9 +14,9 @@ from crawl_lib.serve import Address, listen
 
 
 def fetcher(arguments: argparse.Namespace) -> int:
-    """Fetch for a service on another machine until the command is stopped, which raises InterruptedTool.
+    """Fetch for a service on another machine until stopped.
 
-    Raises ConfigError for unusable certificates, LockedError.
+    The stop raises InterruptedTool. Raises ConfigError for unusable certificates, LockedError.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     arguments.stop.text = "the fetcher is closed"

@@ -14,9 +14,10 @@ from crawl_lib.stores import Stores
 
 
 def fsck(arguments: argparse.Namespace) -> int:
-    """Check everything of the crawl that this machine can see, or repair it; 1 if anything is inconsistent after it.
+    """Check or repair all that this machine can see.
 
-    Raises ConfigError where `--only` comes without `--repair`, or `--node` with it.
+    The exit code is 1 if anything stays inconsistent. Raises ConfigError where `--only` comes without `--repair`, or
+    `--node` with it.
     """
     if arguments.node and arguments.repair:
         raise ConfigError("--node is for a check: --repair repairs the queues of all nodes that are on this machine")
@@ -54,7 +55,7 @@ def _check_live(stores: Stores, report: FsckReport) -> None:
 
 
 def sweep(arguments: argparse.Namespace) -> int:
-    """Delete what killed attempts left on the store, where it is certain that no attempt owns it."""
+    """Delete leftovers of killed attempts, if certainly without an owner."""
     with tool_stores(arguments) as stores:
         report = repair.sweep(stores, dry_run=arguments.dry_run, damaged=arguments.damaged)
     print_result(arguments, report, partial(_show_swept, report))
@@ -71,7 +72,7 @@ def _show_swept(report: SweepReport) -> None:
 
 
 def restart(arguments: argparse.Namespace) -> int:
-    """Begin an empty queue for a node whose own is gone with its disk."""
+    """Begin an empty queue for a node that lost its disk."""
     with tool_stores(arguments, make=not arguments.dry_run) as stores:
         node = one_node(arguments.node, stores.config)
         report = repair.restart_node(stores, node, dry_run=arguments.dry_run, on_wait=waiting(arguments))

@@ -80,7 +80,7 @@ def _lines(one: Result) -> Iterator[str]:
 
 
 def _marked(snippet: Snippet) -> str:
-    """Return the text of a snippet in one line, words of the query between asterisks."""
+    """Return a snippet as one line, query words between asterisks."""
     parts, last = [], 0
     for start, end in snippet.marks:
         parts += [snippet.text[last:start], "*", snippet.text[start:end], "*"]

@@ -36,9 +36,10 @@ _SHOWN = 5
 
 
 def forget(arguments: argparse.Namespace) -> int:
-    """Make URLs new again: these, those of a host, those whose newest capture is old.
+    """Make URLs new again: given ones, a host's, or old ones.
 
-    Raises ConfigError for an age next to a URL, InputError for what is neither a URL nor a host.
+    Old ones: those whose newest capture is old. Raises ConfigError for an age next to a URL, InputError for what is
+    neither a URL nor a host.
     """
     older_than_s = None if arguments.older_than is None else arguments.older_than * DAY_S
     with tool_stores(arguments) as stores:
@@ -116,9 +117,10 @@ def _show_rows(report: ForgetReport | DropReport) -> None:
 
 
 def retry(arguments: argparse.Namespace) -> int:
-    """List pages that failed, or have those that wait fetched at once, with the next crawl.
+    """List failed pages, or make waiting ones due at once.
 
-    Raises InputError for what is no host or no URL, ConfigError for options that do not go together.
+    The next crawl fetches them. Raises InputError for what is no host or no URL, ConfigError for options that do not go
+    together.
     """
     _require_right(arguments)
     with tool_stores(arguments) as stores:
@@ -202,7 +204,10 @@ def _utc(seconds: float) -> str:
 
 
 def drop(arguments: argparse.Namespace) -> int:
-    """Take pages out of all segments; 1 if one of them is in none."""
+    """Drop pages from all segments; 1 if any is missing.
+
+    Missing: in no segment.
+    """
 
     def act(dry_run: bool) -> DropReport:
         with tool_stores(arguments) as stores, repairs_locked(stores, dry_run=arguments.dry_run):
@@ -246,7 +251,10 @@ def _show_dropped(report: DropReport) -> None:
 def _node_locked(
     stores: Stores, node: str, arguments: argparse.Namespace, *, dry_run: bool
 ) -> AbstractContextManager[object]:
-    """Hold the node's lock, if its directory is on this machine; for a dry run without waiting, and without a trace."""
+    """Hold the node's lock, if its directory is here.
+
+    For a dry run without waiting, and without a trace.
+    """
     directory = stores.node_dir(node)
     if node not in stores.config.servers or not directory.is_dir():
         return nullcontext()
@@ -255,7 +263,10 @@ def _node_locked(
 
 
 def compact(arguments: argparse.Namespace) -> int:
-    """Write segments again without dropped pages: those that are named, else all that have some."""
+    """Rewrite segments without dropped pages.
+
+    Named segments, else all that have some.
+    """
     reports = looked_first(arguments, partial(_compacted, arguments), _has_dropped)
     print_result(arguments, reports, partial(_show_compacted, reports))
     return 0
@@ -296,7 +307,10 @@ def import_archives(arguments: argparse.Namespace) -> int:
 
 
 def _show_import(report: ImportReport) -> None:
-    """A line an archive, and below it the first of what was rejected, each with its place."""
+    """Print a line for each archive, and its first rejections.
+
+    Each rejection has its place.
+    """
     for file in report.files:
         say(f"{file.name}: {_import_text(file)}")
         for line in file.first:

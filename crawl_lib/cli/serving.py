@@ -12,9 +12,9 @@ from crawl_lib.stores import open_stores
 
 
 def search(arguments: argparse.Namespace) -> int:
-    """Answer requests for the search page until the command is stopped, which raises InterruptedTool.
+    """Serve the search page until stopped.
 
-    Raises SetupError if the extra `search` is not installed, ConfigError.
+    The stop raises InterruptedTool. Raises SetupError if the extra `search` is not installed, ConfigError.
     """
     for name in ("jinja2", "starlette", "uvicorn"):
         if find_spec(name) is None:
@@ -34,9 +34,10 @@ def _say_where(url: str) -> None:
 
 
 def realtime(arguments: argparse.Namespace) -> int:
-    """Serve URLs in real time until the command is stopped, which raises InterruptedTool.
+    """Serve URLs in real time until stopped.
 
-    Raises SetupError if the extra `realtime` is not installed, ConfigError, LockedError.
+    The stop raises InterruptedTool. Raises SetupError if the extra `realtime` is not installed, ConfigError,
+    LockedError.
     """
     for name in ("httptools", "msgspec", "starlette", "uvicorn"):
         if find_spec(name) is None:

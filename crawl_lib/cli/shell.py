@@ -18,7 +18,10 @@ Ctrl-D ends."""
 
 
 def shell(arguments: argparse.Namespace) -> int:
-    """Fetch a URL once, and open a Python shell with the answer; the crawl notices nothing."""
+    """Fetch a URL once, and open a Python shell.
+
+    The crawl notices nothing.
+    """
     with tool_stores(arguments) as stores:
         visit = visit_url(stores, arguments.url)
     names = dict(vars(visit))

@@ -19,7 +19,7 @@ from crawl_lib.versions import Version
 
 
 def stats(arguments: argparse.Namespace) -> int:
-    """Sums over the newest version."""
+    """Show sums over the newest version."""
     with tool_stores(arguments) as stores:
         found = crawldb_stats(stores, now=datetime.now(UTC))
     print_result(arguments, found, partial(print_counts, f"version {found['version']}", found))
@@ -27,7 +27,7 @@ def stats(arguments: argparse.Namespace) -> int:
 
 
 def get(arguments: argparse.Namespace) -> int:
-    """The row of a URL; 1 if it has none."""
+    """Show the row of a URL; 1 without one."""
     with tool_stores(arguments) as stores:
         found = row_of_url(stores, arguments.url)
     print_result(arguments, found, partial(_show_rows, [found] if found else []))
@@ -35,7 +35,7 @@ def get(arguments: argparse.Namespace) -> int:
 
 
 def top(arguments: argparse.Namespace) -> int:
-    """The rows with the highest scores."""
+    """Show the rows with the highest scores."""
     with tool_stores(arguments) as stores:
         found = best_rows(stores, arguments.count)
     print_result(arguments, found, partial(_show_best, found))
@@ -55,14 +55,14 @@ def _show_rows(found: list[dict[str, Any]]) -> None:
 
 
 def dump(arguments: argparse.Namespace) -> int:
-    """All rows."""
+    """Print all rows."""
     with tool_stores(arguments) as stores:
         dump_crawldb(stores, sys.stdout, as_csv=arguments.format == "csv")
     return 0
 
 
 def hosts(arguments: argparse.Namespace) -> int:
-    """What is known of each host."""
+    """Show the facts of each host."""
     as_csv = arguments.format == "csv"
     with tool_stores(arguments) as stores:
         dump_hosts(stores, sys.stdout, now=datetime.now(UTC), as_csv=as_csv, count=arguments.count)
@@ -70,7 +70,7 @@ def hosts(arguments: argparse.Namespace) -> int:
 
 
 def explain(arguments: argparse.Namespace) -> int:
-    """Why the newest list has a URL, or not."""
+    """Explain why the newest list has a URL or not."""
     with tool_stores(arguments) as stores:
         found = explain_listing(stores, arguments.url)
     facts = {name: str(value) for part in ("row", "list") for name, value in (found[part] or {}).items() if value}
@@ -79,7 +79,10 @@ def explain(arguments: argparse.Namespace) -> int:
 
 
 def init(arguments: argparse.Namespace) -> int:
-    """The first version of a crawl that was made without; it is noted that there is no way back."""
+    """Make the first version of a crawl begun with fifo.
+
+    It is noted that there is no way back.
+    """
 
     def first(stores: Stores, *, now: datetime) -> Version:
         frontier = replace(stores.config.frontier, order=FIFO.name)
@@ -99,7 +102,7 @@ def update(arguments: argparse.Namespace) -> int:
 
 
 def make_again(arguments: argparse.Namespace) -> int:
-    """A version of all seeds and segments."""
+    """Make a version of all seeds and segments."""
     return _grow(arguments, rebuild)
 
 
@@ -109,7 +112,10 @@ def filter_rows(arguments: argparse.Namespace) -> int:
 
 
 def _grow(arguments: argparse.Namespace, make: Callable[..., Version], *, is_first: bool = False) -> int:
-    """Make a version, and say what it has. A crawl that was begun with fifo needs `init` first."""
+    """Make a version, and show its sums.
+
+    A crawl that was begun with fifo needs `init` first.
+    """
     with stage_stores(arguments) as stores:
         stages.require_crawldb(stores)
         if not is_first:
@@ -120,7 +126,7 @@ def _grow(arguments: argparse.Namespace, make: Callable[..., Version], *, is_fir
 
 
 def generate(arguments: argparse.Namespace) -> int:
-    """The list of an iteration."""
+    """Make the list of an iteration."""
     which = {"run_id": arguments.run_id, "iteration": arguments.iteration}
     with stage_stores(arguments) as stores:
         found = stages.generate(stores, **which, batch_size=arguments.batch_size)

@@ -21,7 +21,10 @@ WIDTH_ELSEWHERE_CHARS = 1000
 
 
 def console() -> Console:
-    """Where tables go. What is in brackets is text, never markup: URLs and paths may have any."""
+    """Return the console for tables.
+
+    Brackets are text, never markup: URLs and paths may have any.
+    """
     width = None if sys.stdout.isatty() else WIDTH_ELSEWHERE_CHARS
     return _PlainConsole(markup=False, emoji=False, highlight=False, width=width)
 
@@ -37,7 +40,9 @@ def show_pairs(cells: Sequence[tuple[str, str]]) -> None:
 
 
 def grid(names: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> Table:
-    """Make a table that cuts no cell: a long one goes on in the next line. A narrow terminal gets no lines between.
+    """Make a table that cuts no cell.
+
+    A long cell goes on in the next line. A narrow terminal gets no lines between.
 
     `names`: of the columns. `rows`: the cells of each row.
     """

@@ -124,7 +124,10 @@ class SegmentCaptures:
             yield from self._robots(reader, lines.keys[~seen], files)
 
     def last_offset(self) -> int:
-        """Find the largest offset of a capture in a WARC file. Raises as `batches` does."""
+        """Find the largest offset of a capture in a WARC file.
+
+        Raises as `batches` does.
+        """
         reader = SegmentReader(self.stores.storage, self.segment.path)
         places = self._lines(reader, pa.array(reader.warc_files, pa.string())).keys
         return int((places & ((1 << _OFFSET_BITS) - 1)).max(initial=0))
@@ -229,7 +232,10 @@ class SegmentCaptures:
         }
 
     def _robots(self, reader: SegmentReader, missing: Ints, files: "pa.Array[Any]") -> Iterator[pa.Table]:
-        """Make the captures of lines without a page. `missing`: the places of the lines' records."""
+        """Make the captures of lines without a page.
+
+        `missing`: the places of the lines' records.
+        """
         wanted = pa.array(missing)
         for batch in self._cdxj(reader):
             parts = pc.extract_regex(batch["line"], _LINE)
@@ -263,17 +269,26 @@ class SegmentCaptures:
 
 @lru_cache(1 << 10)
 def wet_name(warc_file: str, part: int) -> str:
-    """Name a WET file of a WARC file: `x.warc.wet.gz`, then `x.part-1.warc.wet.gz` where one file is too small."""
+    """Name a WET file of a WARC file.
+
+    `x.warc.wet.gz`, then `x.part-1.warc.wet.gz` where one file is too small.
+    """
     return re.sub(WARC_ENDING, f".part-{part}{WET_ENDING}" if part else WET_ENDING, warc_file)
 
 
 def keys_of(keys: Any) -> Ints:
-    """Return keys of pages as numpy sorts them. Two keys are equal if all of their bytes are."""
+    """Return pages' keys as numpy sorts them.
+
+    Two keys are equal if all of their bytes are.
+    """
     return np.frombuffer(keys.buffers()[1], "S20", len(keys), 20 * keys.offset) if len(keys) else np.empty(0, "S20")
 
 
 def places_of(files: Any, offsets: Any, known: "pa.Array[Any]") -> Ints:
-    """Number the places of records: the place of the file among the segment's, then the offset."""
+    """Number the places of records, by file and offset.
+
+    The file counts by its place among the segment's.
+    """
     numbers = pc.fill_null(pc.index_in(files, value_set=known), -1).to_numpy(zero_copy_only=False)
     return np.asarray((numbers.astype(np.int64) << _OFFSET_BITS) + offsets.to_numpy(zero_copy_only=False))
 

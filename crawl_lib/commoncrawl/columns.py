@@ -72,7 +72,10 @@ def _host_columns(host: str) -> tuple[str | None, ...]:
 
 
 def index_rows(captures: pa.RecordBatch) -> pa.RecordBatch:
-    """Make rows of the index of captures: what follows from URL and host is added, once a host."""
+    """Make index rows of captures.
+
+    Columns that follow from URL and host are added, once a host.
+    """
     hosts = captures.column("host").dictionary_encode()
     of_hosts = list(zip(*(_host_columns(str(host)) for host in hosts.dictionary.to_pylist()), strict=True))
     found: dict[str, Any] = {name: captures.column(name) for name in captures.schema.names}
@@ -85,7 +88,7 @@ def index_rows(captures: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _url_columns(urls: "pa.Array[Any]") -> "dict[str, pa.Array[Any]]":
-    """Divide canonical URLs. Port and query are null where the URL has none."""
+    """Divide canonical URLs; a missing port or query is null."""
     parts = pc.extract_regex(urls, _URL)
     protocol, port, path, query = (pc.struct_field(parts, name) for name in ("protocol", "port", "path", "query"))
     return {

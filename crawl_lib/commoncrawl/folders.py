@@ -67,7 +67,9 @@ class MadeOnce:
     def make(
         self, segments: Sequence[SegmentInput], options: Mapping[str, Any], fill: Callable[[Files], Said]
     ) -> tuple[Said, bool]:
-        """Fill the folder, or find it; return the content of `inputs`, and whether the folder was complete.
+        """Fill or find the folder; return `inputs`, and whether found complete.
+
+        `inputs`: the file's content.
 
         `options`: decide the content besides the segments; `fill`: writes the files and returns counts. Leftovers of
         killed attempts are deleted. Raises OutputConflictError for a folder with other inputs, DamagedFileError for
@@ -150,7 +152,10 @@ class FolderOutput(Output):
         return [folder.path for folder in self.folders(stores)]
 
     def check(self, stores: Stores, *, full: bool) -> list[Finding]:
-        """Find folders with missing files, or files with other sizes or, if `full`, other bytes."""
+        """Find folders with missing or wrong files.
+
+        Sizes are compared and, if `full`, bytes.
+        """
         findings = Findings(self.name, self.again)
         for folder in stores.until_stopped(self.folders(stores)):
             try:
@@ -181,7 +186,10 @@ def _may_be_ours(folder: MadeOnce) -> bool:
 
 
 def _require_whole(folder: MadeOnce, *, full: bool) -> None:
-    """Raise DamagedFileError or PathNotFoundError naming a file of the folder that is not as written."""
+    """Check a folder's files.
+
+    Raises DamagedFileError or PathNotFoundError naming a file of the folder that is not as written.
+    """
     storage = folder.stores.storage
     for entry in folder.read()["files"]:
         path = f"{folder.path}/{entry['name']}"

@@ -81,7 +81,10 @@ class GraphWriter:
 
 @contextmanager
 def _gzipped(opened: AbstractContextManager[BinaryIO]) -> Iterator[BinaryIO]:
-    """Write a gzip file without name and time, so that equal content gives equal bytes."""
+    """Write a gzip file without name and time.
+
+    Equal content gives equal bytes.
+    """
     with opened as file, gzip.GzipFile("", "wb", GZIP_LEVEL, file, mtime=0) as packed:
         yield cast(BinaryIO, packed)
 
@@ -108,7 +111,7 @@ def _rows(*columns: Any) -> pa.RecordBatch:
 
 
 def _edges(side: Side) -> Iterator[pa.RecordBatch]:
-    """Read arcs, of which a block may begin and end within a node's."""
+    """Read arcs in blocks, which may divide a node's arcs."""
     ends_of_nodes = np.cumsum(side.degrees, dtype=np.int64)
     first = 0
     for targets in side.ends():
@@ -120,7 +123,10 @@ def _edges(side: Side) -> Iterator[pa.RecordBatch]:
 
 
 def _ranks(stores: Stores, graph: Graph, scratch: Path) -> Iterator[pa.RecordBatch]:
-    """Rank the nodes, and yield them by harmonic centrality; nodes with equal values by number."""
+    """Rank the nodes; yield them by harmonic centrality.
+
+    Nodes with equal values come by number.
+    """
     nodes = len(graph.names)
     if not nodes:
         return

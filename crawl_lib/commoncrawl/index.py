@@ -58,11 +58,11 @@ class CommonCrawlReport:
 def make_index(
     stores: Stores, *, label: str | None = None, folders: Sequence[str] | None = None, with_requisites: bool = False
 ) -> CommonCrawlReport:
-    """Make Common Crawl's index of the segments of iterations, or find it. Arguments: as `krake export` has.
+    """Make or find Common Crawl's index of iterations' segments.
 
-    Raises InputError before any work where a record lies beyond 2^31 - 1 bytes, OutputConflictError where the folder
-    was made of something else, ConfigError for a wrong label or folder, DamagedFileError, StorageError, NoRoomError,
-    StoppedError.
+    Arguments: as `krake export` has. Raises InputError before any work where a record lies beyond 2^31 - 1 bytes,
+    OutputConflictError where the folder was made of something else, ConfigError for a wrong label or folder,
+    DamagedFileError, StorageError, NoRoomError, StoppedError.
     """
     name, segments = choose(stores, label=label, folders=folders)
     for segment in stores.until_stopped(segments):
@@ -83,7 +83,10 @@ def make_index(
 
 
 def make_wet(stores: Stores, *, label: str | None = None, folders: Sequence[str] | None = None) -> CommonCrawlReport:
-    """Make WET files of the segments of iterations, or find them. Arguments and errors: as `make_index` has."""
+    """Make or find WET files of iterations' segments.
+
+    Arguments and errors: as `make_index` has.
+    """
     name, segments = choose(stores, label=label, folders=folders)
 
     def fill(files: Files) -> Said:
@@ -127,7 +130,10 @@ def _folder(stores: Stores, kind: str, name: str) -> MadeOnce:
 
 
 def _options(stores: Stores, segments: Sequence[SegmentInput], wet: str = "") -> dict[str, Any]:
-    """Say what decides the content besides the segments: how texts are made, and the WET files of an index."""
+    """Return the options that decide the content.
+
+    How texts are made, and the WET files of an index.
+    """
     tables = [text_table(stores, stores.crawl.segment(one.folder, one.node)) for one in segments]
     return {"revision": REVISION, "texts": sha256("\n".join(tables).encode()).hexdigest(), "wet": wet}
 
@@ -173,7 +179,10 @@ def _captures(stores: Stores, segments: Sequence[SegmentInput], wet: str, left_o
 
 
 def _write_subsets(stores: Stores, files: Files, captures: Iterator[pa.RecordBatch]) -> dict[str, int]:
-    """Write the parts of all subsets, at least one of each; return the numbers of rows. `captures`: by subset."""
+    """Write the parts of all subsets; return numbers of rows.
+
+    At least one part of each. `captures`: by subset.
+    """
     progress = Progress(stores, "commoncrawl.write", 0, "captures")
     counts = dict.fromkeys(SUBSETS, 0)
     for subset, batches in groupby(_by_subset(captures), key=lambda pair: pair[0]):
@@ -195,7 +204,7 @@ def _by_subset(captures: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.Rec
 
 
 def _write_parts(files: Files, subset: str, groups: Iterator[pa.RecordBatch], progress: Progress) -> int:
-    """Write the parts of a subset, at least one; return the number of rows."""
+    """Write a subset's parts, at least one; return the rows' number."""
     first, rows, part = next(groups, None), 0, 0
     while first is not None or not part:
         with (

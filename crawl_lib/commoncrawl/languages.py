@@ -21,7 +21,10 @@ THREE_LETTERS = dict(zip(_WORDS[::2], _WORDS[1::2], strict=True))
 
 
 def three_letters(code: str | None) -> str | None:
-    """Return a language's code in ISO 639-3; None where no code is known. A code of three letters stays."""
+    """Return a language's code in ISO 639-3, or None.
+
+    A code of three letters stays.
+    """
     if code is None:
         return None
     return code if len(code) == 3 else THREE_LETTERS.get(code)

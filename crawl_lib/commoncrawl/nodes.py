@@ -56,7 +56,10 @@ class NumberedPages(ABC):
 
     @abstractmethod
     def arcs(self) -> Iterator[tuple[Ints, Ints]]:
-        """Read arcs between pages, sources and targets, in any order. Raises as `column` does."""
+        """Read arcs between pages in any order: sources and targets.
+
+        Raises as `column` does.
+        """
 
     def sides(self, scratch: Path) -> tuple[Side, Side]:
         """Sort the arcs by source and by target. Raises as `column` does."""
@@ -100,7 +103,10 @@ class LinkedPages(NumberedPages):
     """All ends of the pages' current links, crawled or not, as in LinkRank."""
 
     def __init__(self, work: VersionWork, now: datetime) -> None:
-        """Take in new segments, and number the ends by key. Raises as `update_outlinks` does."""
+        """Take in new segments, and number the ends by key.
+
+        Raises as `update_outlinks` does.
+        """
         self.stores = work.stores
         self.ends = LinkEnds(work, update_outlinks(work.stores, now=now), "graph")
         self.nodes = len(self.ends)
@@ -116,16 +122,19 @@ class LinkedPages(NumberedPages):
 
 @contextmanager
 def linked_pages(stores: Stores, now: datetime) -> Iterator[LinkedPages]:
-    """Open all ends of links; the tables are deleted with the block.
+    """Open all ends of links for a block.
 
-    Raises as `VersionWork.to_read` and `LinkedPages` do.
+    The tables are deleted with the block. Raises as `VersionWork.to_read` and `LinkedPages` do.
     """
     with VersionWork.to_read(stores) as work:
         yield LinkedPages(work, now)
 
 
 def host_name(host: str) -> str | None:
-    """Return the name of a host in a graph, not yet reversed; None: the graph leaves the host out."""
+    """Return a host's name in a graph, not yet reversed.
+
+    None: the graph leaves the host out.
+    """
     cut = host.removeprefix("www.")
     name = cut if "." in cut else host
     return name if has_listed_suffix(name) else None
@@ -146,10 +155,10 @@ def _reversed_domain(host: str) -> str:
 
 
 def graph_of(pages: NumberedPages, of: str, scratch: Path) -> Graph:
-    """Make the graph of pages, or of the pages' hosts or domains. `of`: one of `KINDS`; `scratch`: a folder for arcs.
+    """Make the graph of pages, hosts or domains.
 
-    In memory are 30 bytes a node; and of hosts and domains the names. Raises DamagedFileError, StorageError,
-    StoppedError.
+    `of`: one of `KINDS`; `scratch`: a folder for arcs. In memory are 30 bytes a node; and of hosts and domains the
+    names. Raises DamagedFileError, StorageError, StoppedError.
     """
     if of == "pages":
         return Graph(KINDS[of], _mapped_names(scratch / "names", pages.column("url")), None, *pages.sides(scratch))
@@ -164,7 +173,10 @@ def graph_of(pages: NumberedPages, of: str, scratch: Path) -> Graph:
 
 
 def _mapped_names(file: Path, columns_of: "Iterable[pa.Array[Any]]") -> "pa.Array[Any]":
-    """Put texts in a file of this machine instead of memory, but for 8 bytes each."""
+    """Map texts from a local file, to save memory.
+
+    Each takes 8 bytes of memory.
+    """
     lengths = [np.empty(0, np.int64)]
     with pa.OSFile(str(file), "wb") as out:
         for column in columns_of:

@@ -33,10 +33,10 @@ class GraphsReport:
 
 
 def make_graphs(stores: Stores, *, name: str) -> GraphsReport:
-    """Make the graphs named by `graphs.make` for an export, or find the folder `<graphs.directory>/<export>/`.
+    """Make or find the graphs in `graphs.make` of an export.
 
-    Raises PathNotFoundError without the export or its arcs, OutputConflictError where the folder has other inputs,
-    DamagedFileError, LockedError, StorageError, StoppedError.
+    The folder is `<graphs.directory>/<export>/`. Raises PathNotFoundError without the export or its arcs,
+    OutputConflictError where the folder has other inputs, DamagedFileError, LockedError, StorageError, StoppedError.
     """
     export, config = ExportFolder(stores, name), stores.config
     pages = ExportPages(export)
@@ -60,7 +60,10 @@ def make_graphs(stores: Stores, *, name: str) -> GraphsReport:
 
 
 def _forms(made: set[str]) -> dict[str, list[str]]:
-    """Return the formats of each graph. `made`: `graphs.make`; `bv` is for pages, and for the other graphs named."""
+    """Return the formats of each graph.
+
+    `made`: `graphs.make`; `bv` is for pages, and for the other graphs named.
+    """
     bv = ["bv"] if "bv" in made else []
     groups = {of: ["commoncrawl", *bv] for of in KINDS if of in made}
     return {"pages": bv, **groups} if bv else groups
@@ -88,7 +91,9 @@ class GraphFilesReport:
 def export_graph_files(
     stores: Stores, prefix: Path, *, form: str, of: str, name: str | None, now: datetime
 ) -> GraphFilesReport:
-    """Write a graph in one of `FORMATS` to new files of this machine. `prefix`: begins the names of the files.
+    """Write a graph to new files of this machine.
+
+    In one of `FORMATS`. `prefix`: begins the names of the files.
 
     `of`: pages, hosts or domains; `name`: of the export, None for all ends of links; then new segments are taken into
     the table of links (`now`: for the manifest). Raises InputError if a file is there, PathNotFoundError without the
@@ -122,7 +127,10 @@ class GraphsOutput(FolderOutput):
         return [_directory(stores)]
 
     def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
-        """Make the graphs of the newest linked export, or find the folder. Raises NoExportError."""
+        """Make or find the graphs of the newest linked export.
+
+        Raises NoExportError.
+        """
         return asdict(make_graphs(stores, name=newest_export(stores, having=(ARCS_OUT, ARCS_IN))))
 
 
@@ -134,7 +142,7 @@ class CommonCrawlOutput(FolderOutput):
         return [INDEX_FOLDER, WET_FOLDER]
 
     def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
-        """Make the index and the WET files of all iterations, or find the folders."""
+        """Make or find the index and WET files of all iterations."""
         return make_commoncrawl(stores)
 
 

@@ -21,7 +21,7 @@ def no_keys() -> Keys:
 
 
 def requisites_of(stores: Stores, segments: Sequence[SegmentRef]) -> Keys:
-    """Return the keys of the requisites of segments that no followed link in these segments names.
+    """Return the requisites without followed links in some segments.
 
     Without requisites one column of each segment is read, else all pages and links. Raises DamagedFileError,
     StorageError, StoppedError.
@@ -37,7 +37,7 @@ def requisites_of(stores: Stores, segments: Sequence[SegmentRef]) -> Keys:
 
 
 def pages_among(batch: pa.RecordBatch, requisites: Keys) -> "pa.Array[Any]":
-    """Tell for each row of `pages` whether the row counts as one of a page."""
+    """Say for each row of `pages` whether it counts as a page."""
     needed: Any = pc.and_(
         pc.equal(batch["hop"], pa.scalar(_HOP, pa.string())), pc.is_in(batch["key"], value_set=requisites)
     )

@@ -27,7 +27,10 @@ _Row = tuple[Any, ...]
 
 
 def in_pieces(rows: pa.RecordBatch, most_bytes: int, most_rows: int = 1 << 31) -> Iterator[pa.RecordBatch]:
-    """Halve rows until a piece has at most so many bytes and rows; a longer row is a piece of its own."""
+    """Halve rows until pieces fit limits of bytes and rows.
+
+    A longer row is a piece of its own.
+    """
     if len(rows) < 2 or (rows.nbytes <= most_bytes and len(rows) <= most_rows):
         yield rows
         return
@@ -37,7 +40,10 @@ def in_pieces(rows: pa.RecordBatch, most_bytes: int, most_rows: int = 1 << 31) -
 
 
 def joined(batches: Iterable[pa.RecordBatch], most_bytes: int, most_rows: int = 1 << 31) -> Iterator[pa.RecordBatch]:
-    """Put batches together, and cut batches, to groups of at most so many bytes and rows; a longer row is a group."""
+    """Join and cut batches to limits of bytes and rows.
+
+    A longer row is a group of its own.
+    """
     held: list[pa.RecordBatch] = []
     rows = size_bytes = 0
     for batch in batches:
@@ -68,9 +74,10 @@ class DiskSort:
     _used_bytes: int = 0
 
     def sorted(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-        """Sort rows; a batch of the answer has at most 16 MB, or one row of each run.
+        """Sort rows.
 
-        Raises NoRoomError beyond `scratch.max_bytes`, ScratchError, StoppedError, and what `tables` raises.
+        A batch of the answer has at most 16 MB, or one row of each run. Raises NoRoomError beyond `scratch.max_bytes`,
+        ScratchError, StoppedError, and what `tables` raises.
         """
         batches = (batch for table in tables for batch in table.to_batches())
         runs = [self._write([self._in_order(rows)]) for rows in joined(batches, RUN_BYTES)]

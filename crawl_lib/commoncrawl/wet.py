@@ -96,9 +96,10 @@ class SegmentTexts:
     left_out: Keys = field(default_factory=no_keys)
 
     def write(self, files: Files) -> int:
-        """Write the WET files of the segment and the table of places; return the number of texts.
+        """Write a segment's WET files and table; return the texts' number.
 
-        Raises DamagedFileError, PathNotFoundError, NoRoomError, ScratchError, StorageError, StoppedError.
+        The table has the places of texts. Raises DamagedFileError, PathNotFoundError, NoRoomError, ScratchError,
+        StorageError, StoppedError.
         """
         reader = SegmentReader(self.stores.storage, self.segment.path)
         progress = Progress(self.stores, f"wet {self.segment}", 0, "pages")
@@ -123,7 +124,10 @@ class SegmentTexts:
     def _write_files(
         self, files: Files, reader: SegmentReader, warc_file: str, texts: Iterable[tuple[_Text, str]]
     ) -> "Iterator[list[_Place]]":
-        """Write the WET files of a WARC file; yield the places of the texts, at most `PLACES_ROWS` at a time."""
+        """Write a WARC file's WET files; yield the texts' places.
+
+        At most `PLACES_ROWS` at a time.
+        """
         records = ((text, self._conversion(text, record_id)) for text, record_id in texts)
         waiting, part = next(records, None), 0
         while waiting is not None or not part:
@@ -142,7 +146,7 @@ class SegmentTexts:
             yield places
 
     def _texts(self, reader: SegmentReader, scratch: Path) -> Iterator[_Text]:
-        """Read the texts in order of file and offset, the order of the table of texts."""
+        """Read the texts by file and offset, as their table orders."""
         files = pa.array(sorted(reader.warc_files), pa.string())
         keys, places = [np.empty(0, "S20")], [np.empty(0, np.int64)]
 
@@ -223,7 +227,10 @@ class SegmentTexts:
 
 
 def _record_id(wanted: WantedRecord, data: bytes) -> str:
-    """Read the record id of a response. Raises DamagedFileError naming file and offset."""
+    """Read the record id of a response.
+
+    Raises DamagedFileError naming file and offset.
+    """
     try:
         unpacking = zlib.decompressobj(16 + zlib.MAX_WBITS)
         start = unpacking.decompress(data, _USUAL_HEAD_BYTES)

@@ -73,7 +73,7 @@ Removed = list[tuple[int, int, int]]
 
 
 def moved(removed: Removed, offset: int) -> int | None:
-    """Where a record is now that was at an offset; None if it was left out."""
+    """Return a record's new offset; None if left out."""
     at = bisect_right(removed, offset, key=itemgetter(0))
     _, end, gone = removed[at - 1] if at else (0, 0, 0)
     return None if offset < end else offset - gone
@@ -82,9 +82,10 @@ def moved(removed: Removed, offset: int) -> int | None:
 def compact_segment(
     stores: Stores, name: SegmentRef, *, dry_run: bool = False, clock: Callable[[], float] = time.time
 ) -> CompactReport:
-    """Write a segment again without its dropped pages. The caller holds the node's lock where it can.
+    """Write a segment again without its dropped pages.
 
-    Raises PathNotFoundError (no such segment), DamagedFileError (salvage it first), StorageError.
+    The caller holds the node's lock where it can. Raises PathNotFoundError (no such segment), DamagedFileError (salvage
+    it first), StorageError.
     """
     if name.folder not in name.crawl.folders():
         raise PathNotFoundError(f"{name.crawl.at(name.folder)}: there is no such iteration; {name.crawl.listed()}")
@@ -194,7 +195,10 @@ class _Compaction:
         return fields.get("krake-kind") == "page" and key in self.reader.dropped
 
     def _waiting(self) -> set[bytes]:
-        """Pages whose rows here are not final: they are known by the queue that they wait in."""
+        """Return the pages whose rows here are not final.
+
+        The queue in which they wait knows them.
+        """
         keys: set[bytes] = set()
         for batch in self.reader.pages(["key", "retry_at"], with_dropped=True):
             rows: list[Any] = batch.filter(batch.column(1).is_valid()).column(0).to_pylist()
@@ -202,7 +206,7 @@ class _Compaction:
         return keys
 
     def _pages(self, outcomes: Counter[str]) -> Iterator[pa.RecordBatch]:
-        """Rows of pages with the new places of their records, counted by outcome."""
+        """Yield rows with new record places, counted by outcome."""
         for batch in self.reader.pages():
             names: list[Any] = batch.column("warc_file").to_pylist()
             offsets: list[Any] = batch.column("warc_offset").to_pylist()
@@ -221,7 +225,10 @@ class _Compaction:
         return place
 
     def _index(self) -> None:
-        """Lines of the index with the new places, sorted again: two captures of a URL in a second differ in these."""
+        """Write the index with the new places, sorted again.
+
+        Two captures of a URL in a second differ in the places.
+        """
         where = f"{self.path}/{INDEX_NAME}"
         lines = RunWriter(self.out.with_name("index"), INDEX_RUN_LINES)
         with self.storage.open_read(where) as file:

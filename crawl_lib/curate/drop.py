@@ -40,10 +40,11 @@ class DropReport:
 
 
 def drop_pages(stores: Stores, pages: Sequence[str], *, dry_run: bool = False) -> DropReport:
-    """Take pages out of every segment that has them. `pages`: URLs or keys; what is none of them stops all.
+    """Drop pages from every segment.
 
-    Repairs that were stopped half-way are carried out first: a segment may be nowhere until then.
-    Raises InputError, StorageError, and DamagedFileError naming a segment that has to be salvaged first.
+    `pages`: URLs or keys; anything else stops all. Repairs that were stopped half-way are carried out first: a segment
+    may be nowhere until then. Raises InputError, StorageError, and DamagedFileError naming a segment that has to be
+    salvaged first.
     """
     names = {page_key(stores, text): text for text in pages}
     report = DropReport(dry_run=dry_run)

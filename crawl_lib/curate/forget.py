@@ -123,7 +123,10 @@ def forget(
 
 
 def _named(stores: Stores, urls: Sequence[str], places: Places) -> pa.Table:
-    """Rows of URLs. With local routing it is unknown which node has counted one."""
+    """Return rows of URLs.
+
+    With local routing the node that has counted one is unknown.
+    """
     owners = Owners(stores.config.servers) if stores.config.frontier.routing != "local" else None
     counted = [(owners.owner(host_of(url)) if owners else "", host_of(url)) for url in urls]
     numbers = [places.setdefault(place, len(places)) for place in counted]
@@ -132,9 +135,9 @@ def _named(stores: Stores, urls: Sequence[str], places: Places) -> pa.Table:
 
 
 def _captures(stores: Stores, hosts: Collection[str], places: Places) -> list[pa.Table]:
-    """Rows of all pages of these hosts, of any host if there are none. `places`: empty, and filled by them alone.
+    """Return rows of all pages of some hosts.
 
-    Raises InputError for a host without pages.
+    Without hosts, of any host. `places`: empty, and filled by them alone. Raises InputError for a host without pages.
     """
     tables, pages = [], 0
     for segment in stores.crawl.segments():
@@ -149,7 +152,10 @@ def _captures(stores: Stores, hosts: Collection[str], places: Places) -> list[pa
 
 
 def rows_of(batch: pa.RecordBatch, node: str, hosts: Collection[str], places: Places) -> pa.Table:
-    """Captures of these hosts, 33 bytes each. `places`: gets the number of each node and host."""
+    """Return captures of these hosts, 33 bytes each.
+
+    `places`: gets the number of each node and host.
+    """
     if hosts:
         batch = batch.filter(pc.is_in(batch.column("host"), value_set=pa.array(sorted(hosts), pa.string())))
     coded: Any = pc.dictionary_encode(batch.column("host"))
@@ -160,7 +166,10 @@ def rows_of(batch: pa.RecordBatch, node: str, hosts: Collection[str], places: Pl
 
 
 def which_are_meant(rows: Sequence[pa.Table], cutoff_us: int) -> pa.Table:
-    """The keys, ascending and each once, that are named, or have no capture as young as that; with the last place."""
+    """Return the named keys, or those without a young capture.
+
+    Ascending, each once, with the last place.
+    """
     merged = pa.concat_tables(rows).group_by("key", use_threads=False)
     found = merged.aggregate([("time", "max"), ("place", "last"), ("named", "any")])
     return found.filter((pc.field("time_max") < cutoff_us) | pc.field("named_any")).sort_by("key")
@@ -169,7 +178,10 @@ def which_are_meant(rows: Sequence[pa.Table], cutoff_us: int) -> pa.Table:
 def _which_are_known(
     stores: Stores, store: ShardedKeyStore, report: ForgetReport, meant: pa.Table, places: Sequence[tuple[str, str]]
 ) -> tuple[bytearray, dict[str, Counter[str]]]:
-    """Keys that can be forgotten (named, or crawled; not what waits), and how many of them a node and host counts."""
+    """Return keys that can be forgotten, with counts.
+
+    They are named, or crawled, and do not wait. A count is of a node and host.
+    """
     known, lower = bytearray(), dict[str, Counter[str]]()
     batches: list[Any] = meant.to_batches(max_chunksize=ASKED)
     keys = [key for batch in batches for key in batch["key"].to_pylist()]
@@ -191,9 +203,11 @@ def _which_are_known(
 
 
 def _waiting(stores: Stores, keys: Keys) -> set[bytes]:
-    """Those that wait on this machine, or are on their way here, in whatever state: without its key, a URL that waits
-    would be queued again when it is found. One that was crawled waits too if it was imported meanwhile, or put into a
-    queue by hand."""
+    """Return the keys that wait on this machine, in any state.
+
+    Those on their way here count too: without its key, a URL that waits would be queued again when it is found. One
+    that was crawled waits too if it was imported meanwhile, or put into a queue by hand.
+    """
     found: set[bytes] = set()
     for node in stores.config.servers if len(keys) else ():
         for some in chain(held_keys(stores, node), map(keys_of, urls_on_their_way(stores, node))):
@@ -217,9 +231,9 @@ def _carry_out(stores: Stores, store: ShardedKeyStore, folder: str, decision: Fo
 
 
 def _forget_texts(directory: Path, hosts: Iterable[str]) -> None:
-    """Have pages with equal words count from 0 again for the domains of these hosts.
+    """Reset the counts of pages with equal words.
 
-    A damaged file is left as it is: its repair lets all counts begin at 0.
+    For the domains of these hosts. A damaged file is left as it is: its repair lets all counts begin at 0.
     """
     for path in host_stores(directory):
         with suppress(StorageError), HostStore(path.parent) as known:
@@ -237,8 +251,10 @@ def finish_open(stores: Stores, store: ShardedKeyStore) -> int:
 
 
 def _known_again(stores: Stores, decision: Forget) -> Keys:
-    """Keys of a decision that are known again by right, since a killed command may have deleted them before: of URLs
-    that were found since, and wait, or were captured."""
+    """Return a decision's keys that are known again by right.
+
+    A killed command may have deleted them before: they are of URLs that were found since, and wait, or were captured.
+    """
     known = bytearray().join(_waiting(stores, decision.keys))
     for segment in stores.until_stopped(stores.crawl.segments()):
         for batch in SegmentReader(stores.storage, segment.path).pages(["key", "time"], with_dropped=True):

@@ -46,9 +46,10 @@ class ArchiveReader:
         self.seen: set[bytes] = set()
 
     def read(self, file: "FileReport") -> Iterator[ImportedPage]:
-        """The pages of an archive that are in the crawl neither by an earlier archive nor by a fetch, and robots.txt.
+        """Yield an archive's new pages, and robots.txt.
 
-        Raises KeyServerDownError: without an answer a page could be imported twice.
+        Pages of an earlier archive or a fetch are left out. Raises KeyServerDownError: without an answer a page could
+        be imported twice.
         """
         with os_errors(file.name), Path(file.name).open("rb") as archive:
             for chunk in _chunks(self._pages(archive, file)):
@@ -90,7 +91,7 @@ class ArchiveReader:
 
 
 def _chunks(pages: Iterable[ImportedPage]) -> Iterator[list[ImportedPage]]:
-    """Pages that are asked for at once."""
+    """Yield the pages that are asked for at once."""
     chunk: list[ImportedPage] = []
     size = 0
     for page in pages:
@@ -103,7 +104,9 @@ def _chunks(pages: Iterable[ImportedPage]) -> Iterator[list[ImportedPage]]:
 
 
 def paired(items: Iterable[WarcRecord | Damage], file: "FileReport") -> Iterator[tuple[WarcRecord, WarcRecord | None]]:
-    """The responses of an archive with their requests, whichever comes first; all else is counted in `file`.
+    """Pair an archive's responses with their requests.
+
+    Either may come first; other records are counted in `file`.
 
     `items`: what `read_archive` gives.
     """
@@ -134,7 +137,10 @@ def paired(items: Iterable[WarcRecord | Damage], file: "FileReport") -> Iterator
 
 
 def _match(response: WarcRecord, request: WarcRecord) -> bool:
-    """Whether two records are of one exchange: by their ids where they name any, else by their URL."""
+    """Say whether two records are of one exchange.
+
+    Their ids decide, else their URL.
+    """
     ids = [
         (one.headers["warc-concurrent-to"], other.headers.get("warc-record-id"))
         for one, other in ((request, response), (response, request))
@@ -144,7 +150,10 @@ def _match(response: WarcRecord, request: WarcRecord) -> bool:
 
 
 def page_of(response: WarcRecord, request: WarcRecord | None, file: "FileReport") -> ImportedPage | None:
-    """What a response is as a page of this crawl; None, counted in `file`, if it is none."""
+    """Return a response as a page, or None.
+
+    None is counted in `file`.
+    """
     url, reason = response.url, ""
     try:
         if request is not None and not request.block.startswith(b"GET "):
@@ -170,7 +179,7 @@ def page_of(response: WarcRecord, request: WarcRecord | None, file: "FileReport"
 
 
 def digest_is_right(record: WarcRecord) -> bool:
-    """Whether a record's block is what its digest says, where it has one that we can compute."""
+    """Say whether a record's block fits its digest, if computable."""
     name, _, value = record.headers.get("warc-block-digest", "").partition(":")
     make = DIGESTS.get(name.strip().lower())
     if make is None or not value:
@@ -211,7 +220,7 @@ class FileReport:
         self.skipped[kind] = self.skipped.get(kind, 0) + 1
 
     def reject(self, reason: str, offset: int, what: str = "") -> None:
-        """Count a record or a damaged place, with the byte it begins at."""
+        """Count a bad record or place with its first byte."""
         self.rejected[reason] = self.rejected.get(reason, 0) + 1
         if len(self.first) < EXAMPLES:
             self.first.append(f"{self.name}: byte {offset}: {reason}{f': {what[:200]}' if what else ''}")
@@ -226,7 +235,7 @@ class ImportReport:
     dry_run: bool = False
 
     def to_mapping(self) -> dict[str, Any]:
-        """The same as plain values, with the sums over all files."""
+        """Return plain values, with the sums over all files."""
         files = [asdict(file) for file in self.files]
         names = ("records", "pages", "robots", "waiting", "known", "repeated")
         totals = {name: sum(file[name] for file in files) for name in names}

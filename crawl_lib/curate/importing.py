@@ -67,7 +67,10 @@ SUFFIXES = (".warc", ".warc.gz", ".arc", ".arc.gz")
 
 
 def find_archives(paths: Sequence[str]) -> list[Path]:
-    """The archives that paths name: files, and those of the usual names in directories. Raises InputError."""
+    """Return the archives that paths name.
+
+    Files, and those of the usual names in directories. Raises InputError.
+    """
     found: list[Path] = []
     for text in paths:
         path = Path(text)
@@ -87,7 +90,7 @@ def import_archives(
     dry_run: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> ImportReport:
-    """Make a segment of archives; those that were imported before are left out.
+    """Make a segment of archives that were never imported.
 
     Raises InputError naming a path that is not there, ConfigError, KeyStoreError, StorageError; run it again then.
     """
@@ -141,7 +144,10 @@ class _Import:
         self.needed: dict[bytes, int] = {}
 
     def run(self) -> str:
-        """Read all archives and leave a segment; returns the folder that it is in, "" if there was nothing for one."""
+        """Read all archives and leave a segment; return its folder.
+
+        "" if there was nothing for one.
+        """
         done = self.resume()
         if self.stores.config.parse.wants_requisites and len(done) < len(self.files):
             self.needed = self.find_requisites()
@@ -158,9 +164,10 @@ class _Import:
         return ""
 
     def resume(self) -> list[FileReport]:
-        """The archives that an earlier attempt had done; their pages are not imported again.
+        """Return the archives that an earlier attempt had finished.
 
-        All else in the spool is deleted; everything, if another import brought one of these archives in since.
+        Their pages are not imported again. All else in the spool is deleted; everything, if another import brought one
+        of these archives in since.
         """
         files = {file.sha256: file for file in self.files}
         counts: dict[str, dict[str, Any]] = {}
@@ -184,18 +191,24 @@ class _Import:
         return [files[digest] for digest in counts]
 
     def find_requisites(self) -> dict[bytes, int]:
-        """Return the keys of the captures that are requisites, with their steps. All archives are read for this."""
+        """Return the captures that are requisites, with their steps.
+
+        By key. All archives are read for this.
+        """
         reader = ArchiveReader(self.stores, None)
         copies = [replace(file) for file in self.files]
         pages = chain.from_iterable(map(reader.read, copies))
         return steps_of_requisites(self.stores, pages, self.scope, self.room / "first", self.clock)
 
     def prefix(self, digest: str) -> str:
-        """Of an archive's part in the spool: the same in each attempt, in whatever order the archives are named."""
+        """Return the prefix of an archive's part in the spool.
+
+        Each attempt has the same, in whatever order the archives are named.
+        """
         return part_prefix(self.iteration.folder, IMPORT_NODE, self.digests.index(digest))
 
     def spool(self, file: FileReport, position: int) -> None:
-        """Step 1: write what is to be imported of an archive, from this position on."""
+        """Write an archive's pages from a position on: step 1."""
         stores, config = self.stores, self.stores.config
         info = WarcInfo(VERSION, stores.config_digest, "", "", f"{self.iteration.folder}/{IMPORT_NODE}")
         # With local routing the finder keeps what it found: a node for each archive.
@@ -215,7 +228,7 @@ class _Import:
                     position += 1
 
     def publish(self) -> None:
-        """Steps 3 to 5."""
+        """Publish the segment: steps 3 to 5."""
         stores, folder, now = self.stores, self.iteration.folder, utc_text(self.clock())
         files = [
             {"name": Path(file.name).name, "sha256": file.sha256, "size_bytes": file.size_bytes, "pages": file.pages}
@@ -244,7 +257,10 @@ class _Import:
 
 
 def _imported_before(stores: Stores, *, finish: bool) -> set[str]:
-    """SHA-256 of all archives that were imported. `finish`: those imports first whose keys may not be marked yet."""
+    """Return the SHA-256 of all imported archives.
+
+    `finish`: those imports first whose keys may not be marked yet.
+    """
     digests: set[str] = set()
     for folder in stores.crawl.folders():
         segment = stores.crawl.segment(folder, IMPORT_NODE)
@@ -257,7 +273,10 @@ def _imported_before(stores: Stores, *, finish: bool) -> set[str]:
 
 
 def finish_folder(stores: Stores, folder: str, node: str) -> None:
-    """Mark the keys of a segment that no node crawled, and commit its folder: steps 4 and 5. May be repeated."""
+    """Mark an import's keys, and commit its folder: steps 4 and 5.
+
+    May be repeated.
+    """
     mark_pages(stores, SegmentReader(stores.storage, stores.crawl.segment(folder, node).path))
     reached("repair.import.marked")
     iteration = stores.crawl.folder(folder).iteration()

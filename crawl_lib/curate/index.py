@@ -39,12 +39,12 @@ class IndexReport:
 
 
 def merge_indexes(stores: Stores, output: Path | None = None) -> IndexReport:
-    """Write one index of all committed segments. `output`: a file of this machine; None: in the crawl directory.
+    """Write one index of all committed segments.
 
-    Repairs that were stopped half-way are carried out first: a segment may be nowhere until then.
-    Raises ConfigError if that directory is not on this machine, InputError without a segment or where a file that is no
-    index is there, DamagedFileError or PathNotFoundError naming the segment's index, StorageError, LockedError while
-    another process of this machine repairs segments or makes an index.
+    `output`: a file of this machine; None: in the crawl directory. Repairs that were stopped half-way are carried out
+    first: a segment may be nowhere until then. Raises ConfigError if that directory is not on this machine, InputError
+    without a segment or where a file that is no index is there, DamagedFileError or PathNotFoundError naming the
+    segment's index, StorageError, LockedError while another process of this machine repairs segments or makes an index.
     """
     path = output or stores.storage.local_path(stores.crawl.at(INDEX_NAME))
     if path is None:
@@ -66,7 +66,10 @@ def merge_indexes(stores: Stores, output: Path | None = None) -> IndexReport:
 
 
 def _require_index(path: Path) -> None:
-    """What is there may be replaced only if it is an index: the name may be a slip."""
+    """Refuse to replace a file other than an index.
+
+    The name may be a slip.
+    """
     first = b""
     with os_errors(path, "cannot be read"), suppress(FileNotFoundError), path.open("rb") as file:
         first = file.readline(1 << 16)
@@ -75,7 +78,10 @@ def _require_index(path: Path) -> None:
 
 
 def _lines(stores: Stores, segment: SegmentRef, report: IndexReport) -> Iterator[str]:
-    """The lines of a segment as the index of the crawl has them: the key of today, a path from the crawl directory."""
+    """Yield a segment's lines for the crawl's index.
+
+    They have the key of today, and a path from the crawl directory.
+    """
     where = f"{segment.path}/{INDEX_NAME}"
     reader = SegmentReader(stores.storage, segment.path)
     if reader.lacks(INDEX_NAME):
@@ -105,7 +111,7 @@ def _lines(stores: Stores, segment: SegmentRef, report: IndexReport) -> Iterator
 
 
 def _write(stores: Stores, path: Path, lines: Iterator[bytes], report: IndexReport) -> None:
-    """Put the lines in a file next to it, then in the place of the file."""
+    """Write the lines next to the file, then replace it."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")  # which `krake sweep` finds after a kill
     with os_errors(path, "cannot be written"):
         try:

@@ -29,7 +29,9 @@ _NO_LINKS = frozenset({REQUISITE, Rejection.ELEMENT})
 def steps_of_requisites(
     stores: Stores, pages: Iterable[ImportedPage], scope: UrlFilter, room: Path, clock: Callable[[], float]
 ) -> dict[bytes, int]:
-    """Return the keys of the captures that are requisites, with their steps from the nearest page.
+    """Return the captured requisites with their steps from a page.
+
+    By key; the nearest page counts.
 
     `pages`: all captures of the archives; `scope`: the filter of the crawl; `room`: a folder for scratch files, which
     is deleted. Takes some 200 bytes of memory a capture. Raises StorageError, NoRoomError.
@@ -52,7 +54,10 @@ def steps_of_requisites(
 def _spool(
     stores: Stores, pages: Iterable[ImportedPage], scope: UrlFilter, room: Path, clock: Callable[[], float]
 ) -> None:
-    """Write the rows of captures. The records are without their bodies: nobody reads them."""
+    """Write the rows of captures, without bodies.
+
+    Nobody reads the bodies.
+    """
     config = stores.config
     info = WarcInfo(VERSION, stores.config_digest, "", "", _PREFIX)
     with PartWriter(room, _PREFIX, info, config.segment, clock=clock) as writer:
@@ -69,7 +74,10 @@ def _rows(parts: Iterable[Part], suffix: str) -> Iterator[dict[str, Any]]:
 
 
 def _steps(captured: dict[bytes, str | None], named: dict[bytes, set[bytes]], linked: set[bytes]) -> dict[bytes, int]:
-    """Follow requisites from pages, a step at a time; a redirect of a requisite leads to a requisite."""
+    """Follow requisites from pages, a step at a time.
+
+    A redirect of a requisite leads to a requisite.
+    """
     moved = {key: target for key, url in captured.items() if url and (target := key_of(url)) in captured}
     needed = set[bytes]().union(*named.values()) - linked
     needed -= {target for key, target in moved.items() if key not in needed}

@@ -89,7 +89,7 @@ class Failures:
     waits: bool = False
 
     def among(self, batch: pa.RecordBatch) -> Any:
-        """A column that says which rows are such."""
+        """Return a column that marks such rows."""
         is_final: Any = pc.is_null(batch.column("retry_at"))
         found = pc.invert(is_final) if self.waits else is_final
         values = {
@@ -103,7 +103,10 @@ class Failures:
         return found
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of which the newest one of a page says how it is: the final ones, or all."""
+        """Return the final rows, or all.
+
+        The newest one of a page counts.
+        """
         return batch if self.waits else batch.filter(pc.is_null(batch.column("retry_at")))
 
 
@@ -171,7 +174,9 @@ def retry_now(
     dry_run: bool = False,
     run_id: str | None = None,
 ) -> RetryNowReport:
-    """Have URLs that wait fetched with the next take, by a note in the crawl directory, and a list with a CrawlDb.
+    """Make waiting URLs due with the next take.
+
+    By a note in the crawl directory, and a list with a CrawlDb.
 
     `failures`: which of those that wait; final pages are never meant. `ignore_retry_after`: also of hosts that asked to
     be left alone. `run_id`: of a run, which makes one note, however often its task is run again. Notes that are over
@@ -203,7 +208,10 @@ def retry_now(
 def _of_rows(
     stores: Stores, segments: Sequence[SegmentRef], failures: Failures, note: RetryNow, report: RetryNowReport
 ) -> RetryNow:
-    """Return the note for the pages whose newest rows say that they wait; with a CrawlDb, list these pages."""
+    """Return the note for waiting pages; with a CrawlDb, list them.
+
+    Their newest rows say that they wait.
+    """
     lists = _lists(stores, dry_run=report.dry_run) if stores.config.order.makes_lists else []
     rows = _newest_rows(stores, segments, failures, lists)
     rows = rows.filter(rows.column("failed"))
@@ -249,7 +257,10 @@ def _look_at_queues(stores: Stores, note: RetryNow, report: RetryNowReport) -> N
 
 
 def _lists(stores: Stores, *, dry_run: bool) -> list[_List]:
-    """The lists of this command that are whole; the others are put aside: what they have is listed again."""
+    """Return this command's complete lists; set others aside.
+
+    The others' URLs are listed again.
+    """
     crawl, found = stores.crawl, []
     for name in crawl.lists():
         if not name.startswith(RETRY_LISTS):
@@ -269,7 +280,10 @@ def _lists(stores: Stores, *, dry_run: bool) -> list[_List]:
 def _rows(
     stores: Stores, segments: Sequence[SegmentRef], failures: Failures, columns: Sequence[str] = ()
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Rows of `pages`, some at a time, with the place of their segment: by iteration, then node."""
+    """Yield rows of `pages` with the place of their segment.
+
+    Some at a time, by iteration, then node.
+    """
     done = 0
     for number, segment in enumerate(segments):
         names = ["key", "time", "outcome", "host", "retry_at", *columns]
@@ -282,7 +296,10 @@ def _rows(
 def _newest_rows(
     stores: Stores, segments: Sequence[SegmentRef], failures: Failures, lists: Sequence[_List]
 ) -> pa.Table:
-    """The newest such row of each page that ever failed so, or that a list has. Raises InputError: no such host."""
+    """Return the newest row of each failed or listed page.
+
+    Raises InputError: no such host.
+    """
     meant, is_known = bytearray(), failures.host is None
     for _, batch in _rows(stores, segments, failures):
         if not is_known:

@@ -24,10 +24,10 @@ _EQUALS = columns(
 
 
 def mark_duplicates(stores: Stores, *, now: datetime) -> Version:
-    """Make, or find, a version of the CrawlDb with the statuses `duplicate`. `now`: for the manifest.
+    """Make or find the CrawlDb version with statuses `duplicate`.
 
-    With `duplicates.near` pages of one group of near duplicates are equal too. Raises InputError before the first
-    version, or where there are no groups yet; and as `crawldb.update` does.
+    `now`: for the manifest. With `duplicates.near` pages of one group of near duplicates are equal too. Raises
+    InputError before the first version, or where there are no groups yet; and as `crawldb.update` does.
     """
     config, versions = stores.config.duplicates, Versions(stores, DUPLICATES)
     groups = versions.newest() if config.near else None

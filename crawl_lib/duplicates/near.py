@@ -62,10 +62,10 @@ _FOUND = columns("key key, group_key key, cosine number, nearest key")
 
 
 def find_near(stores: Stores, *, now: datetime) -> Version:
-    """Make the table of groups of near duplicates, or find the one that was made of the same. `now`: for the manifest.
+    """Make or find the table of groups of near duplicates.
 
-    Raises InputError where there is nothing to read, DamagedFileError, StorageError, NoRoomError, StoppedError,
-    ConfigError.
+    `now`: for the manifest. Raises InputError where there is nothing to read, DamagedFileError, StorageError,
+    NoRoomError, StoppedError, ConfigError.
     """
     versions, config = Versions(stores, DUPLICATES), stores.config.duplicates
     limits = f"{config.cosine} {config.weights} {BANDS} {BAND_BITS} {NEXT} {LEAST_PAGES} {stores.config.text.max_chars}"
@@ -103,7 +103,10 @@ def _rows(captures: Captures, facts: dict[str, Any]) -> Iterator[pa.RecordBatch]
 
 
 def _keep_vectors(captures: Captures, *, has_weights: bool) -> None:
-    """Make the table `vectors`, a row for each page with words, and those of weights."""
+    """Make the table `vectors` and the table of weights.
+
+    `vectors` has a row for each page with words.
+    """
     work, least = captures.work, LEAST_PAGES if has_weights else _NO_HOST
     work.keep("counts", COUNTS, map(word_counts, captures.read("terms")))
     limits = {"least": pa.array([least], pa.int64()), "plain": pa.array([PLAIN_WEIGHT], pa.int32())}
@@ -115,7 +118,10 @@ def _keep_vectors(captures: Captures, *, has_weights: bool) -> None:
 
 
 def _lone_words(engine: Engine, least: float, groups: "Groups") -> Iterator[pa.Table]:
-    """Compare the candidates. Yields the rows of `LONE` of those pairs whose cosine depends on them."""
+    """Compare the candidates; yield lone words of undecided pairs.
+
+    Those are rows of `LONE` for pairs whose cosine depends on them.
+    """
     for batch in engine.stream("duplicates/pairs", PAIR_ROWS, "duplicates.pairs"):
         doubtful = []
         for row in _tuples([batch]):
@@ -152,14 +158,14 @@ class Groups:
                 self.nearest[key] = (near, neighbour)
 
     def root(self, key: bytes) -> bytes:
-        """The smallest key of its group."""
+        """Return the smallest key of a key's group."""
         while (parent := self.parents.setdefault(key, key)) != key:
             self.parents[key] = self.parents[parent]
             key = parent
         return key
 
     def rows(self) -> list[Row]:
-        """A row for each key."""
+        """Return a row for each key."""
         return [
             {"key": key, "group_key": self.root(key), "cosine": near, "nearest": neighbour}
             for key, (near, neighbour) in sorted(self.nearest.items())

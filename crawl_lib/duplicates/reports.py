@@ -18,19 +18,28 @@ MOST_LINES, MOST_LINE_CHARS = 1_000, 200
 
 
 def find_mirrors(stores: Stores) -> list[Row]:
-    """Pairs of hosts with more than half of their texts in common, counted by the host that has fewer: `host`, `texts`
-    (different ones), `mirror`, `mirror_texts`, `shared`; those that share most first. Raises what `find_near` does."""
+    """Return pairs of hosts with mostly common texts.
+
+    More than half of the texts of the host that has fewer: `host`, `texts` (different ones), `mirror`, `mirror_texts`,
+    `shared`; those that share most first. Raises what `find_near` does.
+    """
     return _asked(stores, "mirrors", "signature", "host text, signature bytes", lambda page: [page])
 
 
 def find_templates(stores: Stores) -> list[Row]:
-    """Lines of text (one is a block of a page) that are on half of a host's pages or more: `host`, `pages` (with text),
-    `line`, `pages_with_line`; by host, the most frequent first. Raises what `find_near` does."""
+    """Return lines of text on at least half of a host's pages.
+
+    A line is a block of a page: `host`, `pages` (with text), `line`, `pages_with_line`; by host, the most frequent
+    first. Raises what `find_near` does.
+    """
     return _asked(stores, "templates", "text", "host text, line text", _lines)
 
 
 def _asked(stores: Stores, name: str, wanted: str, schema: str, rows_of: Callable[[Row], Iterable[Row]]) -> list[Row]:
-    """The answer of a report's query over the rows of all pages; no version is made."""
+    """Return the result of a report's query over all pages.
+
+    No version is made.
+    """
     limits = {"least": LEAST_PAGES, "most_hosts": MOST_HOSTS}
     with VersionWork.to_read(stores) as work:
         rows = (row for pages in Captures.of(work).read(wanted) for page in pages for row in rows_of(page))
@@ -40,7 +49,10 @@ def _asked(stores: Stores, name: str, wanted: str, schema: str, rows_of: Callabl
 
 
 def _lines(page: Row) -> list[Row]:
-    """The different lines of a text, their white space made one, and an empty one, which each page has once."""
+    """Return a text's different lines, and one empty line.
+
+    White space is made one; each page has the empty line once.
+    """
     lines = (" ".join(line.split())[:MOST_LINE_CHARS] for line in (page["text"] or "").split("\n"))
     found = ["", *dict.fromkeys(islice(filter(None, lines), MOST_LINES))] if page["text"] else []
     return [{"host": page["host"], "line": line} for line in found]

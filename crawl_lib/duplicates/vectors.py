@@ -39,7 +39,10 @@ _native = cache(load_native)
 
 
 def word_counts(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Make the rows of `COUNTS` of pages with `key`, `host`, and `terms` (pairs of a word and its count)."""
+    """Make rows of `COUNTS` of pages.
+
+    A page has `key`, `host`, and `terms` (pairs of a word and its count).
+    """
     pages = [row for row in rows if row["terms"]]
     ids = {word: _word_id(word) for word in {word for row in pages for word, _ in row["terms"]}}
     lengths = [1 + len(row["terms"]) for row in pages]
@@ -59,7 +62,10 @@ def _word_id(word: str) -> int:
 
 
 def vectors_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Make a row of `VECTORS` for each page. `batches`: rows of `COUNTS` with a `weight`, by key, then by word."""
+    """Make a row of `VECTORS` for each page.
+
+    `batches`: rows of `COUNTS` with a `weight`, by key, then by word.
+    """
     rest: list[pa.RecordBatch] = []
     for batch in batches:
         table = pa.Table.from_batches([*rest, batch]).combine_chunks()
@@ -95,7 +101,9 @@ def _packed(table: pa.Table) -> pa.Table:
 
 
 def bands_of(ends: Ints, words: Ints, weights: Ints) -> list[str]:
-    """Cut the bits of each vector into `BANDS` bands, as 5 hex digits each.
+    """Cut each vector's bits into `BANDS` bands.
+
+    As 5 hex digits each.
 
     `ends`: where in `words` and `weights` each vector begins, and where the last one ends.
     """
@@ -165,7 +173,10 @@ class Pair:
 
     @property
     def products(self) -> Products:
-        """The products of all words; unless the pair is exact, by the least weights that there can be."""
+        """Products of all words.
+
+        Unless the pair is exact, by the least weights that there can be.
+        """
         is_one_host, sums = self.one.host == self.other.host, []
         for vector, lone in self._lone:
             weights = vector.weights[lone]
@@ -174,7 +185,7 @@ class Pair:
         return Products(self.shared.dot, self.shared.one + sums[0], self.shared.other + sums[1])
 
     def lone_words(self) -> pa.Table:
-        """Make a row of `LONE` for each word that one page has alone."""
+        """Make a row of `LONE` for each word of one page only."""
         tables = []
         for (vector, lone), other in zip(self._lone, (self.other, self.one), strict=True):
             same_of_all = (self.one.key, self.other.key, *astuple(self.shared), vector is self.one, other.host)

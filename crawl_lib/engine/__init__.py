@@ -31,7 +31,7 @@ else:
 
 @contextmanager
 def open_engine(config: Config, room: "Workplace") -> Iterator["Engine"]:
-    """The engine that `batch.engine` names, closed at the end of the block.
+    """Open the engine that `batch.engine` names, for a block.
 
     Raises ConfigError where Spark cannot run here (its extra or Java is missing, or it could not read the store),
     StorageError.

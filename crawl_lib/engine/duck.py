@@ -66,7 +66,10 @@ class Duck(Engine):
         self.define(name, f"select * from {self._files([path])}")
 
     def values(self, name: str, rows: pa.Table) -> None:
-        """As a file, since to give DuckDB an Arrow table loads pandas, which takes 0.2 s of CPU."""
+        """Make a table of given rows, by a file.
+
+        To give DuckDB an Arrow table loads pandas, which takes 0.2 s of CPU.
+        """
         place = self._scratch / "values" / f"{name}-{next(self._numbers)}.parquet"  # no name twice: DuckDB may cache
         with os_errors(place, "cannot be written"):
             place.parent.mkdir(exist_ok=True)
@@ -147,7 +150,10 @@ class Duck(Engine):
         self._thread.shutdown()
 
     def _whole(self, query: str) -> str:
-        """A query's text after those of the views that it reads, each after what it reads itself."""
+        """Return a query's text after those of its views.
+
+        Each view follows the views it reads.
+        """
         text = sql_text(query)
         views: dict[str, str] = {}
         self._collect(text, views)
@@ -164,7 +170,10 @@ class Duck(Engine):
         return max(0, int(self._connection.query_progress()))
 
     def _files(self, paths: Sequence[str], *options: str) -> str:
-        """Files of the store as DuckDB reads them: from the local disk, else over the store."""
+        """Return the store's files for DuckDB.
+
+        On the local disk, else over the store.
+        """
         self._given |= dict.fromkeys(paths)
         names = ", ".join(f"'{quoted(self._storage.local_path(path) or self._remote(path))}'" for path in paths)
         return f"read_parquet({', '.join([f'[{names}]', *options])})"
@@ -191,7 +200,10 @@ class Duck(Engine):
             raise
 
     def _blame(self, error: StorageError) -> None:
-        """Raise an error with the name of a damaged file, if Arrow finds one: DuckDB does not always name it."""
+        """Raise an error with the damaged file's name, if found.
+
+        Arrow finds the name: DuckDB does not always give it.
+        """
         for path in self._work.until_stopped(self._given):
             try:
                 with open_parquet(self._storage, path) as table:
@@ -215,9 +227,10 @@ def _blocks(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.R
 
 
 def open_duck(room: Workplace) -> Duck:
-    """A DuckDB in memory that spills to `room.scratch` beyond `room.memory_bytes`. Raises StorageError.
+    """Open a DuckDB in memory that spills to disk.
 
-    Its queries raise NoRoomError once they would spill more than `room.max_bytes`, or than the disk has.
+    It spills to `room.scratch` beyond `room.memory_bytes`. Raises StorageError. Its queries raise NoRoomError once they
+    would spill more than `room.max_bytes`, or than the disk has.
     """
     with _translated(room.work):
         connection = duckdb.connect()
@@ -231,7 +244,7 @@ def open_duck(room: Workplace) -> Duck:
 
 
 def quoted(text: Path | str) -> str:
-    """A path as it is written between quotes in SQL."""
+    """Quote a path for SQL."""
     return str(text).replace("'", "''")
 
 

@@ -58,7 +58,9 @@ class Engine(ABC):
 
     @abstractmethod
     def tables(self, name: str, paths: Sequence[str | None], schema: pa.Schema) -> None:
-        """Parquet files as one table with a column more, `segment`: the file's place in `paths`.
+        """Define one table of Parquet files, with the column `segment`.
+
+        `segment`: the file's place in `paths`.
 
         `paths`: None for a table without rows that has no file. Columns of `schema` that a file lacks (it is older) are
         null there.
@@ -66,33 +68,37 @@ class Engine(ABC):
 
     @abstractmethod
     def table(self, name: str, path: str) -> None:
-        """One Parquet file as a table."""
+        """Define a table of one Parquet file."""
 
     @abstractmethod
     def local_table(self, name: str, path: Path) -> None:
-        """Name a Parquet file of this machine's disk as a table. The file stays until `close`."""
+        """Define a table of a local Parquet file.
+
+        The file stays until `close`.
+        """
 
     @abstractmethod
     def values(self, name: str, rows: pa.Table) -> None:
-        """A small table that is given here."""
+        """Define a small table of given rows."""
 
     def view(self, name: str, query: str) -> None:
-        """A query as a table of other queries."""
+        """Define a view of a query, for other queries."""
         self.define(name, sql_text(query))
 
     @abstractmethod
     def define(self, name: str, text: str) -> None:
-        """The same of a query that is made of configured expressions."""
+        """Define a view from SQL text with configured expressions."""
 
     @abstractmethod
     def column(self, query: str) -> list[Any]:
-        """The first column of a small answer."""
+        """Return the first column of a small answer."""
 
     @abstractmethod
     def stream(self, query: str, rows: int, stage: str = "") -> Iterator[pa.RecordBatch]:
-        """A query's answer in order, in batches of so many rows; only the last has fewer.
+        """Yield a query's ordered answer in batches of `rows`.
 
-        Progress of `stage` is reported in percent until the first batch comes: as long as sorting takes.
+        Only the last batch has fewer. Progress of `stage` is reported in percent until the first batch comes: as long
+        as sorting takes.
         """
 
     def rows(self, query: str, stage: str = "") -> Iterator[dict[str, Any]]:
@@ -102,36 +108,51 @@ class Engine(ABC):
 
     @abstractmethod
     def keep(self, name: str, query: str, stage: str = "", *, more: bool = False) -> None:
-        """Ask a query once: its answer, in no order, is a table then. `more`: behind the rows that the table has."""
+        """Keep a query's unordered answer as a table.
+
+        `more`: behind the rows that the table has.
+        """
 
     @abstractmethod
     def shares(self, size_bytes: int) -> list[str]:
-        """Conditions on a column `key` of 20 evenly spread bytes, in its order. What would need `size_bytes` of memory
-        for all keys at once is to be asked for each share of them; what is kept from then on is divided so."""
+        """Return conditions that divide the keys into shares.
+
+        `key`: a column of 20 evenly spread bytes; shares are in its order. Work that would need `size_bytes` of memory
+        for all keys at once is done for each share; what is kept from then on is divided so.
+        """
 
     @abstractmethod
     def interrupt(self) -> None:
-        """Have what another thread does here fail at once. Nothing but `close` may follow."""
+        """Make another thread's query fail at once.
+
+        Only `close` may follow.
+        """
 
     @abstractmethod
     def close(self) -> None:
         """Give back memory and disk."""
 
     def value(self, query: str) -> int:
-        """The one number of a query's answer."""
+        """Return the one number of a query's answer."""
         [number] = self.column(query)
         return int(number)
 
 
 def sql_text(name: str) -> str:
-    """The query in a file of `sql/`, such as `export/chosen`. Raises StorageError if the installation has lost it."""
+    """Return the query in a file of `sql/`.
+
+    Such as `export/chosen`. Raises StorageError if the installation has lost it.
+    """
     path = SQL_DIRECTORY / f"{name}.sql"
     with os_errors(path, "cannot be read"):
         return path.read_text(encoding="utf-8")
 
 
 def in_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of exactly `rows`; only the last may have fewer, and none is empty."""
+    """Yield the same rows in batches of exactly `rows`.
+
+    Only the last may have fewer, and none is empty.
+    """
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
@@ -147,9 +168,10 @@ def in_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Reco
 
 
 def first_of_each(batches: Iterable[pa.RecordBatch], names: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
-    """Yield the first `most` rows of each run of rows with equal values in some columns, which may span batches.
+    """Yield the first rows of each run of equal values.
 
-    Sorted rows are distinct so at next to no cost; a `distinct` in a query takes a third of its time.
+    `most` rows of a run; `names`: the columns. A run may span batches. Sorted rows are distinct so at next to no cost;
+    a `distinct` in a query takes a third of its time.
     """
     last, before = None, 0  # rows of the run that the batch goes on with
     for batch in filter(len, batches):
@@ -172,9 +194,9 @@ def patiently(
     stage: str = "",
     percent: Callable[[], int] = int,
 ) -> Result:
-    """Ask in another thread, while this one waits, and every `LOOK_S` seconds looks whether to stop, and reports how
-    many percent of `stage` are done, if it has a name.
+    """Ask in another thread, and stay responsive meanwhile.
 
+    Every `LOOK_S` seconds this thread looks whether to stop, and reports the percentage of `stage`, if it has a name.
     Python hears signals between two of its own instructions: a main thread that is deep in a query for an hour would
     not hear SIGTERM or a time limit. `interrupt` ends the query, once this thread is to stop or an exception comes to
     it; it is called until the query has ended. Raises StoppedError.

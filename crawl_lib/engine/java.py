@@ -25,7 +25,10 @@ _AUTHENTICATION, _PRINCIPAL = "hadoop.security.authentication", "dfs.namenode.ke
 
 
 def require_engine(config: Config) -> None:
-    """Raise ConfigError where Spark is chosen and cannot run here, since its extra or Java is missing."""
+    """Check that a chosen Spark can run here.
+
+    Raises ConfigError if its extra or Java is missing.
+    """
     if config.batch.engine == "spark":
         if None in (find_spec("pyspark"), find_spec("py4j")):
             command = "make setup-spark" if in_checkout() else "pip install 'krake[spark]'"
@@ -37,7 +40,10 @@ def require_engine(config: Config) -> None:
 
 
 def check_java() -> None:
-    """Raises ConfigError where there is no Java, or an older one than Spark takes."""
+    """Check Java's version.
+
+    Raises ConfigError where there is no Java, or an older one than Spark takes.
+    """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     if java is None:
@@ -53,20 +59,27 @@ def check_java() -> None:
 
 
 def is_secured(config: Config) -> bool:
-    """Whether Java shows a ticket; where Krake gives Spark copies, it need not."""
+    """Say whether Java must show a ticket.
+
+    If Krake gives Spark copies, it need not.
+    """
     return config.dfs.security == "kerberos" and config.spark.dfs_url is not None
 
 
 def java_options(environment: Mapping[str, str]) -> dict[str, str]:
-    """Java does not know KRB5_CONFIG: its property for the first file there; it finds /etc/krb5.conf by itself."""
+    """Return Java's option for the first file in KRB5_CONFIG.
+
+    Java does not know the variable; it finds /etc/krb5.conf by itself.
+    """
     first = environment.get("KRB5_CONFIG", "").split(":")[0]
     return {"java.security.krb5.conf": first} if first else {}
 
 
 def check_kerberos(jvm: Any, dfs_url: str) -> None:
-    """Raises ConfigError where Java does not know that HDFS is secured, who the namenodes are, or who we are.
+    """Check Java's Kerberos settings.
 
-    Asked for a file, Hadoop's client would try for a minute, and then tell of a broken pipe. Foreign exceptions.
+    Raises ConfigError where Java does not know that HDFS is secured, who the namenodes are, or who we are. Asked for a
+    file, Hadoop's client would try for a minute, and then tell of a broken pipe. Foreign exceptions.
     """
     jvm.org.apache.hadoop.hdfs.HdfsConfiguration.init()  # reads hdfs-site.xml
     users = jvm.org.apache.hadoop.security.UserGroupInformation

@@ -25,7 +25,10 @@ class KeyNumbers:
     """
 
     def __init__(self, file: Path, blocks: Iterable[Keys]) -> None:
-        """Write the sorted, distinct keys to a file of this machine. Raises StorageError naming the file."""
+        """Write the sorted, distinct keys to a local file.
+
+        Raises StorageError naming the file.
+        """
         with os_errors(file), file.open("wb") as out:
             for keys in blocks:
                 out.write(keys.data)
@@ -46,7 +49,7 @@ class KeyNumbers:
         return len(self._keys)
 
     def of(self, keys: Keys) -> Ints:
-        """Return the number of each key; -1 where the table does not have the key."""
+        """Return each key's number; -1 for an unknown key."""
         if not len(self):
             return np.full(len(keys), -1, np.int32)
         firsts = _first_bytes(keys)
@@ -71,7 +74,9 @@ class KeyNumbers:
 
 
 def numbered(texts: Iterable[str], name_of: Callable[[str], str | None] = str) -> tuple[list[str], Ints]:
-    """Number names in their order: return all names, and the number of each text's name, -1 without a name.
+    """Number names in their order.
+
+    Return all names, and the number of each text's name, -1 without a name.
 
     `name_of`: makes the name of a text, such as the domain of a host, or None.
     """
@@ -84,7 +89,10 @@ def numbered(texts: Iterable[str], name_of: Callable[[str], str | None] = str) -
 def numbered_names(
     columns: "Iterable[pa.Array[Any]]", name_of: Callable[[str], str | None] = str
 ) -> tuple[list[str], Ints]:
-    """Number the names of columns of texts, as `numbered` does; each text is looked at once a column."""
+    """Number the names of columns of texts, as `numbered` does.
+
+    Each text is looked at once a column.
+    """
     places: dict[str, int] = {}  # of texts, as they come up
     parts = [np.empty(0, np.int32)]
     for column in columns:
@@ -96,14 +104,17 @@ def numbered_names(
 
 
 def count_sorted(counts: Ints, numbers: Ints) -> None:
-    """Add to the count of each number how often it is among sorted ones."""
+    """Add each number's frequency among sorted ones to its count."""
     if len(numbers):
         first, last = int(numbers[0]), int(numbers[-1])
         counts[first : last + 1] += np.bincount(numbers - first).astype(counts.dtype)
 
 
 def keys_of(column: "pa.Array[Any]") -> Keys:
-    """Return the keys of a column of 20 bytes a row, without a copy. A null is any key."""
+    """Return the keys of a column without a copy.
+
+    A row has 20 bytes. A null is any key.
+    """
     data, end = column.buffers()[1], column.offset + len(column)
     if data is None:
         return np.zeros(len(column), f"S{KEY_BYTES}")
@@ -111,14 +122,20 @@ def keys_of(column: "pa.Array[Any]") -> Keys:
 
 
 def values_of(column: "pa.Array[Any]") -> Ints:
-    """Return the numbers or flags of a column without nulls. `to_numpy` would load pandas, which takes 0.3 s."""
+    """Return the numbers or flags of a column without nulls.
+
+    `to_numpy` would load pandas, which takes 0.3 s.
+    """
     if pa.types.is_boolean(column.type):
         return np.from_dlpack(column.cast(pa.uint8())).view(np.bool_)
     return np.from_dlpack(column)
 
 
 def column_of(values: Ints) -> "pa.Array[Any]":
-    """Return a column of numbers or flags. `pa.array` of them would load pandas, which takes 0.3 s."""
+    """Return a column of numbers or flags.
+
+    `pa.array` of them would load pandas, which takes 0.3 s.
+    """
     if values.dtype == np.bool_:
         return column_of(values.view(np.uint8)).cast(pa.bool_())
     kind, data = pa.from_numpy_dtype(values.dtype), pa.py_buffer(np.ascontiguousarray(values).data)
@@ -126,7 +143,7 @@ def column_of(values: Ints) -> "pa.Array[Any]":
 
 
 def _first_bytes(keys: Keys) -> Ints:
-    """Return the first 8 bytes of keys as numbers in the same order."""
+    """Return keys' first 8 bytes as numbers in order."""
     whole = keys.view(np.uint8).reshape(-1, KEY_BYTES)
     prefixes = np.ascontiguousarray(whole[:, :8])
     return prefixes.view(">u8").ravel().astype(np.uint64)

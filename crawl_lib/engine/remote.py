@@ -34,7 +34,10 @@ class StoreFiles(AbstractFileSystem):  # type: ignore[misc]
         self._block = lru_cache(MAX_BLOCKS)(lambda path, number: self._read(path, number * BLOCK_BYTES, BLOCK_BYTES))
 
     def glob(self, path: str, **_: object) -> list[str]:
-        """The path itself: in names of segments nothing is a pattern."""
+        """Return the path itself.
+
+        In names of segments nothing is a pattern.
+        """
         return [path]
 
     def info(self, path: str, **_: object) -> dict[str, Any]:
@@ -42,11 +45,14 @@ class StoreFiles(AbstractFileSystem):  # type: ignore[misc]
         return {"name": path, "size": self.size_of(self._strip_protocol(path)), "type": "file"}
 
     def modified(self, path: str) -> datetime:
-        """Files of a store are never changed."""
+        """Return a constant time.
+
+        Files of a store are never changed.
+        """
         return LONG_AGO
 
     def read_at(self, path: str, offset: int, size: int) -> bytes:
-        """Bytes of a file, fewer at its end."""
+        """Return bytes of a file, fewer at its end."""
         first, start = divmod(offset, BLOCK_BYTES)
         with self._turn:
             if size > BLOCK_BYTES:

@@ -107,7 +107,10 @@ class Spark(Engine):
         store.delete(folder)
 
     def _answer(self, query: str, stage: str) -> tuple[Storage, str, str]:
-        """Write a query's answer; returns where: a store, a folder of it, and its address."""
+        """Write a query's answer and return its place.
+
+        A store, a folder of it, and its address.
+        """
         self._results += 1
         store: Storage = LocalStorage(self._room.scratch)
         folder, root = f"result-{self._results}", f"file://{self._room.scratch}"
@@ -129,7 +132,10 @@ class Spark(Engine):
         return ["true"]
 
     def interrupt(self) -> None:
-        """Without its Java process a job has no driver, and ends on every machine."""
+        """End the Java process, and with it the job everywhere.
+
+        Without its driver a job ends on every machine.
+        """
         self._dead = True
         _kill_java()
 
@@ -156,7 +162,7 @@ class Spark(Engine):
             return patiently(self._thread, ask, self._room.work, self.interrupt, stage=stage, percent=self._percent)
 
     def _place(self, path: str, copy: str) -> str:
-        """Where Spark reads a file of the store."""
+        """Return where Spark reads a file of the store."""
         if self._url is not None:
             return f"{self._url}/{path}"
         local = self._room.storage.local_path(path)
@@ -193,7 +199,10 @@ class Spark(Engine):
 
 
 def _rows_of(store: Storage, folder: str, rows: int) -> Iterator[pa.RecordBatch]:
-    """The rows of all parts, in the order of the parts' numbers: `part-00007-<id>-c000.zstd.parquet`."""
+    """Yield the rows of all parts, in order.
+
+    The order is by the parts' numbers: `part-00007-<id>-c000.zstd.parquet`.
+    """
     names = [entry.name for entry in store.list(folder) if entry.name.startswith("part-")]
     for name in sorted(names, key=lambda name: (int(name.split("-")[1]), name)):
         with store.open_seekable(f"{folder}/{name}") as file, pq.ParquetFile(file) as part:
@@ -201,11 +210,11 @@ def _rows_of(store: Storage, folder: str, rows: int) -> Iterator[pa.RecordBatch]
 
 
 def open_spark(config: Config, room: Workplace) -> Spark:
-    """A Spark session at `spark.master`. Its Java process, temporary files and parts end with `close`.
+    """Open a Spark session at `spark.master`.
 
-    Raises ConfigError where Java is missing, where the executors could not read what this machine has, or where
-    Hadoop's configuration of a secured HDFS is missing; LockedError where this process runs Spark already;
-    StorageError where Spark does not start; StoppedError.
+    Its Java process, temporary files and parts end with `close`. Raises ConfigError where Java is missing, where the
+    executors could not read what this machine has, or where Hadoop's configuration of a secured HDFS is missing;
+    LockedError where this process runs Spark already; StorageError where Spark does not start; StoppedError.
     """
     local = config.spark.master.startswith("local")
     if not local and config.spark.dfs_url is None:
@@ -232,7 +241,10 @@ def open_spark(config: Config, room: Workplace) -> Spark:
 
 
 def _start(options: Mapping[str, str], room: Workplace) -> SparkSession:
-    """Java, and Spark in it. What Java itself says goes to a file in scratch, and into the error where it fails."""
+    """Start Java and Spark.
+
+    Java's own messages go to a file in scratch, and into the error after a failure.
+    """
     conf = SparkConf(loadDefaults=False)
     for key, value in options.items():
         conf.set(key, value)
@@ -255,7 +267,10 @@ def _start(options: Mapping[str, str], room: Workplace) -> SparkSession:
 
 
 def _options(config: Config, room: Workplace, local: bool) -> dict[str, str]:
-    """Everything the results or this machine's disk and ports depend on; the rest is the operator's spark-defaults."""
+    """Return the options that results, disk and ports need.
+
+    The rest is the operator's spark-defaults.
+    """
     log4j = room.scratch / "log4j2.properties"
     log4j.write_text(LOG4J, encoding="utf-8")
     java = {"java.io.tmpdir": str(room.scratch), "log4j2.configurationFile": log4j.as_uri()}
@@ -292,7 +307,10 @@ def _kill_java() -> None:
 
 
 def _forget(session: SparkSession) -> None:
-    """What the end of a session does in this process; its Java is dead."""
+    """Forget the ended session in this process.
+
+    Its Java is dead.
+    """
     context = session.sparkContext
     context._jsc = None  # there is nothing left to be told
     context.stop()
@@ -300,7 +318,10 @@ def _forget(session: SparkSession) -> None:
 
 
 def _stop_java() -> None:
-    """End the Java process; PySpark would keep it, with its memory and options, until this process ends."""
+    """End the Java process.
+
+    PySpark would keep it, with its memory and options, until this process ends.
+    """
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
     SparkContext._active_spark_context = None  # where stop() failed
     if gateway is None:
@@ -318,7 +339,7 @@ def _stop_java() -> None:
 
 
 def _path_of(uri: str) -> str:
-    """The path of an address `scheme://authority/path`."""
+    """Return the path of an address `scheme://authority/path`."""
     return "/" + uri.split("://", 1)[1].partition("/")[2]
 
 

@@ -56,7 +56,10 @@ class Inputs:
     requisites: bool = False
 
     def to_bytes(self) -> bytes:
-        """The file `inputs`: JSON with its digest, equal for equal inputs."""
+        """Return the file `inputs`: JSON with its digest.
+
+        Equal inputs give equal bytes.
+        """
         options = asdict(self)
         if not self.revisited:
             del options["revisited"]  # as older versions wrote it
@@ -98,11 +101,11 @@ class Inputs:
             raise DamagedFileError(f"{place}: is not the inputs of an export: {error!r}; {REMEDY}") from error
 
     def late(self, now: "Inputs") -> tuple[SegmentInput, ...] | None:
-        """Segments that came late: `now` has them besides these, in the same iterations, and differs in nothing else
-        but in the version of the CrawlDb, or in how this version compresses.
+        """Return the later segments of the same iterations.
 
-        None where it does. `crawl.min_nodes` lets a round, and an export, go on without a node, whose segment comes
-        later.
+        `now` has them besides these, and differs in nothing else but in the version of the CrawlDb, or in how this
+        version compresses; else None. `crawl.min_nodes` lets a round, and an export, go on without a node, whose
+        segment comes later.
         """
         same_folders = {segment.folder for segment in self.segments} == {segment.folder for segment in now.segments}
         may_differ = {name: getattr(self, name) for name in ("segments", "crawldb", "compressor", "level")}
@@ -114,9 +117,9 @@ class Inputs:
 
 
 def gather_inputs(stores: Stores, segments: Sequence[SegmentInput], crawldb: Sequence[str] = ()) -> Inputs:
-    """The inputs of an export over these segments, in whatever order they come. `crawldb`: parts of a version.
+    """Return the inputs of an export over segments, in any order.
 
-    Raises PathNotFoundError, StoppedError.
+    `crawldb`: parts of a version. Raises PathNotFoundError, StoppedError.
     """
     ordered = sorted(set(segments), key=lambda one: (int(one.folder) if one.folder.isdecimal() else -1, one))
     config = stores.config.export

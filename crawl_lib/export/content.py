@@ -37,10 +37,12 @@ Sizes = npt.NDArray[np.int32]
 
 
 def content_of(member: Member, max_bytes: int) -> bytes:
-    """The content of a page: the body of its response with transfer and content coding undone, else byte for byte.
+    """Return a page's content, decoded if possible.
 
-    `max_bytes`: content beyond is cut. Where a coding is damaged, what could be decoded. Raises DamagedFileError
-    naming file and offset where the member is not a whole response record.
+    Transfer and content codings of the response's body are undone, else the bytes stay.
+
+    `max_bytes`: content beyond is cut. Where a coding is damaged, what could be decoded. Raises DamagedFileError naming
+    file and offset where the member is not a whole response record.
     """
     from crawl_lib.parse import decode_content, parse_head  # noqa: PLC0415 - linker and finalizer read no page
 
@@ -102,7 +104,10 @@ class Buckets:
         return sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())
 
     def in_order(self) -> Iterator[bytes]:
-        """All compressed pages by NodeID; each bucket file is deleted when it is used up."""
+        """Yield all compressed pages by NodeID.
+
+        Each bucket file is deleted after its use.
+        """
         first = 0
         for number, path in enumerate(self._paths):
             last = -(-(number + 1) * self._pages // self._count)  # the next bucket's first NodeID
@@ -118,7 +123,9 @@ class Buckets:
 def write_content(
     folder: ExportFolder, buckets: Buckets, wanted: Iterable[WantedRecord], inputs: Inputs, progress: Progress
 ) -> Sizes | None:
-    """Write `content` of an export that has none; returns the pages' sizes, None where another attempt was faster.
+    """Write an export's `content`; return the pages' sizes.
+
+    None: another attempt was faster.
 
     `wanted`: every page once, in order of file and offset. By another compressor, pages have other sizes: so the
     offsets are made of these sizes, or of the file that is there. Raises StorageError, DamagedFileError naming WARC
@@ -139,7 +146,10 @@ def write_content(
 
 
 def content_sizes(folder: ExportFolder, pages: int, progress: Progress) -> Sizes:
-    """Sizes of the pages in the content file that is there. Raises DamagedFileError where it has not so many pages."""
+    """Return the sizes of the pages in the existing content file.
+
+    Raises DamagedFileError for another number of pages.
+    """
     sizes = np.zeros(pages, dtype=np.int32)
     content = folder.file(CONTENT)
     with folder.storage.open_seekable(content) as file:
@@ -185,7 +195,10 @@ def _write_pages(file: BinaryIO, pages: Iterable[bytes], progress: Progress) -> 
 
 
 def _compressed(members: Iterable[Member], inputs: Inputs) -> Iterator[tuple[int, bytes]]:
-    """Content of records, compressed by all cores, in the order of the records."""
+    """Yield the content of records, compressed by all cores.
+
+    The records' order stays.
+    """
     threads = os.cpu_count() or 1
     flying: deque[Future[list[tuple[int, bytes]]]] = deque()
     with ThreadPoolExecutor(threads) as pool:

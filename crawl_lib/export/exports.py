@@ -16,7 +16,9 @@ _ENTRY = re.compile(r"newest \d+|\S+")
 
 
 def newest_export(stores: Stores, having: Sequence[str] = ()) -> str:
-    """The export that was made last: the largest time among those named by an iteration, else the last by name.
+    """Return the newest export.
+
+    That is the largest time among exports named by an iteration, else the last by name.
 
     `having`: only those count that have these files: others may be made just now. Raises NoExportError if there is
     none: run `krake export` first.
@@ -32,7 +34,9 @@ def newest_export(stores: Stores, having: Sequence[str] = ()) -> str:
 def choose(
     stores: Stores, *, run_id: str | None = None, label: str | None = None, folders: Sequence[str] | None = None
 ) -> tuple[str, list[SegmentInput]]:
-    """The name of an export, the label or else its newest iteration, and the segments it takes in.
+    """Return an export's name and the segments it takes in.
+
+    The name is the label or else the newest iteration.
 
     `folders`: just these iterations: names, `A..B` (both included), `newest 3`. Else all, but none that is younger than
     the last iteration of `run_id`: so that an export that is run again after later runs has the same inputs. Segments
@@ -62,9 +66,10 @@ def choose(
 
 
 def _folders_named(stores: Stores, folders: Sequence[str]) -> list[str]:
-    """The iterations that are named, oldest first. `folders`: names, `A..B` (from A to B, both included), `newest 3`.
+    """Return the named iterations, oldest first.
 
-    Raises ConfigError naming what is none, and the newest that are there.
+    `folders`: names, `A..B` (from A to B, both included), `newest 3`. Raises ConfigError naming what is none, and the
+    newest that are there.
     """
     there = stores.crawl.folders()
     chosen: set[str] = set()
@@ -87,8 +92,11 @@ def _folders_named(stores: Stores, folders: Sequence[str]) -> list[str]:
 
 
 def _name(stores: Stores, chosen: Sequence[str], segments: Sequence[SegmentInput]) -> str:
-    """Of an export without label: its newest iteration; or one after that, which holds nothing, where the export of
-    that name is of other segments (one of them came late, or lost pages since)."""
+    """Return the name of an export without a label.
+
+    Its newest iteration; or a later, empty one, if the export of that name has other segments (one of them came late,
+    or lost pages since).
+    """
     inputs = gather_inputs(stores, segments)
     for name in chosen[chosen.index(segments[-1].folder) if segments else 0 :]:
         with suppress(OutputConflictError):
@@ -99,7 +107,9 @@ def _name(stores: Stores, chosen: Sequence[str], segments: Sequence[SegmentInput
 
 
 def remove_older(stores: Stores, finished: str) -> list[str]:
-    """Delete the whole exports beyond the newest `export.keep`, but never one with a label; returns their names.
+    """Delete unlabelled exports beyond the newest `export.keep`.
+
+    Return their names. Incomplete exports do not count.
 
     `finished`: the export that a run has just made, which stays in any case. So do those that are not whole: a task may
     work on them, or goes on with them. One that is deleted is gone in one step; killed, this is run again.
@@ -118,7 +128,10 @@ def remove_older(stores: Stores, finished: str) -> list[str]:
 
 
 def _is_timed(export: ExportFolder, folders: Sequence[str]) -> bool:
-    """Whether an export is named by an iteration, which may be deleted by now: a label may be of digits too."""
+    """Say whether an iteration named an export.
+
+    The iteration may be deleted by now, and a label may be of digits too.
+    """
     if not export.name.isdecimal() or export.name in folders:
         return export.name.isdecimal()
     with suppress(PathNotFoundError, DamagedFileError):

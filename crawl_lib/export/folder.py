@@ -61,21 +61,24 @@ class ExportFolder:
         self.path = f"{stores.config.export.directory.strip('/')}/{name}"
 
     def file(self, name: str) -> str:
-        """The path of a file of the export."""
+        """Return the path of a file of the export."""
         return f"{self.path}/{name}"
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of each file that is there, hidden leftovers of killed runs too."""
+        """Return each file's size, hidden leftovers included."""
         if not self.storage.exists(self.path):
             return {}
         return {entry.name: entry.size_bytes for entry in self.storage.list(self.path)}
 
     def has(self, *names: str) -> bool:
-        """Whether all these files are there."""
+        """Say whether all these files exist."""
         return self.sizes().keys() >= set(names)
 
     def read_inputs(self) -> Inputs:
-        """The file `inputs`. Raises PathNotFoundError if there is no such export, DamagedFileError."""
+        """Read the file `inputs`.
+
+        Raises PathNotFoundError if there is no such export, DamagedFileError.
+        """
         place = self.file(INPUTS)
         try:
             return Inputs.from_bytes(self.storage.read_bytes(place), place)
@@ -85,13 +88,14 @@ class ExportFolder:
             ) from error
 
     def is_empty(self) -> bool:
-        """Whether no file is there, but for leftovers of killed runs."""
+        """Say whether there is no file except leftovers."""
         return all(name.startswith(".") for name in self.sizes())
 
     def begun(self, now: Inputs) -> tuple[Inputs, tuple[SegmentInput, ...]]:
-        """What the export was begun with, where it was, and segments of `now` that came since; else `now`, and none.
+        """Return the export's inputs, and later segments of `now`.
 
-        Raises OutputConflictError where the folder is an export of something else, or none.
+        Without an export, `now` and no segments. Raises OutputConflictError where the folder is an export of something
+        else, or none.
         """
         if self.has(INPUTS):
             inputs = self.read_inputs()
@@ -111,7 +115,10 @@ class ExportFolder:
         return now, ()
 
     def _with_rows(self, inputs: Inputs, now: Inputs) -> Inputs:
-        """`inputs` without what `now` lacks since it holds nothing: exports of older versions list such segments."""
+        """Return `inputs` without empty segments.
+
+        Exports of older versions list them; `now` does not.
+        """
         there = set(now.segments)
         kept = (one for one in inputs.segments if one in there or not self._is_empty(one))
         return replace(inputs, segments=tuple(kept))
@@ -122,9 +129,10 @@ class ExportFolder:
         return False
 
     def claim(self, inputs: Inputs) -> None:
-        """Write `inputs`, the first file, unless it is there. Raises OutputConflictError where it says something else.
+        """Write `inputs`, the first file, unless it exists.
 
-        Nothing of `inputs` is late: an attempt on another machine may have been faster, with fewer segments.
+        Raises OutputConflictError if it differs. Nothing of `inputs` is late: an attempt on another machine may have
+        been faster, with fewer segments.
         """
         if not self.has(INPUTS):
             with self.writing(INPUTS) as file:
@@ -136,23 +144,30 @@ class ExportFolder:
             raise OutputConflictError(f"{self.path}: was begun by another attempt without {late[0].path}; run it again")
 
     def require(self, names: Sequence[str], command: str) -> None:
-        """Raises PathNotFoundError naming what is missing and the command that makes it."""
+        """Check that files exist.
+
+        Raises PathNotFoundError naming missing ones and the command that makes them.
+        """
         sizes = self.sizes()
         for name in names:
             if name not in sizes:
                 raise PathNotFoundError(f"{self.file(name)}: is not there; run `{command}` for {self.name!r} first")
 
     def engine(self, scratch: Path) -> AbstractContextManager[Engine]:
-        """An engine that works for this export: in `scratch`, and in a hidden folder here."""
+        """Return an engine for this export.
+
+        It works in `scratch`, and in a hidden folder here.
+        """
         hidden, limits = self.file(".engine"), self.stores.config.scratch
         room = Workplace(self.storage, scratch, hidden, limits.memory_bytes, self.stores, limits.max_bytes)
         return open_engine(self.stores.secrets.dfs.applied(self.stores.config), room)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
-        """A file to write; it takes its name when the block ends without an exception.
+        """Give a file to write, and name it after success.
 
-        Its hidden name is of this attempt alone, after what others left is deleted: none renames what another writes.
+        Its hidden name belongs to this attempt alone. Its hidden name is of this attempt alone, after what others left
+        is deleted: none renames what another writes.
         """
         for left in self.sizes():
             if left.startswith(f".{name}."):
@@ -171,7 +186,10 @@ class ExportFolder:
 
 
 def changed_segments(folder: ExportFolder, inputs: Inputs) -> Iterator[tuple[SegmentInput, bool]]:
-    """The segments that are not as they were when the export was begun; and whether they are gone."""
+    """Yield the changed segments, and whether each is gone.
+
+    The change is since the export was begun.
+    """
     for segment in folder.stores.until_stopped(inputs.segments):
         try:
             now = SegmentReader(folder.storage, segment.path).digest
@@ -183,7 +201,7 @@ def changed_segments(folder: ExportFolder, inputs: Inputs) -> Iterator[tuple[Seg
 
 
 def check_segments(folder: ExportFolder, inputs: Inputs) -> None:
-    """See that every segment of an export is as it was when the export was begun.
+    """Check that no segment of an export has changed.
 
     Raises PathNotFoundError or OutputConflictError naming the segment, the export and what to do, and StoppedError.
     """
@@ -209,9 +227,10 @@ def write_table(
     *,
     dictionary: bool = True,
 ) -> None:
-    """Write a Parquet file of an export: each of `rows` becomes a row group. `dictionary`: as Parquet understands it.
+    """Write a Parquet file of an export.
 
-    The file is begun when the first rows are there: a server would not wait for it while they are sorted.
+    Each of `rows` becomes a row group. `dictionary`: as Parquet understands it. The file is begun when the first rows
+    are there: a server would not wait for it while they are sorted.
     """
     waiting = iter(rows)
     first = list(islice(waiting, 1))
@@ -228,7 +247,7 @@ def write_table(
 
 
 def checked_table(stores: Stores, path: str, schema: pa.Schema, columns: Sequence[str], remedy: str = REMEDY) -> str:
-    """Read columns of a table through, which compares the checksums of their pages; returns its path.
+    """Check the pages' checksums of a table; return its path.
 
     An export keeps no digests of its tables, and engines compare no checksums. Raises DamagedFileError, StorageError,
     StoppedError.
@@ -239,7 +258,10 @@ def checked_table(stores: Stores, path: str, schema: pa.Schema, columns: Sequenc
 
 
 def remedy_of(path: str) -> str:
-    """Return how errors about a table of an export end: what to do if the file at `path` is damaged."""
+    """Return how errors about an export's table end.
+
+    That is the remedy if the file at `path` is damaged.
+    """
     name = path.rpartition("/")[2]
     if name in {ARCS_OUT, ARCS_IN}:
         return "; move it away and run `krake graph link`"
@@ -247,13 +269,16 @@ def remedy_of(path: str) -> str:
 
 
 def row_count(storage: Storage, path: str, schema: pa.Schema = NO_COLUMNS) -> int:
-    """Return how many rows a table of an export has; only its end is read. Raises what `open_parquet` does."""
+    """Return an export table's number of rows, from its end.
+
+    Raises what `open_parquet` does.
+    """
     with open_parquet(storage, path, schema, remedy_of(path)) as table:
         return table.rows
 
 
 def list_exports(stores: Stores) -> list[str]:
-    """Names of the exports, sorted."""
+    """Return the names of the exports, sorted."""
     path = stores.config.export.directory.strip("/")
     if not stores.storage.exists(path):
         return []
@@ -262,6 +287,6 @@ def list_exports(stores: Stores) -> list[str]:
 
 
 def listed_exports(stores: Stores) -> str:
-    """The exports that there are, for messages about one that is not."""
+    """Return the existing exports, for messages about a missing one."""
     names = list_exports(stores)
     return f"there are {', '.join(names[-10:])} ({len(names)} in all)" if names else "run `krake export` first"

@@ -11,9 +11,10 @@ from crawl_lib.scratch import scratch_folder
 
 @contextmanager
 def local_files(folder: ExportFolder) -> Iterator[Callable[[str], Path]]:
-    """A function from the name of an export's file to its place on the local disk, good within the block.
+    """Give a function from file names to local paths.
 
-    Files of a remote store are copied to a folder of this reader in the scratch directory, which is deleted at the end.
+    The paths are good within the block. Files of a remote store are copied to a folder of this reader in the scratch
+    directory, which is deleted at the end.
     """
     local = folder.storage.local_path(folder.path)
     if local is not None:

@@ -38,28 +38,34 @@ class MappedFile:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size_bytes else None
 
     def read(self, start: int, end: int) -> bytes:
-        """The bytes from `start` to before `end`. Raises DamagedFileError if the file ends before."""
+        """Return the bytes from `start` to before `end`.
+
+        Raises DamagedFileError if the file ends before.
+        """
         if start < 0 or end > self.size_bytes:
             raise self.damaged(start, f"the file ends at byte {self.size_bytes}, and {end - start} bytes are missing")
         return b"" if self._map is None else self._map[start:end]
 
     def int32(self, at: int) -> int:
-        """The signed big-endian integer at a byte."""
+        """Return the signed big-endian integer at a byte."""
         return int.from_bytes(self.read(at, at + 4), "big", signed=True)
 
     def int64(self, at: int) -> int:
-        """The signed big-endian long at a byte."""
+        """Return the signed big-endian long at a byte."""
         return int.from_bytes(self.read(at, at + 8), "big", signed=True)
 
     @property
     def index(self) -> "MappedFile":
-        """The other file. Raises TypeError without one: then the pages can only be read one after the other."""
+        """Index file.
+
+        Raises TypeError without one: then the pages can only be read one after the other.
+        """
         if self._index is None:
             raise TypeError(f"{self.path}: was opened without its offset file")
         return self._index
 
     def damaged(self, at: int, problem: str) -> DamagedFileError:
-        """An error that names the file and a byte of it."""
+        """Return an error that names the file and a byte."""
         return DamagedFileError(f"{self.path}: byte {at}: {problem}")
 
     def close(self) -> None:
@@ -93,18 +99,24 @@ class UrlMapping(MappedFile):
         return self._count
 
     def key(self, node_id: int) -> bytes:
-        """The key (20 bytes) of a NodeID. Raises IndexError beyond the last."""
+        """Return the key (20 bytes) of a NodeID.
+
+        Raises IndexError beyond the last.
+        """
         _require_page(node_id, self._count)
         start = 4 + KEY_BYTES * node_id
         return self.read(start, start + KEY_BYTES)
 
     def node_id(self, key: bytes) -> int | None:
-        """The NodeID of a key, None if its page was not crawled."""
+        """Return the NodeID of a key, or None."""
         place = bisect_left(range(self._count), key, key=self.key)
         return place if place < self._count and self.key(place) == key else None
 
     def __iter__(self) -> Iterator[bytes]:
-        """All keys by NodeID. Raises DamagedFileError where they do not ascend."""
+        """Yield all keys by NodeID.
+
+        Raises DamagedFileError where they do not ascend.
+        """
         last = b""
         for node_id in range(self._count):
             key = self.key(node_id)
@@ -123,11 +135,14 @@ class ContentReader(MappedFile):
             raise self._index.damaged(self._index.size_bytes, "the last entry is cut; an entry has 12 bytes")
 
     def __len__(self) -> int:
-        """How many pages there are, by the offset file. Raises TypeError without one."""
+        """Return the number of pages, by the offset file.
+
+        Raises TypeError without one.
+        """
         return self.index.size_bytes // OFFSET_BYTES
 
     def __iter__(self) -> Iterator[bytes]:
-        """The content of all pages by NodeID."""
+        """Yield the content of all pages by NodeID."""
         at = 0
         while at < self.size_bytes:
             data = self._stream(at)
@@ -135,7 +150,10 @@ class ContentReader(MappedFile):
             at += len(data) + 8
 
     def __reversed__(self) -> Iterator[bytes]:
-        """The content of all pages from the last to the first; the offset file is not needed."""
+        """Yield all contents from the last page to the first.
+
+        This needs no offset file.
+        """
         end = self.size_bytes
         while end > 0:
             size = self.int32(end - 4) if end >= 8 else -1
@@ -146,12 +164,18 @@ class ContentReader(MappedFile):
             end = start
 
     def content(self, node_id: int) -> bytes:
-        """The content of a page. Raises IndexError beyond the last."""
+        """Return the content of a page.
+
+        Raises IndexError beyond the last.
+        """
         start = self._offset(node_id)
         return self._inflated(self._stream(start), start)
 
     def compressed(self, node_id: int) -> bytes:
-        """The zlib stream of a page. Raises IndexError beyond the last."""
+        """Return the zlib stream of a page.
+
+        Raises IndexError beyond the last.
+        """
         return self._stream(self._offset(node_id))
 
     def _offset(self, node_id: int) -> int:
@@ -205,7 +229,10 @@ class WebGraph(MappedFile):
         return self._nodes
 
     def __iter__(self) -> Iterator[Node]:
-        """All pages by NodeID; the index is not needed. Raises DamagedFileError where the file contradicts itself."""
+        """Yield all pages by NodeID, without the index.
+
+        Raises DamagedFileError where the file contradicts itself.
+        """
         at = 4
         for node_id in range(self._nodes):
             node = self._entry(node_id, at)
@@ -215,12 +242,15 @@ class WebGraph(MappedFile):
             raise self.damaged(at, "the last page ends here, and the file goes on")
 
     def node(self, node_id: int) -> Node:
-        """A page and its neighbours. Raises IndexError beyond the last."""
+        """Return a page and its neighbours.
+
+        Raises IndexError beyond the last.
+        """
         _require_page(node_id, self._nodes)
         return self._entry(node_id, self.index.int64(8 * node_id))
 
     def degrees(self) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-        """In- and out-degrees of all pages by NodeID, in blocks."""
+        """Yield in- and out-degrees by NodeID, in blocks."""
         words = np.memmap(self.path, dtype=">i4", mode="r")
         for first in range(0, self._nodes, BLOCK_NODES):
             entries = self.index.read(8 * first, 8 * min(first + BLOCK_NODES, self._nodes))
@@ -231,7 +261,7 @@ class WebGraph(MappedFile):
             yield ins, edges - ins
 
     def stats(self) -> dict[str, Any]:
-        """What `krake graph stats` shows.
+        """Return the figures of `krake graph stats`.
 
         `nodes`, `arcs`; `dangling`: pages without an out-arc; `isolated`: pages without any arc; `max_in_degree`,
         `max_out_degree`, `average_degree` (in- and out- are the same); `in_degrees`, `out_degrees`: how many pages have
@@ -279,6 +309,6 @@ class PowerCounts:
         self._counts += np.bincount(np.frexp(numbers.astype(np.float64))[1].clip(0, 32), minlength=33)
 
     def by_range(self) -> dict[str, int]:
-        """The counts up to the largest number, each by its range, such as "4-7"."""
+        """Return counts by range, such as "4-7"."""
         names = ("0", "1", *(f"{1 << (power - 1)}-{(1 << power) - 1}" for power in range(2, 33)))
         return dict(zip(names, np.trim_zeros(self._counts, "b").tolist(), strict=False))

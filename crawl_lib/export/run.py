@@ -136,7 +136,7 @@ class _Export:
             self.write_content(engine)
 
     def prepare(self, engine: Engine) -> None:
-        """Tables of the inputs, and the check that NodeIDs suffice.
+        """Make tables of the inputs, and check the number of NodeIDs.
 
         The view `captures` has the rows of the segments' `pages`, but for those that were dropped.
         """
@@ -172,7 +172,10 @@ class _Export:
             )
 
     def leave_out(self, engine: Engine) -> None:
-        """The view `visits`: without pages that were dropped, and duplicates and requisites that are not exported."""
+        """Make the view `visits` of exportable pages.
+
+        It lacks dropped pages, and duplicates and requisites that are not exported.
+        """
         links = None if self.inputs.requisites else self.links
         if self.inputs.duplicates == "keep":
             view_visits(engine, "export/visits", links)
@@ -189,7 +192,10 @@ class _Export:
         view_visits(engine, "export/visits_but_duplicates", links)
 
     def links(self) -> list[str | None]:
-        """Return the paths of the tables of links, whose digests are right; None for a table without rows."""
+        """Return the paths of the checked tables of links.
+
+        None: a table without rows.
+        """
         storage, stores = self.folder.storage, self.folder.stores
         segments = stores.until_stopped(self.inputs.segments)
         return [SegmentReader(storage, segment.path).verified(LINKS_NAME, stores) for segment in segments]
@@ -201,12 +207,13 @@ class _Export:
         write_table(self.folder, PAGES, EXPORT_SCHEMA, batches, progress)
 
     def numbered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """Rows of `pages.parquet`: the chosen captures, with their place in the order of keys."""
+        """Yield rows of `pages.parquet`: chosen captures with their NodeIDs."""
         paths = bytes_array([segment.path.encode() for segment in self.inputs.segments], pa.string())
         count = 0
         for batch in batches:
             numbers = column_of(np.arange(count, count + len(batch), dtype=np.int32))
-            columns = [numbers, *batch.columns, paths.take(batch.column("segment"))]
+            added = {"node_id": numbers, "segment_path": paths.take(batch.column("segment"))}
+            columns = [added[name] if name in added else batch.column(name) for name in EXPORT_SCHEMA.names]
             yield pa.table(columns, names=EXPORT_SCHEMA.names)
             count += len(batch)
 
@@ -229,7 +236,7 @@ class _Export:
         progress.end()
 
     def wanted(self, engine: Engine) -> Iterator[WantedRecord]:
-        """The records to read, in order of file and offset."""
+        """Yield the records to read, by file and offset."""
         paths = [segment.path for segment in self.inputs.segments]
         for batch in engine.stream("export/reading_order", BATCH_ROWS, "export.order"):
             columns = (column.to_pylist() for column in batch.columns)
@@ -238,7 +245,10 @@ class _Export:
 
 
 def write_mapping(folder: ExportFolder) -> None:
-    """Write `urlmapping`: the keys of `pages.parquet`. Raises DamagedFileError where they do not ascend."""
+    """Write `urlmapping`, the keys of `pages.parquet`.
+
+    Raises DamagedFileError where they do not ascend.
+    """
     pages = folder.file(PAGES)
     with (
         open_parquet(folder.storage, pages, EXPORT_SCHEMA, remedy_of(pages)) as table,
@@ -255,6 +265,9 @@ def write_mapping(folder: ExportFolder) -> None:
 
 
 def bytes_array(values: Sequence[bytes], kind: pa.DataType) -> "pa.Array[Any]":
-    """Keys, or texts as UTF-8, as an Arrow array without pandas."""
+    """Return keys or texts as an Arrow array, without pandas.
+
+    Texts are in UTF-8.
+    """
     ends = np.cumsum([0, *map(len, values)], dtype=np.int32)
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(values))])

@@ -23,7 +23,9 @@ NODE_ID_PATTERN = re.compile(r"[0-9]{1,10}")
 
 
 def show_page(stores: Stores, *, name: str, page: str, limit: int = 100) -> dict[str, Any]:
-    """What `krake show URL|KEY|NODEID` prints, as JSON takes it: keys in hex, times in ISO 8601.
+    """Return the output of `krake show URL|KEY|NODEID`.
+
+    Keys are in hex, times in ISO 8601.
 
     `name`: the export; `page`: URL, key in hex, or NodeID; `limit`: in- and out-links shown, each, the first by NodeID.
     `row`: of the export's `pages.parquet`. Links and degrees are None where the export has no web graph yet.
@@ -58,9 +60,9 @@ def show_page(stores: Stores, *, name: str, page: str, limit: int = 100) -> dict
 
 @contextmanager
 def open_web_graph(stores: Stores, *, name: str) -> Iterator[WebGraph]:
-    """The web graph of an export, closed at the end of the block; a remote one is copied to scratch first.
+    """Open the web graph of an export for a block.
 
-    Raises PathNotFoundError where the finalizer has not run.
+    A remote graph is copied to scratch first. Raises PathNotFoundError where the finalizer has not run.
     """
     folder = _require(stores, name, [GRAPH_INDEX, WEB_GRAPH], "krake graph finalize")
     with local_files(folder) as local, WebGraph(local(WEB_GRAPH), local(GRAPH_INDEX)) as graph:
@@ -75,17 +77,23 @@ def _require(stores: Stores, name: str, files: list[str], command: str) -> Expor
 
 
 def is_node_id(page: str) -> bool:
-    """Whether a page is named by its NodeID, as far as its form says."""
+    """Say whether a page's name has the form of a NodeID."""
     return NODE_ID_PATTERN.fullmatch(page) is not None
 
 
 def page_key(stores: Stores, page: str) -> bytes:
-    """The key of a page that is named by its URL, or by its key in hex (40 digits). Raises InputError."""
+    """Return the key of a page.
+
+    The page is named by its URL, or by its key in hex (40 digits). Raises InputError.
+    """
     return bytes.fromhex(page) if KEY_PATTERN.fullmatch(page) else key_of(url_named(stores, page, or_key=True))
 
 
 def url_named(stores: Stores, text: str, *, or_key: bool = False) -> str:
-    """The canonical form of a URL as the user gave it. Raises InputError; `or_key`: it might have been a key."""
+    """Return the canonical form of a user's URL.
+
+    Raises InputError; `or_key`: it might have been a key.
+    """
     try:
         return canonicalize(text, max_length_chars=stores.config.urls.max_length_chars)
     except UrlError as error:
@@ -96,7 +104,10 @@ def url_named(stores: Stores, text: str, *, or_key: bool = False) -> str:
 
 
 def _with_scheme(text: str, max_length_chars: int) -> str:
-    """Return the URL that a text without a scheme stands for; "" for words, mail addresses and other schemes."""
+    """Return the URL meant by a text without a scheme.
+
+    "" for words, mail addresses and other schemes.
+    """
     if "//" in text or "@" in text:
         return ""
     try:
@@ -108,9 +119,10 @@ def _with_scheme(text: str, max_length_chars: int) -> str:
 
 
 def _rows(pages: Path, node_ids: list[int], columns: list[str] | None = None) -> list[dict[str, Any]]:
-    """The rows of `pages.parquet` of some pages, by NodeID; only the row groups that they are in are read.
+    """Return rows of `pages.parquet` by NodeID.
 
-    Raises DamagedFileError, also where a row is missing: a damaged index of row groups hides some.
+    Only the necessary row groups are read. Raises DamagedFileError, also where a row is missing: a damaged index of row
+    groups hides some.
     """
     with parquet_errors(str(pages), f"; {REMEDY}"):
         options: dict[str, Any] = {"page_checksum_verification": True, "partitioning": None}
@@ -121,7 +133,10 @@ def _rows(pages: Path, node_ids: list[int], columns: list[str] | None = None) ->
 
 
 def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as JSON takes it: keys in hex, times in ISO 8601."""
+    """Return a row for JSON.
+
+    Keys are in hex, times in ISO 8601.
+    """
     return {column: _plain(value) for column, value in row.items()}
 
 

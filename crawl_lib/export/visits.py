@@ -7,7 +7,9 @@ from crawl_lib.segment import LINKS_SCHEMA
 
 
 def view_visits(engine: Engine, query: str, links: Callable[[], Sequence[str | None]] | None) -> None:
-    """Make the view `visits` of a query, without requisites that no followed link names.
+    """Make the view `visits` of a query's linked pages.
+
+    Requisites without a followed link are left out.
 
     `query`: gives rows of `pages`. `links`: returns the paths of the tables of links of the same segments, and is
     called only where there are requisites; None: requisites count as pages do. Raises what `links` does, StorageError.

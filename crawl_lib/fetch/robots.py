@@ -21,7 +21,7 @@ from crawl_lib.fetch.robotstxt import Rules
 from crawl_lib.fetch.turns import Turns
 from crawl_lib.parse import parse_head, robots_text
 from crawl_lib.records import Fetched
-from crawl_lib.states import Outcome
+from crawl_lib.states import ERROR_ANSWERS, Outcome
 from crawl_lib.urls import authority_of, budget_domain_of, refused_port, resolve
 
 # https://www.rfc-editor.org/rfc/rfc9309#section-2.3.1.2
@@ -70,7 +70,7 @@ def row_of(authority: str, fetched: Fetched, hops: int, now: float, config: Fetc
 
 
 _READ = frozenset(Verdict)
-_UNAVAILABLE = (Outcome.GONE, Outcome.CLIENT_ERROR, Outcome.REDIRECT, Outcome.UNEXPECTED_STATUS)
+_UNAVAILABLE = (ERROR_ANSWERS | {Outcome.REDIRECT}) - {Outcome.SERVER_ERROR}
 # What happens before an answer, to robots.txt as it would to the host's pages.
 _FAILURES = (Outcome.CONNECT_FAILED, Outcome.TIMEOUT, Outcome.TOO_SLOW, Outcome.PROTOCOL_ERROR)
 # What fails here is what every URL of the authority has too: its name, its address, its certificate.

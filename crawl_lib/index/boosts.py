@@ -19,10 +19,11 @@ NONE = "none"
 
 
 def give_boosts(work: VersionWork) -> str:
-    """Make the table `boosts` of an engine: the chain's `index_boost`, else PageRank, else LinkRank, else no rows.
+    """Make the table `boosts` of an engine.
 
-    Returns the source with its version, for the index's manifest. Raises ConfigError where a plug-in cannot judge a
-    URL, DamagedFileError, StorageError, StoppedError.
+    A boost is the chain's `index_boost`, else PageRank, else LinkRank; else the table has no rows. Returns the source
+    with its version, for the index's manifest. Raises ConfigError where a plug-in cannot judge a URL, DamagedFileError,
+    StorageError, StoppedError.
     """
     return _by_plugins(work) or _by_page_rank(work) or _by_link_rank(work) or _without(work)
 
@@ -71,7 +72,10 @@ def _without(work: VersionWork) -> str:
 
 
 def mean_of(batches: Iterable[pa.RecordBatch]) -> float:
-    """Return the mean of the column `boost`, without rows that have none; 1 where that is no use as a divisor."""
+    """Return the mean boost of rows that have one.
+
+    The result is 1 if the mean cannot be a divisor.
+    """
     values = [float(value) for batch in batches for value in batch.column("boost").to_pylist() if value is not None]
     mean = math.fsum(values) / len(values) if values else 1.0
     return mean if mean > 0 else 1.0

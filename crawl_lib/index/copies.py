@@ -25,14 +25,15 @@ log = logging.getLogger(__name__)
 
 
 def copies_folder(stores: Stores) -> Path:
-    """Return the folder of a crawl's copies on this machine, whether it exists or not."""
+    """Return the folder of this machine's copies, existing or not."""
     return Path(stores.config.search.directory) / stores.config.crawl.name
 
 
 def local_folder(stores: Stores, version: Version) -> Path:
-    """Return the folder of a version on this machine; make a copy if there is none with the right sizes.
+    """Return a version's folder on this machine, copied if necessary.
 
-    Raises DamagedFileError where a file is not what was written, StorageError, StoppedError.
+    A copy needs the right sizes. Raises DamagedFileError where a file is not what was written, StorageError,
+    StoppedError.
     """
     local = stores.storage.local_path(version.path)
     if local is not None:
@@ -51,9 +52,10 @@ def _has_sizes(folder: Path, version: Version) -> bool:
 
 
 def verified_folder(stores: Stores, version: Version) -> Path:
-    """Return `local_folder` after a comparison of a copy with its digests; make a copy that differs again.
+    """Return `local_folder` after a check of the copy's digests.
 
-    Raises DamagedFileError where a file of the store is not what was written, StorageError, StoppedError.
+    A copy that differs is made again. Raises DamagedFileError where a file of the store is not what was written,
+    StorageError, StoppedError.
     """
     try:
         verify_copy(stores, version)
@@ -63,7 +65,7 @@ def verified_folder(stores: Stores, version: Version) -> Path:
 
 
 def verify_copy(stores: Stores, version: Version) -> None:
-    """Compare this machine's copy of a version, if there is one, with its digests; delete a copy that differs.
+    """Check this machine's copy of a version; delete a damaged copy.
 
     Raises DamagedFileError where a file differs, StorageError, StoppedError.
     """
@@ -91,9 +93,10 @@ def _copy(stores: Stores, version: Version, folder: Path) -> None:
 
 @contextmanager
 def own_folder(stores: Stores, number: int) -> Iterator[Path]:
-    """Make a hidden folder for the files of a version; delete the folder with the block, unless it was renamed.
+    """Make a hidden folder for a version's files.
 
-    A killed process holds its folder no longer, so `delete_other_copies` deletes the folder. Raises StorageError.
+    The folder goes with the block, unless it was renamed. A killed process holds its folder no longer, so
+    `delete_other_copies` deletes the folder. Raises StorageError.
     """
     base = copies_folder(stores)
     hidden = base / f".{number}-{uuid.uuid4().hex}"
@@ -109,7 +112,10 @@ def own_folder(stores: Stores, number: int) -> Iterator[Path]:
 
 @contextmanager
 def _alone(base: Path) -> Iterator[None]:
-    """Hold the folder of all copies for the moment in which folders come, or leftovers go. Raises OSError."""
+    """Lock the folder of all copies for changes.
+
+    Raises OSError.
+    """
     descriptor = os.open(base, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -125,7 +131,10 @@ def file_sha256(path: Path) -> str:
 
 
 def publish_copy(hidden: Path, folder: Path) -> None:
-    """Give a whole copy its name, unless another process was faster. Raises OSError."""
+    """Give a complete copy its name.
+
+    Another process may have been faster. Raises OSError.
+    """
     if not folder.exists():
         try:
             hidden.rename(folder)
@@ -137,7 +146,9 @@ def publish_copy(hidden: Path, folder: Path) -> None:
 
 
 def delete_other_copies(stores: Stores, number: int) -> None:
-    """Delete this machine's copies of older versions, and what killed processes left of any. Raises StorageError.
+    """Delete older copies of this machine, and leftovers of killed processes.
+
+    Raises StorageError.
 
     `number`: the version that is used from now on.
     """

@@ -69,7 +69,10 @@ class IndexedPage:
 
 
 def order_of(key: bytes) -> int:
-    """Return the number by which the index orders a page: the first 8 bytes of its key, unsigned and big-endian."""
+    """Return the index's order number of a key.
+
+    That is the key's first 8 bytes, unsigned and big-endian.
+    """
     return int.from_bytes(key[:8], "big")
 
 
@@ -84,11 +87,14 @@ class Fields:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The revision and languages of an index; where they change, all documents are made anew."""
+        """Revision and languages of the index.
+
+        A change makes all documents again.
+        """
         return {"revision": REVISION, "languages": list(self.languages), "tantivy": version("tantivy")}
 
     def index(self, path: str) -> tantivy.Index:
-        """Open the index in a folder; an empty folder becomes an empty index.
+        """Open the index in a folder, or make an empty one.
 
         Raises ValueError, as Tantivy does, where the folder has an index with other fields, or a damaged one.
         """
@@ -97,15 +103,18 @@ class Fields:
         return index
 
     def group(self, language: str | None) -> str:
-        """Return the language whose fields a page is in: its own, or `OTHER`."""
+        """Return the language group of a page: a language or `OTHER`."""
         return language if language in self.languages else OTHER
 
     def name(self, kind: str, group: str) -> str:
-        """Return the field of a kind (`WORDS`, `TITLE`, `ANCHORS`) that a group of languages has."""
+        """Return the field of a kind for a language group.
+
+        `kind`: `WORDS`, `TITLE` or `ANCHORS`.
+        """
         return WORDS if (kind, group) == (WORDS, OTHER) else f"{kind}_{group}"
 
     def document(self, page: IndexedPage) -> tantivy.Document:
-        """Return the document of a page. Texts are brought into Unicode's form NFC."""
+        """Return a page's document, with texts in NFC (Unicode)."""
         page, document = _composed(page), tantivy.Document()
         self._add_words(document, page)
         _add_plain(document, page)
@@ -142,7 +151,7 @@ class Fields:
 
 
 def pages_with_keys(searcher: tantivy.Searcher, schema: tantivy.Schema, keys: Sequence[bytes]) -> Iterator[IndexedPage]:
-    """Read pages back from their documents, one after the other, in any order.
+    """Read pages back from their documents, in any order.
 
     Pages without a document are left out. Raises ValueError, as Tantivy does, for damaged files, and for an index of a
     revision before 2.
@@ -173,7 +182,7 @@ def _page_of(document: tantivy.Document, captured_us: int, published_us: int | N
 
 
 def sites_of(host: str) -> list[str]:
-    """Return a canonical host and each domain above it, to the one that is registered."""
+    """Return a canonical host and its domains, to the registered one."""
     registered, sites = budget_domain_of(host), [host]
     while sites[-1] != registered and "." in sites[-1]:
         sites.append(sites[-1].partition(".")[2])

@@ -39,9 +39,10 @@ class Counts:
 
 
 def link_files(before: Path, folder: Path) -> list[str]:
-    """Take Tantivy's files of a version over into a folder; return the names of those that are hard links.
+    """Link Tantivy's files of a version into a folder.
 
-    Where the file system has none, they are copies. Raises StorageError.
+    Return the names of hard links; a file system without links gets copies. Where the file system has none, they are
+    copies. Raises StorageError.
     """
     linked = []
     with os_errors(folder, "cannot take over the files of the version before"):
@@ -67,9 +68,9 @@ def _linked(file: Path, target: Path) -> bool:
 def change_files(
     stores: Stores, fields: Fields, folder: Path, gone: Iterable[bytes], pages: Iterable[IndexedPage]
 ) -> int:
-    """Delete pages by key, add others, commit once; return how many were added.
+    """Delete pages by key and add others, in one commit.
 
-    Raises NoRoomError, StorageError, StoppedError.
+    Return the number of added pages. Raises NoRoomError, StorageError, StoppedError.
     """
     added = 0
     with tantivy_errors(folder):

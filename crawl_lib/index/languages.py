@@ -44,7 +44,7 @@ class Analysers:
         self._by_name[LETTERS] = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.regex(LETTER)).build()
 
     def register(self, index: tantivy.Index) -> None:
-        """Tell an index its analysers. Tantivy keeps names of analysers in its files, never the analysers."""
+        """Register the analysers, whose names alone are in Tantivy's files."""
         for name, analyser in self._by_name.items():
             index.register_tokenizer(name, analyser)
 
@@ -57,7 +57,10 @@ class Analysers:
         return any(not self.words(language, word) for language in self.languages)
 
     def placed(self, name: str, text: str) -> list[tuple[int, str]]:
-        """Return the words of a text with their positions; a word that is left out leaves a gap."""
+        """Return a text's words with their positions.
+
+        A word that is left out leaves a gap.
+        """
         return [(token.position, token.text) for token in self._by_name[name].pre_tokenize(text).tokens]
 
 

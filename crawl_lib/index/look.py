@@ -24,7 +24,10 @@ WHY = {
 
 
 def index_counts(version: Version) -> dict[str, Any]:
-    """Return the figures of a version, with its `version`, `path`, `size_bytes` and when it was `made` (ISO 8601)."""
+    """Return the figures of a version.
+
+    They include `version`, `path`, `size_bytes` and `made` (ISO 8601).
+    """
     size_bytes = sum(part["size_bytes"] for part in version.manifest["parts"])
     figures = {name: version.manifest[name] for name in _FIGURES}
     made = datetime.fromtimestamp(version.manifest["now"], UTC).isoformat()
@@ -32,7 +35,10 @@ def index_counts(version: Version) -> dict[str, Any]:
 
 
 def index_stats(stores: Stores) -> dict[str, Any]:
-    """Return the figures of the newest version. Raises InputError before the first one, StorageError."""
+    """Return the figures of the newest version.
+
+    Raises InputError before the first one, StorageError.
+    """
     version = newest_index(Versions(stores, INDEX))
     if version is None:
         raise InputError(f"{stores.crawl.at(INDEX.folder)}: there is no index yet; `krake index update` makes it")
@@ -40,7 +46,9 @@ def index_stats(stores: Stores) -> dict[str, Any]:
 
 
 def why_indexed(stores: Stores, key: bytes) -> dict[str, Any] | None:
-    """Return whether the newest version has a page, None where there is no version.
+    """Say whether the newest version has a page.
+
+    The result is None without a version.
 
     `version`; `indexed`; `reason`: one of `WHY`, None for a page that was not there when the version was made; `owner`:
     the key in hex of the page that is found in its place. Raises DamagedFileError, StorageError.

@@ -20,18 +20,24 @@ class IndexOutput(TableOutput):
     """The index as an output."""
 
     def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
-        """Make the version that has what is there now, or find it; return its figures."""
+        """Make or find the version of the current pages.
+
+        Return its figures.
+        """
         return index_counts(update_index(stores, now=now))
 
     def holds(self, versions: Versions, version: Version, pages: Pages) -> bool:
-        """Say whether a version finds one of these pages, or has the words of one that was deleted."""
+        """Say whether a version has pages, or words of deleted ones."""
         stores = versions.stores
         if not deleted_keys(stores, version).isdisjoint(pages):
             return True
         return has_key(stores, file_of(version, PAGES_FILE), pages)
 
     def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:
-        """Find the versions that hold a page. One that cannot be read is named, to be safe."""
+        """Return the versions that hold a page.
+
+        Unreadable versions are included, to be safe.
+        """
         versions = self.versions(stores)
         for number in versions.numbers():
             holds = True

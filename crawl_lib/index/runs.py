@@ -23,7 +23,10 @@ def find_runs(text: str) -> list[str]:
 
 
 def without_runs(text: str) -> str:
-    """Replace each run by a space, so that words of other scripts that touch a run stand alone."""
+    """Replace each run by a space.
+
+    Words of other scripts that touch a run then stand alone.
+    """
     return _RUN.sub(" ", text)
 
 

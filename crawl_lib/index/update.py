@@ -54,7 +54,9 @@ log = logging.getLogger(__name__)
 
 
 def update_index(stores: Stores, *, now: datetime, purge: bool = False) -> Version:
-    """Make the version of the index that has what is there now, or find it. `now`: for manifests.
+    """Make or find the index version of the current pages.
+
+    `now`: for manifests.
 
     `purge`: all is made anew, and older versions are deleted, whatever `crawldb.keep_versions` says. Every update first
     ends a purge that was killed. A second update on this machine waits, and then finds the version of the first.
@@ -107,7 +109,10 @@ class _Noted(Versions):
 def _next_version(
     versions: Versions, fields: Fields, links: Version, before: Version | None, *, now: datetime, purge: bool
 ) -> Version | None:
-    """Return the version after `before`, `before` itself if nothing changed, or None if another task was faster."""
+    """Return the version after `before`, or `before` without changes.
+
+    None: another task was faster.
+    """
     stores, number = versions.stores, versions.next_number()
     with VersionWork.of(versions, number) as work:
         wanted = Wanted.of(work, links)
@@ -125,13 +130,16 @@ def _next_version(
 
 
 def _made_ms(now: datetime, before: Version | None) -> int:
-    """Return the `made_ms` of the version after another one. A second holds many versions, and a clock may go back."""
+    """Return the next version's `made_ms`.
+
+    A second holds many versions, and a clock may go back.
+    """
     now_ms = int(now.timestamp() * 1000)
     return now_ms if before is None else max(now_ms, made_ms_of(before) + 1)
 
 
 def newest_index(versions: Versions) -> Version | None:
-    """Return the newest whole version; None where there is none, since all of it can be made again."""
+    """Return the newest complete version, or None."""
     try:
         return versions.newest()
     except DamagedFileError as error:
@@ -140,7 +148,7 @@ def newest_index(versions: Versions) -> Version | None:
 
 
 def _digest_of(wanted: Wanted, fields: Fields, links: Version) -> str:
-    """Return a digest of all that the pages of a version follow from, as SHA-256 in hex."""
+    """Return a digest of a version's sources (SHA-256 in hex)."""
     stores, captures = wanted.work.stores, wanted.captures
     texts = [text_table(stores, segment) for segment, _ in captures.segments]
     options = [stores.config_digest, asdict(stores.config.index), fields.settings]
@@ -149,7 +157,10 @@ def _digest_of(wanted: Wanted, fields: Fields, links: Version) -> str:
 
 
 def _end_purge(versions: Versions, version: Version | None) -> None:
-    """Delete all that is older than a version of a purge, also what was set aside. Raises StorageError."""
+    """Delete everything older than a purge's version.
+
+    This includes damaged versions that were set aside. Raises StorageError.
+    """
     if version is None or not version.manifest.get("is_purge"):
         return
     storage = versions.stores.storage
@@ -184,7 +195,7 @@ class _IndexMaking:
         return self.versions.stores
 
     def fill(self, hidden: str) -> Filled:
-        """Make all files of the version in a hidden folder of the store."""
+        """Make all files of the version in a hidden folder."""
         self.wanted.choose()
         self._give_tables()
         gone: list[bytes] = [key.as_py() for batch in self._stream("gone") for key in batch.column(0)]
@@ -199,7 +210,7 @@ class _IndexMaking:
         return self._filled(folder, hashed, added, len(gone))
 
     def _give_tables(self) -> None:
-        """Make the tables `listed` and `indexed`: the rows of this version, and those of the one before."""
+        """Make the tables `listed` (this version) and `indexed` (the parent)."""
         work, engine = self.wanted.work, self.wanted.work.engine
         self.listed = work.keep("listed", PAGES_SCHEMA, self.wanted.pages())
         if self.before is None:
@@ -226,7 +237,10 @@ class _IndexMaking:
         return True
 
     def _folder(self, hidden: str) -> Path:
-        """Make the folder for the version's files: the hidden one itself, or `staging`. Raises StorageError."""
+        """Make the folder for the version's files.
+
+        The result is the hidden folder, or `staging`. Raises StorageError.
+        """
         storage = self.stores.storage
         storage.make_dirs(hidden)
         if (local := storage.local_path(hidden)) is not None:
@@ -235,7 +249,10 @@ class _IndexMaking:
         return self.staging
 
     def _link(self, folder: Path) -> dict[str, Any]:
-        """Take over the files of the version before; return the manifest's entries of those that never change."""
+        """Link the parent version's files.
+
+        Return the manifest's entries of files that never change.
+        """
         if self.before is None:
             return {}
         linked = set(link_files(verified_folder(self.stores, self.before), folder))

@@ -25,20 +25,23 @@ from), `settings` (of its fields), `pages`, `deleted` (of Tantivy's files), `lef
 
 
 def file_of(version: Version, name: str) -> str:
-    """Return the path of a file of a version, relative to the storage's root."""
+    """Return the path of a version's file below the storage's root."""
     return f"{version.path}/{name}"
 
 
 def made_ms_of(version: Version) -> int:
-    """Return when a version was made, in POSIX milliseconds: above that of each earlier version, whatever clocks say.
+    """Return a version's time in POSIX milliseconds.
 
-    Versions of an older Krake have seconds alone.
+    The time is above that of each earlier version, whatever clocks say. Versions of an older Krake have seconds alone.
     """
     manifest = version.manifest
     return int(manifest.get("made_ms", int(manifest["now"]) * 1000))
 
 
 def deleted_keys(stores: Stores, version: Version) -> set[bytes]:
-    """Return the keys of pages whose words are still in a version's files. Raises StorageError."""
+    """Return keys of deleted pages whose words are still stored.
+
+    Raises StorageError.
+    """
     data = stores.storage.read_bytes(file_of(version, DELETED_FILE))
     return {data[start : start + KEY_BYTES] for start in range(0, len(data), KEY_BYTES)}

@@ -75,9 +75,10 @@ class Wanted:
 
     @classmethod
     def of(cls, work: VersionWork, links: Version) -> "Wanted":
-        """Take what there is now. `links`: the newest version of the table of links.
+        """Collect the current pages.
 
-        Raises InputError before the first segment, ConfigError, DamagedFileError, StorageError, StoppedError.
+        `links`: the newest version of the table of links. Raises InputError before the first segment, ConfigError,
+        DamagedFileError, StorageError, StoppedError.
         """
         captures = Captures.of(work, standing=True)
         Versions(work.stores, OUTLINKS).give(links, work.engine, "links")
@@ -138,7 +139,7 @@ class Wanted:
         engine.keep("folded", "index/folded", "index.canonical")
 
     def pages(self) -> Iterator[pa.Table]:
-        """Yield the rows of the version's table of pages, in order of keys."""
+        """Yield rows of the version's table of pages, in key order."""
         query, engine = "index/wanted_in_order", self.work.engine
         mean = mean_of(engine.stream(query, GROUP_ROWS, "index.pages"))
         for batch in engine.stream(query, GROUP_ROWS, "index.pages"):
@@ -155,7 +156,10 @@ class Wanted:
             yield pa.Table.from_batches([batch])
 
     def documents(self) -> Iterator[IndexedPage]:
-        """Yield the pages that are in `listed` and not the same in `indexed`, in order of keys."""
+        """Yield new and changed pages in key order.
+
+        These are in `listed` and not the same in `indexed`.
+        """
         work, options = self.work, self.work.stores.config.index
         found = self.captures.read(*_OF_TEXTS, query="index/fresh")
         rows = (_text_row(page, options) for pages in found for page in pages)
@@ -189,7 +193,7 @@ class _Judge:
         return {"key": page["key"], "reason": reason} if reason else self._candidate(page)
 
     def _refusal(self, page: Row) -> str:
-        """Return why a page cannot be in the index, "" if it can."""
+        """Return the reason against indexing a page, "" if none."""
         if not page["text"]:
             return "no_text"
         if self.options.robots == "obey" and is_noindex(page):
@@ -212,7 +216,10 @@ class _Judge:
 
 
 def is_noindex(page: Row) -> bool:
-    """Say whether a page asks to be in no index. Texts of older versions know nothing of it: then its row decides."""
+    """Say whether a page asks to be in no index.
+
+    Texts of older versions lack this fact; then the page's row decides.
+    """
     robots = page["robots"]
     if robots is not None:
         return bool(robots["noindex"])
@@ -227,7 +234,10 @@ def _hidden(page: Row, options: IndexConfig) -> list[str]:
 
 
 def _own_digest(page: Row, options: IndexConfig) -> bytes:
-    """Return the SHA-1 of what a document is made of, without language and anchors."""
+    """Return the SHA-1 of a document's sources.
+
+    Language and anchors are left out.
+    """
     values = [page[name] for name in ("url", "title", "headings", "text", "mime_detected")]
     times = [str(page[name]) for name in ("time", "published")]
     text = json.dumps([*values, *times, _hidden(page, options)])
@@ -246,7 +256,7 @@ def _text_row(page: Row, options: IndexConfig) -> Row:
 
 
 def _tables(rows: Iterator[Row]) -> Iterator[pa.Table]:
-    """Return rows that may be of a megabyte each as tables of few rows."""
+    """Return rows of up to a megabyte as tables of few rows."""
     held: list[Row] = []
     size = 0
     for row in rows:

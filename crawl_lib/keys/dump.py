@@ -49,9 +49,10 @@ class DumpReport:
 
 
 def dump_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, dry_run: bool = False) -> DumpReport:
-    """Write all keys to a new file. `dry_run`: read them all and count them, and write nothing.
+    """Write all keys to a new file.
 
-    Raises InputError if the file is there, KeyServerDownError if no server answers for some keys, StorageError.
+    `dry_run`: read and count them only. Raises InputError if the file is there, KeyServerDownError if no server answers
+    for some keys, StorageError.
     """
     with os_errors(path, "cannot be written"):
         if path.exists():
@@ -81,7 +82,7 @@ def dump_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, d
 
 
 def all_keys(servers: Sequence[KeyServer]) -> Iterator[tuple[bytes, int]]:
-    """Every key that any of these servers has, ascending, with the highest state."""
+    """Yield every key of these servers, ascending, with its highest state."""
     low, high = bounds(0, 1)
     for key, states in side_by_side([server.scan(low, high) for server in servers]):
         yield key, int(max(states.values()))
@@ -106,10 +107,10 @@ def _write(file: BinaryIO, keys: Iterator[tuple[bytes, int]], report: DumpReport
 
 
 def read_dump(path: Path) -> Iterator[tuple[list[bytes], bytes]]:
-    """The keys of a dump and their states (a byte each), block by block.
+    """Yield a dump's keys and states, block by block.
 
-    Raises DamagedFileError naming the byte; what came before may be of a damaged file too, so read it all first.
-    Raises InputError if there is no such file, StorageError if it cannot be read.
+    A state is a byte. Raises DamagedFileError naming the byte; what came before may be of a damaged file too, so read
+    it all first. Raises InputError if there is no such file, StorageError if it cannot be read.
     """
     with os_errors(path, "cannot be read"):
         if not path.exists():
@@ -150,9 +151,10 @@ def _blocks(file: BinaryIO, where: str) -> Iterator[tuple[list[bytes], bytes]]:
 
 
 def load_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, dry_run: bool = False) -> DumpReport:
-    """Add the keys of a dump; of those that are there, the higher state wins. May be repeated; `dry_run`: count only.
+    """Add the keys of a dump; the higher state wins.
 
-    Raises DamagedFileError or InputError before any key is written, KeyServerDownError if a server misses some.
+    May be repeated; `dry_run`: count only. Raises DamagedFileError or InputError before any key is written,
+    KeyServerDownError if a server misses some.
     """
     report, work = DumpReport(str(path)), work or Work()
     read = 0

@@ -22,12 +22,17 @@ _UNHELD_KEYS = 50_000
 
 
 def interval(key: bytes, n: int) -> int:
-    """The place (from 0, in the order of the config) of the first server of a key among `n`: floor(key * n / 2^160)."""
+    """Return the place of a key's first server among `n`.
+
+    That is floor(key * n / 2^160), from 0, in the order of the config.
+    """
     return int.from_bytes(key, "big") * n >> 160
 
 
 def replicas(key: bytes, n: int, replication: int) -> list[int]:
-    """The places, among `n` servers, of those that hold a key: its first server, then the next ones in the ring.
+    """Return the places of the servers that hold a key.
+
+    The first server, then the next ones in the ring of `n`.
 
     `replication` of them, all distinct; raises ConfigError if there are fewer servers.
     """
@@ -35,7 +40,7 @@ def replicas(key: bytes, n: int, replication: int) -> list[int]:
 
 
 def ring(first: int, n: int, replication: int) -> list[int]:
-    """The `replication` places from `first` on around a ring of `n`.
+    """Return `replication` places from `first` on around a ring.
 
     Raises ConfigError if there are not so many servers.
     """
@@ -45,26 +50,38 @@ def ring(first: int, n: int, replication: int) -> list[int]:
 
 
 def bounds(index: int, n: int) -> tuple[bytes, bytes]:
-    """The lowest and the highest key (both inclusive) whose first server among `n` is `index`."""
+    """Return the lowest and highest key of a server's interval.
+
+    Both belong to the interval of the server at `index` among `n`.
+    """
     low = -(-index * KEY_SPACE // n)
     high = -(-(index + 1) * KEY_SPACE // n) - 1
     return low.to_bytes(KEY_BYTES, "big"), high.to_bytes(KEY_BYTES, "big")
 
 
 def split(sorted_keys: Sequence[bytes], n: int) -> list[Sequence[bytes]]:
-    """Cut ascending keys into `n` parts, one per first server, in the order of the servers; parts may be empty."""
+    """Cut ascending keys into a part for each first server.
+
+    Parts are in the order of the servers; parts may be empty.
+    """
     cuts = [bisect_left(sorted_keys, bounds(index, n)[0]) for index in range(n)]
     cuts.append(len(sorted_keys))
     return [sorted_keys[cuts[index] : cuts[index + 1]] for index in range(n)]
 
 
 def state_of(keyinfo: int) -> KeyState:
-    """The state that a keyinfo means; one that is none of ours (an older table, a row by hand) means known, no more."""
+    """Return the state that a keyinfo means.
+
+    A foreign value (an older table, a row by hand) means known only.
+    """
     return KeyState(keyinfo) if keyinfo in _STATES else KeyState.QUEUED
 
 
 def side_by_side(scans: Sequence[Iterable[tuple[bytes, int]]]) -> Iterator[tuple[bytes, dict[int, KeyState]]]:
-    """Each key that any of these scans (`KeyServer.scan`) has, ascending, with its state by the scan's place."""
+    """Yield each key of these scans with its states.
+
+    A scan is one of `KeyServer.scan`. Keys ascend; states are by the scan's place.
+    """
     streams = [_placed(place, scan) for place, scan in enumerate(scans)]
     for key, rows in groupby(merge(*streams), key=itemgetter(0)):
         yield key, {place: state for _, place, state in rows}
@@ -129,7 +146,7 @@ def _keys_of_file(path: Path) -> Iterator[bytes]:
 
 
 def unheld_keys(scans: Sequence[Iterable[tuple[bytes, int]]], heap: KeyHeap) -> Iterator[list[bytes]]:
-    """Keys that are queued by any of these scans, in whatever words, by none more than that, and not in a heap."""
+    """Yield keys that are only queued, and not in a heap."""
     rows = side_by_side([((key, KeyState.QUEUED) for key in heap), *scans])
     unheld = (key for key, states in rows if 0 not in states and max(states.values()) is KeyState.QUEUED)
     return iter(lambda: list(islice(unheld, _UNHELD_KEYS)), [])

@@ -31,7 +31,7 @@ class Lanes:
         self._pool: ThreadPoolExecutor | None = None
 
     def run(self, places: Sequence[int], lane: Callable[[int], _T]) -> dict[int, _T]:
-        """Call `lane(place)` for each of the places; returns the results by place, in the order of the places.
+        """Call `lane(place)` for each place; return results by place.
 
         Every lane runs to its end. Then the exception of the lowest place is raised, if one has failed.
         """

@@ -26,7 +26,10 @@ _NOT_BROKEN = (KeyServerDownError, KeyAccessError, KeyServerFullError, KeyServer
 
 
 def check_tables(store: ShardedKeyStore, findings: Findings, *, full: bool) -> bool:
-    """Look at the tables of all servers; False if they cannot be asked for keys. `full`: each key of each replica."""
+    """Check the tables of all servers; False if unusable.
+
+    `full`: each key of each replica.
+    """
     up = _servers(store, findings)
     if not up:
         return False
@@ -58,7 +61,10 @@ def check_tables(store: ShardedKeyStore, findings: Findings, *, full: bool) -> b
 
 
 def _servers(store: ShardedKeyStore, findings: Findings) -> Sequence[KeyServer]:
-    """The servers that can be asked; none if the note of a place cannot be read: no stage asks tables without."""
+    """Return the servers that can be asked.
+
+    None can if the note of a place is unreadable: no stage works without.
+    """
     up, broken = [], False
     for server, counts in zip(store.servers, store.counts(), strict=True):
         if not counts.up:
@@ -94,7 +100,9 @@ def _servers(store: ShardedKeyStore, findings: Findings) -> Sequence[KeyServer]:
 
 
 def why_broken(server: KeyServer, *, full: bool = True) -> str:
-    """Why a server's tables have to be made again; "" if not, or if they cannot be made.
+    """Return why a server's tables must be made again.
+
+    "" if not, or if they cannot be made.
 
     `full`: also what is damaged where no count and no key comes by.
     """
@@ -112,7 +120,10 @@ def why_broken(server: KeyServer, *, full: bool = True) -> str:
 
 
 def make_again(server: KeyServer) -> None:
-    """Make a server's tables, empty; the file of embedded ones that are broken is kept as `<file>.damaged-<time>`."""
+    """Make a server's tables, empty.
+
+    A broken embedded file is kept as `<file>.damaged-<time>`.
+    """
     if isinstance(server, SqliteKeyServer):
         server.close()
         set_aside(server.path)

@@ -62,12 +62,12 @@ class MaintenanceReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is left to do: every server answered, and what was missing or behind is repaired."""
+        """Whether every server answered, and all differences are repaired."""
         whole = self.kind == "repair" or not (self.missing or self.behind)
         return whole and not self.failed and not self.misplaced
 
     def raise_if_failed(self) -> None:
-        """Raise the error of the servers that could not be looked at or repaired, if there are any, naming all.
+        """Raise the error of failed servers, naming all.
 
         KeyAccessError or KeyTablesError if one of them waits for the operator, else KeyServerDownError.
         """
@@ -79,13 +79,16 @@ class MaintenanceReport:
             raise kind(f"key servers were left out: {reasons}: run `krake fsck --repair` when they answer")
 
     def to_mapping(self) -> dict[str, Any]:
-        """The report in plain dicts, lists, numbers and texts (JSON)."""
+        """Return the report in plain JSON types."""
         plain = {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
         failed = {name: str(error) for name, error in self.failed.items()}
         return {**plain, "servers": [asdict(counts) for counts in self.servers], "failed": failed, "ok": self.ok}
 
     def to_text(self) -> str:
-        """The report for people: a line per server, then what differs and what to do."""
+        """Return the report for people, a line per server.
+
+        Differences and remedies follow.
+        """
         lines = []
         for counts in self.servers:
             states = ", ".join(f"{count} {word}" for word, count in counts.by_state.items())
@@ -111,7 +114,9 @@ class MaintenanceReport:
 
 
 def check(store: ShardedKeyStore, server: str | None = None, work: Work | None = None) -> MaintenanceReport:
-    """Count, and compare the replicas. Changes nothing. Servers that fail are reported in `failed`, never raised.
+    """Count keys, and compare the replicas. Change nothing.
+
+    Servers that fail are reported in `failed`, never raised.
 
     `server`: the name of the one whose part is to be done, None for all. Raises ConfigError if there is none, and
     StoppedError. `work` gets a report at each prefix that a server has keys of.
@@ -120,12 +125,12 @@ def check(store: ShardedKeyStore, server: str | None = None, work: Work | None =
 
 
 def repair(store: ShardedKeyStore, server: str | None = None, work: Work | None = None) -> MaintenanceReport:
-    """Compare, copy missing keys to their replicas, and raise every replica's state to the highest.
+    """Compare replicas, copy missing keys, and raise lower states.
 
-    With replicas, a server without tables (a new disk) gets them. CRAWLED and GONE that differ end as GONE, the
-    higher number. May be run at any time, also while others write or repair, and again. `server`, `work`: see `check`.
-    Servers that fail are reported in `failed` and the rest is repaired: call `raise_if_failed` where that has to be an
-    error. Raises StoppedError after the statement that runs (see above how long those are).
+    With replicas, a server without tables (a new disk) gets them. CRAWLED and GONE that differ end as GONE, the higher
+    number. May be run at any time, also while others write or repair, and again. `server`, `work`: see `check`. Servers
+    that fail are reported in `failed` and the rest is repaired: call `raise_if_failed` where that has to be an error.
+    Raises StoppedError after the statement that runs (see above how long those are).
     """
     return _Maintenance(store, "repair", server, work or Work()).run()
 
@@ -155,7 +160,7 @@ class _Maintenance:
 
     @contextmanager
     def _noted_if_it_fails(self, server: KeyServer) -> Iterator[None]:
-        """A server that fails is left out from then on."""
+        """Leave a server out after a failure."""
         self.work.go_on()
         try:
             yield
@@ -163,7 +168,10 @@ class _Maintenance:
             self.report.failed.setdefault(server.name, error)
 
     def _count(self, place: int) -> ServerCounts:
-        """Count a server's keys, and those in intervals that are not its own; normally there are none."""
+        """Count a server's keys, and keys outside its own intervals.
+
+        Normally there are none outside.
+        """
         name = self.store.servers[place].name
         by_keyinfo: Counter[int] = Counter()
         for first in range(len(self.store.servers)):
@@ -178,7 +186,10 @@ class _Maintenance:
         return counts_of(name, by_keyinfo)
 
     def _sums(self, place: int, first: int) -> _Sums | None:
-        """The digests of interval `first` on a server, as they were at the first look; None if it failed."""
+        """Return interval `first`'s digests of a server.
+
+        The digests are those of the first look; None if it failed.
+        """
         server = self.store.servers[place]
         if (place, first) not in self._seen and server.name not in self.report.failed:
             found: _Sums = {}
@@ -195,7 +206,7 @@ class _Maintenance:
         self.work.report(server=server.name, prefix=f"{prefix:02x}", missing=missing, behind=behind)
 
     def _create_missing_tables(self, servers: Sequence[KeyServer]) -> None:
-        """Create the tables that some replicas of an interval lack and others have."""
+        """Create tables on replicas without, if another replica has them."""
         tables = {}
         for server in (server for server in servers if server.name not in self.report.failed):
             with self._noted_if_it_fails(server):
@@ -219,7 +230,7 @@ class _Maintenance:
                 self._range([self.store.servers[place] for place in views], low, high)
 
     def _range(self, servers: Sequence[KeyServer], low: bytes, high: bytes) -> None:
-        """Read one range on all replicas side by side, note what differs, and repair it.
+        """Compare one range on all replicas, and repair it.
 
         `insert` adds and raises, and lowers nothing meanwhile.
         """
@@ -241,7 +252,10 @@ class _Maintenance:
 
 
 def _prefixes(first: int, count: int) -> Iterator[tuple[int, bytes, bytes]]:
-    """The first bytes of the keys of an interval, each with its lowest and its highest key there."""
+    """Yield an interval's first bytes with their key bounds.
+
+    A bound is the lowest or highest key in the interval.
+    """
     low, high = bounds(first, count)
     for prefix in range(low[0], high[0] + 1):
         lowest, highest = (bytes([prefix]).ljust(KEY_BYTES, end) for end in (b"\0", b"\xff"))

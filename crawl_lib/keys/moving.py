@@ -103,7 +103,7 @@ class _Change:
         self.holders: Mapping[int, KeyServer] = {}
 
     def is_needed(self) -> bool:
-        """Find out who holds the keys; False if the ring is as it should be."""
+        """Find the holders of keys; False if the ring is current."""
         places = [note and (note.place, note.moving_to) for note in map(self.notes.get, self.to.names)]
         if self.before.same_places(self.to) and places == [(place, None) for place in range(len(self.to.names))]:
             self.to = self.before
@@ -115,7 +115,10 @@ class _Change:
         return True
 
     def _note_of(self, server: KeyServer) -> RingNote | None:
-        """A server's note. One that is to leave may be gone: others may have all its keys."""
+        """Return a server's note.
+
+        A leaving server may be gone, if others have all its keys.
+        """
         try:
             if not server.exists():
                 return None
@@ -151,7 +154,10 @@ class _Change:
         return Ring(0, names_of(self.old.servers), self.old.replication)
 
     def _find_holders(self) -> dict[int, KeyServer]:
-        """Which server is which place of the old ring: by its note, else by its name in the old config."""
+        """Find the server at each place of the old ring.
+
+        Its note decides, else its name in the old config.
+        """
         holders = {}
         for place, name in enumerate(names_of(self.old.servers)[: len(self.before.names)] if self.old else ()):
             if self.notes[name] is None and name in self.has_tables:
@@ -172,7 +178,10 @@ class _Change:
             )
 
     def _refuse_strangers(self) -> None:
-        """A server that joins is empty: its keys would be of another crawl, or older than what was forgotten since."""
+        """Refuse a joining server with keys.
+
+        Its keys would be of another crawl, or older than a later forget.
+        """
         for server in self._joining():
             if server.name in self.has_tables and (count := sum(server.counts().values())):
                 raise KeyTablesError(
@@ -202,7 +211,7 @@ class _Change:
             self._settle()
 
     def _wait(self, until_s: float) -> None:
-        """For tasks that run elsewhere to see that keys are being moved."""
+        """Wait until tasks elsewhere see that keys are being moved."""
         while (left_s := until_s - time.monotonic()) > 0:
             self.work.report(waits_s=round(left_s), copied=self.report.copied.total())
             self.work.stop.wait(min(left_s, _TELL_S))
@@ -234,7 +243,10 @@ class _Change:
         reached("repair.reshard.left")
 
     def sweep(self) -> None:
-        """Move keys that lie on servers which do not hold their range: from before servers kept notes."""
+        """Move keys off servers outside the keys' range.
+
+        Such keys are older than the servers' notes.
+        """
         for first in range(len(self.to.names)):
             low, high = bounds(first, len(self.to.names))
             targets = self._targets(low)
@@ -244,7 +256,10 @@ class _Change:
                     self._range([server], targets, low, high)
 
     def _range(self, sources: Sequence[KeyServer], targets: Sequence[KeyServer], low: bytes, high: bytes) -> None:
-        """Move a range: its keys are copied to the targets where they differ, then they leave the other sources."""
+        """Move a range: copy its keys, then delete them elsewhere.
+
+        Only differing targets get keys.
+        """
         there = [server for server in targets if server.name in self.has_tables or not self.report.dry_run]
         both = [*sources, *(server for server in there if server not in sources)]
         sums = [dict(server.prefix_sums(low, high)) for server in self.work.until_stopped(both)]
@@ -273,7 +288,7 @@ class _Change:
     def _bring(
         self, tables: Sequence[KeyServer], scans: Sequence[Iterable[tuple[bytes, int]]], places: Sequence[int]
     ) -> None:
-        """Bring the tables at `places` to the highest state that any of them has of each key."""
+        """Raise the tables at `places` to each key's highest state."""
         for place, state, is_missing, keys in behind(scans, places, STATEMENT_KEYS):
             self.work.go_on()
             (self.report.copied if is_missing else self.report.raised)[tables[place].name] += len(keys)
@@ -281,7 +296,10 @@ class _Change:
                 tables[place].insert(keys, state)
 
     def _delete(self, server: KeyServer, targets: Sequence[KeyServer], low: bytes, high: bytes) -> None:
-        """Take a range off a server. What it got since it was copied, of a task that ran on, its holders get first."""
+        """Delete a range from a server.
+
+        Keys that a running task added since the copy first go to their holders.
+        """
         rows = server.scan(low, high)
         while found := dict(islice(rows, STATEMENT_KEYS)):
             self.work.go_on()
@@ -295,7 +313,10 @@ class _Change:
 
 
 def _ranges(before: int, after: int) -> Iterator[tuple[bytes, bytes]]:
-    """The ranges (inclusive) of which each lies in one interval of both rings."""
+    """Yield the ranges that lie in one interval of both rings.
+
+    Both ends are included.
+    """
     pieces = max(before, after) * RANGES_PER_INTERVAL
     starts = sorted({bounds(index, count)[0] for count in (before, after, pieces) for index in range(count)})
     for start, following in zip(starts, [*starts[1:], None], strict=True):

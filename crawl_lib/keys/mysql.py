@@ -89,21 +89,27 @@ class MySqlServer:
         self._connection: Connection[Any] | None = None
 
     def close(self, *, at_once: bool = False) -> None:
-        """`at_once`: forget a connection that may be broken, without waiting for a farewell."""
+        """Close the connection.
+
+        `at_once`: forget a connection that may be broken, without waiting for a farewell.
+        """
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(*FOREIGN):
                 (connection._force_close if at_once else connection.close)()  # type: ignore[attr-defined]
 
     def _write(self, statement: str) -> int:
-        """Send a statement that may be repeated; returns the number of affected rows."""
+        """Send a repeatable statement; return the number of affected rows."""
         return self._repeated(lambda connection: connection.query(statement))
 
     def _rows(self, statement: str) -> Sequence[Any]:
         return self._repeated(lambda connection: _fetch(connection, statement))
 
     def _repeated(self, work: Callable[[Connection[Any]], _T]) -> _T:
-        """Do work that may be repeated: once more after a lost connection, some times after a deadlock."""
+        """Do repeatable work, again after a lost connection or deadlock.
+
+        Once after a lost connection, some times after a deadlock.
+        """
         started = time.monotonic()
         reconnected = False
         contended = 0
@@ -185,12 +191,18 @@ class MySqlKeyServer(MySqlServer, KeyServer):
         return Claim(unsure=set(keys))
 
     def _known(self, connection: Connection[Any], keys: Sequence[bytes]) -> set[bytes]:
-        """`known`, as one long text: 5,000 rows would cost the client 4 us each."""
+        """Return the known keys by one long text.
+
+        5,000 rows would cost the client 4 us each.
+        """
         text = _fetch(connection, _select("GROUP_CONCAT(hash SEPARATOR '')", keys))[0][0] or b""
         return set(from_hex(self.name, [text]))
 
     def _try_claim(self, connection: Connection[Any], keys: Sequence[bytes]) -> Claim | None:
-        """One transaction; None if another writer came between and nothing was added."""
+        """Claim keys in one transaction; None after a conflict.
+
+        Another writer came between, and nothing was added.
+        """
         connection.begin()
         theirs = self._known(connection, keys)
         ours = [key for key in keys if key not in theirs]

@@ -93,7 +93,10 @@ ADVICE: dict[int, tuple[type[KeyStoreError], str]] = {
 
 
 def translate(server: str, user: str, database: str, error: Exception) -> KeyStoreError:
-    """The error of Krake for one of PyMySQL or of a socket: names the server and what to do, never the password."""
+    """Return Krake's error for one of PyMySQL or a socket.
+
+    It names the server and the remedy, never the password.
+    """
     code = code_of(error)
     said = error.args[1] if len(error.args) > 1 else error
     text = " ".join(str(said).split())
@@ -116,11 +119,11 @@ def translate(server: str, user: str, database: str, error: Exception) -> KeySto
 
 
 def code_of(error: Exception) -> int | None:
-    """The server's or client's error number; None for a foreign error."""
+    """Return the error number; None for a foreign error."""
     first = error.args[0] if error.args else None
     return first if isinstance(error, pymysql.MySQLError) and isinstance(first, int) else None
 
 
 def is_lost(error: Exception) -> bool:
-    """Whether the server does not answer, as opposed to answering with a refusal."""
+    """Say whether the server does not answer, not even with a refusal."""
     return isinstance(error, (OSError, *_MALFORMED)) or code_of(error) in LOST

@@ -80,7 +80,7 @@ class GuardedConnection(Connection):
         return bytes(data)
 
     def write_packet(self, payload: bytes) -> None:
-        """Send a packet of the login, unless it is the password and anybody may read it."""
+        """Send a packet of the login, unless it reveals the password."""
         if payload == self.password + b"\0":  # `mysql_clear_password`, `dialog` and whatever comes after them
             self._require_hidden("the password in clear")
         super().write_packet(payload)
@@ -102,7 +102,7 @@ class GuardedConnection(Connection):
             self._require_hidden("the password by a key of its own, which proves nothing")
 
     def _require_hidden(self, what: str) -> None:
-        """Raise KeyAccessError where the password would be given away to everybody between here and the server."""
+        """Raise KeyAccessError if the password could be read on the way."""
         if not self.password or self._secure or is_loopback(self._sock.getpeername()[0]):
             return
         raise KeyAccessError(
@@ -112,7 +112,7 @@ class GuardedConnection(Connection):
 
 
 def is_loopback(address: str) -> bool:
-    """Whether the other end of a socket is on this machine."""
+    """Say whether a socket's other end is on this machine."""
     found = ipaddress.ip_address(address.partition("%")[0])
     return (getattr(found, "ipv4_mapped", None) or found).is_loopback
 

@@ -35,11 +35,14 @@ class Ring:
     crawl: str | None = field(default=None, compare=False)
 
     def same_places(self, other: "Ring") -> bool:
-        """Whether keys lie at the same places, whatever the servers are called."""
+        """Say whether both rings hold keys at the same places.
+
+        Names of servers do not matter.
+        """
         return (len(self.names), self.replication) == (len(other.names), other.replication)
 
     def to_text(self) -> str:
-        """For messages."""
+        """Return the ring for messages."""
         return f"{', '.join(self.names)} with replication {self.replication}"
 
 
@@ -55,12 +58,15 @@ class RingNote:
     moving_to: Ring | None = None
 
     def to_text(self) -> str:
-        """The text that the server keeps, with its digest."""
+        """Return the note for the server, with its digest."""
         return sealed_json(asdict(self)).decode().rstrip("\n")
 
 
 def read_ring(server: KeyServer) -> RingNote | None:
-    """A server's note, None if it has none. Raises KeyTablesError if it cannot be understood."""
+    """Return a server's note, or None.
+
+    Raises KeyTablesError for a malformed note.
+    """
     text = server.read_note()
     if text is None:
         return None
@@ -82,17 +88,21 @@ def _ring(value: Mapping[str, Any] | None) -> Ring | None:
 
 
 def look_at(server: KeyServer) -> tuple[bool, RingNote | None]:
-    """Whether a server has key tables, and its note. Raises KeyStoreError."""
+    """Return whether a server has key tables, and its note.
+
+    Raises KeyStoreError.
+    """
     note = read_ring(server)
     return note is not None or server.exists(), note
 
 
 def rewrite_notes(servers: Sequence[KeyServer], replication: int) -> list[str]:
-    """Write notes that cannot be read again: as the other servers' say, or, where none has one, as the config says.
+    """Write unreadable notes again.
 
-    Returns the names of those servers. The caller believes that the config is as it was when the keys were written, or
-    when a change of the key servers began that is under way: then a server has the place where the others' notes name
-    it, and without one it joins. Raises KeyServerDownError if one does not answer.
+    They follow the other servers' notes, or without any, the config. Returns the names of those servers. The caller
+    believes that the config is as it was when the keys were written, or when a change of the key servers began that is
+    under way: then a server has the place where the others' notes name it, and without one it joins. Raises
+    KeyServerDownError if one does not answer.
     """
     notes, broken = [], []
     for place, server in enumerate(servers):
@@ -111,12 +121,15 @@ def rewrite_notes(servers: Sequence[KeyServer], replication: int) -> list[str]:
 
 
 def names_of(servers: Iterable[KeyServer]) -> tuple[str, ...]:
-    """The servers' names, in order."""
+    """Return the servers' names, in order."""
     return tuple(server.name for server in servers)
 
 
 def other_crawl(server: KeyServer, note: RingNote | None, crawl: str | None) -> str | None:
-    """Why a server's keys are not those of the crawl of this name; None if they are, or if they have no name yet."""
+    """Say why a server's keys belong to another crawl, or None.
+
+    None: the name is `crawl`, or the keys have no name yet.
+    """
     noted = {ring.crawl for ring in (note.ring, note.moving_to) if ring and ring.crawl} if note and crawl else set()
     if noted <= {crawl}:
         return None
@@ -127,7 +140,9 @@ def other_crawl(server: KeyServer, note: RingNote | None, crawl: str | None) -> 
 
 
 def ring_problem(servers: Sequence[KeyServer], replication: int, notes: Mapping[int, RingNote | None]) -> str | None:
-    """Why the config does not fit the tables, in one sentence with what to do; None if it does.
+    """Say why the config does not fit the tables, or None.
+
+    The reason is one sentence with a remedy.
 
     `notes`: of the servers that answer and have tables, by place; None where a server has no note.
     """

@@ -138,29 +138,35 @@ class KeyServer(ABC):
 
     @abstractmethod
     def _rows(self, statement: str) -> Sequence[Any]:
-        """The rows of a statement that only reads."""
+        """Return the rows of a statement that only reads."""
 
     @abstractmethod
     def known(self, keys: Sequence[bytes]) -> set[bytes]:
-        """Those of the keys that are in the table, in whatever state."""
+        """Return the keys that are in the table, in any state."""
 
     @abstractmethod
     def states(self, keys: Sequence[bytes]) -> dict[bytes, int]:
-        """keyinfo of those of the keys that are in the table; 0 where it is NULL."""
+        """Return the keyinfo of known keys; 0 stands for NULL."""
 
     @abstractmethod
     def insert(self, keys: Sequence[bytes], state: KeyState) -> None:
-        """Add the keys that are missing; raise the others to `state` where they are below it. Repeatable."""
+        """Add missing keys; raise the others to `state`. Repeatable.
+
+        States only rise.
+        """
 
     @abstractmethod
     def set_state(self, keys: Sequence[bytes], state: KeyState) -> None:
-        """Set the state, adding keys that are missing; QUEUED is never set over another state. Repeatable."""
+        """Set the state, adding missing keys. Repeatable.
+
+        QUEUED is never set over another state.
+        """
 
     @abstractmethod
     def claim(self, keys: Sequence[bytes]) -> Claim:
-        """Add the keys that are missing, as QUEUED, and say which were: of two writers exactly one is told `ours`.
+        """Add missing keys as QUEUED, and say which were missing.
 
-        Not repeatable. Raises KeyServerDownError only if nothing was added.
+        Of two writers exactly one is told `ours`. Not repeatable. Raises KeyServerDownError only if nothing was added.
         """
 
     @abstractmethod
@@ -175,7 +181,10 @@ class KeyServer(ABC):
         return dict(found)
 
     def scan(self, low: bytes, high: bytes) -> Iterator[tuple[bytes, int]]:
-        """Every key from `low` to `high` (inclusive) with its keyinfo, ascending, in statements of bounded size."""
+        """Yield keys from `low` to `high` with keyinfo, ascending.
+
+        Both ends are included; statements have a bounded size.
+        """
         while True:
             rows = self._rows(
                 f"SELECT {self.HASH}, keyinfo FROM {TABLE} WHERE hash >= '{low.hex()}' AND hash <= '{high.hex()}'"
@@ -191,11 +200,14 @@ class KeyServer(ABC):
             low = (int.from_bytes(pairs[-1][0], "big") + 1).to_bytes(20, "big")
 
     def problems(self) -> Iterator[str]:
-        """What is damaged in the file of an embedded server; other servers look after their own. Raises as `scan`."""
+        """Yield the damages in an embedded server's file.
+
+        Other servers check their own files. Raises as `scan`.
+        """
         yield from ()
 
     def read_note(self) -> str | None:
-        """The small text that the server keeps next to its keys (`keys.ring`), None if it has none."""
+        """Return the small text (`keys.ring`) of the server, or None."""
         try:
             rows = self._rows(f"SELECT {self.NOTE} FROM {NOTE_TABLE}")
         except KeyTablesError:
@@ -204,27 +216,39 @@ class KeyServer(ABC):
 
     @abstractmethod
     def write_note(self, text: str) -> None:
-        """Replace that text; at most 60,000 bytes of ASCII. Makes its table where an older key table has none."""
+        """Replace that text; at most 60,000 bytes of ASCII.
+
+        An older key table gets the table for it.
+        """
 
     @abstractmethod
     def exists(self) -> bool:
-        """Whether there is a key table. Raises like any request if the server cannot say."""
+        """Say whether there is a key table.
+
+        Raises like any request if the server cannot say.
+        """
 
     @abstractmethod
     def create(self, *, drop: bool = False) -> None:
-        """Create the key table; `drop` deletes the old one. Raises KeyTablesError if there is one, and no `drop`."""
+        """Create the key table; `drop` deletes the old one.
+
+        Raises KeyTablesError for an old one without `drop`.
+        """
 
     @abstractmethod
     def turns(self, wishes: Sequence[SlotWish], ends: Sequence[SlotEnd] = ()) -> list[SlotAnswer]:
-        """Give slots back, then reserve others, each wish by itself; an answer for each.
+        """Give slots back, then reserve others, each by itself.
 
-        Repeated after a lost answer, it reserves again, and the first reservation is wasted. Raises KeyTablesError
-        where there is no table of turns.
+        Return an answer for each. Repeated after a lost answer, it reserves again, and the first reservation is wasted.
+        Raises KeyTablesError where there is no table of turns.
         """
 
     @abstractmethod
     def has_slots(self) -> bool:
-        """Whether there is a table of turns: those of an older version have none."""
+        """Say whether there is a table of turns.
+
+        Servers of an older version have none.
+        """
 
     @abstractmethod
     def make_slots(self) -> None:
@@ -235,13 +259,22 @@ class KeyServer(ABC):
         """Give the connection back. The server may be used again."""
 
     def require_rights(self) -> None:  # noqa: B027 - the embedded server's are those of its file
-        """Raise KeyAccessError if the user lacks a right to what a crawl does with the tables. Nothing is changed."""
+        """Check the user's rights to the tables, changing nothing.
+
+        Raises KeyAccessError if the user lacks a right of a crawl.
+        """
 
     def ensure(self) -> None:  # noqa: B027 - only the embedded server has something to do
-        """Create the table where that needs no operator (embedded: the file is not there yet). Else do nothing."""
+        """Create an embedded server's missing table.
+
+        Other servers need the operator.
+        """
 
     def prefix_sums(self, low: bytes, high: bytes) -> Iterator[tuple[int, dict[int, PrefixSum]]]:
-        """Digests of the range `low` to `high` (inclusive), in order: of each first byte that has keys, by keyinfo."""
+        """Yield digests of a range by first byte, in order.
+
+        From `low` to `high` (inclusive); digests are by keyinfo.
+        """
         for prefix, rows in groupby(self.scan(low, high), key=lambda row: row[0][0]):
             sums: dict[int, tuple[int, int]] = {}
             for key, state in rows:
@@ -257,7 +290,10 @@ class KeyServer(ABC):
         run: Callable[[str], int],
         rows: Callable[[str], Sequence[Any]],
     ) -> list[SlotAnswer]:
-        """What `turns` does, in the caller's transaction. `run`: returns the rows that a statement has changed."""
+        """Do the work of `turns` in the caller's transaction.
+
+        `run`: returns the rows that a statement has changed.
+        """
         answers = {}
         for end in sorted(ends, key=lambda end: end.slot):  # in one order everywhere: no two wait for each other
             run(self._about(end.slot, "release", next_ms=end.next_ms, rest_ms=end.rest_ms))
@@ -267,16 +303,17 @@ class KeyServer(ABC):
         return [answers[number] for number in range(len(wishes))]
 
     def _about(self, slot: bytes, name: str, **numbers: int) -> str:
-        """The statement of a file of `sql/keys/` for a slot."""
+        """Return a statement from `sql/keys/` for a slot."""
         statement = _statement(f"{name}{self.DIALECT}").replace(":slot", slot.hex())
         for word, number in numbers.items():
             statement = statement.replace(f":{word}", f"{number:d}")
         return statement
 
     def _by_ranges(self, name: str, low: str, high: str, *, digits: int) -> Iterator[Sequence[Any]]:
-        """Rows of a file of `sql/keys/`, asked for each prefix of so many hex digits from `low` to `high`.
+        """Yield rows of a query for each key prefix of a range.
 
-        A whole table in one statement would outlast the time limit when it is large.
+        A prefix has `digits` hex digits; the query is a file of `sql/keys/`. A whole table in one statement would
+        outlast the time limit when it is large.
         """
         statement = sql_file(name)[0]
         for number in range(int(low[:digits], 16), int(high[:digits], 16) + 1):
@@ -286,7 +323,10 @@ class KeyServer(ABC):
 
 
 def sql_file(name: str, directory: Path = SQL_DIRECTORY) -> list[str]:
-    """Return the statements of a file of `sql/keys/` without comments. Raises KeyStoreError if there is no file."""
+    """Return a file's statements from `sql/keys/`, without comments.
+
+    Raises KeyStoreError if there is no file.
+    """
     path = directory / name
     with os_errors(path, "install Krake with its folder sql/; it cannot be read", KeyStoreError):
         text = path.read_text(encoding="utf-8")
@@ -300,12 +340,15 @@ def _statement(name: str) -> str:
 
 
 def hex_list(keys: Sequence[bytes], separator: str) -> str:
-    """The keys in lower-case hex with `separator` between them."""
+    """Return the keys in lower-case hex with `separator` between them."""
     return b"".join(keys).hex(",", 20).replace(",", separator)
 
 
 def from_hex(server: str, hashes: Iterable[object]) -> list[bytes]:
-    """Keys of hashes that came as ASCII bytes, in hex. Raises DamagedKeysError for something else."""
+    """Return the keys of hashes in hex.
+
+    Raises DamagedKeysError for something else.
+    """
     try:
         data = unhexlify(b"".join(hashes))  # type: ignore[arg-type]
     except (ValueError, TypeError) as error:
@@ -316,7 +359,10 @@ def from_hex(server: str, hashes: Iterable[object]) -> list[bytes]:
 
 
 def from_rows(server: str, rows: Sequence[Sequence[object]]) -> list[tuple[bytes, int]]:
-    """Keys with their keyinfo (0 where it is NULL) of rows of the two columns. Raises DamagedKeysError."""
+    """Return keys with their keyinfo from rows.
+
+    NULL is 0. Raises DamagedKeysError.
+    """
     keys, states = from_hex(server, (row[0] for row in rows)), [row[1] or 0 for row in rows]
     if len(keys) != len(rows) or set(map(type, states)) - {int}:
         raise damaged(server, "a hash in it has not 40 digits, or a keyinfo is no number")
@@ -324,5 +370,5 @@ def from_rows(server: str, rows: Sequence[Sequence[object]]) -> list[tuple[bytes
 
 
 def damaged(server: str, problem: str) -> DamagedKeysError:
-    """The error for a table that is not what Krake wrote."""
+    """Return the error for a table that Krake did not write."""
     return DamagedKeysError(f"{server}: the key table is damaged: {problem}: run `krake fsck --repair --only keys`")

@@ -96,7 +96,10 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         self._lanes = Lanes(len(servers), connections, first=first, release=lambda place: self.servers[place].close())
 
     def places(self, first: int) -> list[int]:
-        """The places of the servers that hold the interval `first`, the first server first."""
+        """Return the places that hold the interval `first`.
+
+        The first server comes first.
+        """
         return self._rings[first]
 
     def unknown(self, keys: Collection[bytes]) -> KnownKeys:
@@ -114,15 +117,19 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         return answer
 
     def insert(self, keys: Collection[bytes], state: KeyState = KeyState.QUEUED) -> dict[str, int]:
-        """Add keys on all their replicas, the first server first; keys that are there never lose state.
+        """Add keys on all replicas; known keys never lose state.
 
-        Returns how many keys a server should hold and did not get, by server; a repair fills them. Raises
-        KeyServerDownError if no replica of some key took it (the others were inserted all the same): run again.
+        The first server comes first. Returns how many keys a server should hold and did not get, by server; a repair
+        fills them. Raises KeyServerDownError if no replica of some key took it (the others were inserted all the same):
+        run again.
         """
         return self._write(keys, lambda server, chunk: server.insert(chunk, state))
 
     def set_state(self, keys: Collection[bytes], state: KeyState) -> dict[str, int]:
-        """Set the state of keys on all their replicas, adding those that are missing. Raises as `insert` does."""
+        """Set the state of keys on all replicas, adding missing ones.
+
+        Raises as `insert` does.
+        """
         return self._write(keys, lambda server, chunk: server.set_state(chunk, state))
 
     def _write(self, keys: Collection[bytes], write: _Request[None]) -> dict[str, int]:
@@ -139,14 +146,14 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         return self._missed(chunks)
 
     def _missed(self, chunks: Sequence[_Chunk]) -> dict[str, int]:
-        """How many of the chunks' keys did not reach a server, by server."""
+        """Return the number of keys that each server missed."""
         missed: Counter[str] = Counter()
         for chunk in chunks:
             missed.update({self.servers[place].name: len(chunk.keys) for place in chunk.errors})
         return dict(+missed)
 
     def claim(self, keys: Collection[bytes]) -> Claim:
-        """Add keys as QUEUED where this call is the first to do so: decided by the first replica that answers.
+        """Claim keys as QUEUED; the first answering replica decides.
 
         Keys that any other answering replica knew before are `theirs` too. What is ours is then inserted on the other
         replicas. Never raises for servers that are down. Reading before, never after, the decision keeps URLs: two
@@ -197,9 +204,9 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         return len(known)
 
     def states(self, keys: Collection[bytes]) -> dict[bytes, KeyState | None]:
-        """The highest state that an answering replica has of each key; None if it is unknown.
+        """Return each key's highest state on the answering replicas.
 
-        Raises KeyServerDownError if no replica of some key answers.
+        None: the key is unknown. Raises KeyServerDownError if no replica of some key answers.
         """
         found: dict[bytes, KeyState] = {}
         chunks = self._chunks(keys)
@@ -211,7 +218,10 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         return {key: found.get(key) for key in keys}
 
     def counts(self) -> list[ServerCounts]:
-        """Keys per server and state, in the order of the config. A server that fails is reported, never raised."""
+        """Return the number of keys per server and state.
+
+        In the order of the config. A server that fails is reported, never raised.
+        """
         answers = self._ask_all(lambda server: counts_of(server.name, server.counts()))
         return [
             ServerCounts(server.name, up=False, error=str(answer)) if isinstance(answer, KeyStoreError) else answer
@@ -219,15 +229,24 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         ]
 
     def exists(self) -> bool:
-        """Whether every server has key tables. Raises KeyServerDownError if one does not answer."""
+        """Say whether every server has key tables.
+
+        Raises KeyServerDownError if one does not answer.
+        """
         return all(self._have_tables())
 
     def answers(self) -> list[bool | KeyStoreError]:
-        """Whether there are tables, or why there is no answer, by server."""
+        """Return each server's answer, or its error.
+
+        The answer says whether there are tables.
+        """
         return self._ask_all(lambda server: server.exists())
 
     def _have_tables(self) -> list[bool]:
-        """Whether there are tables, damaged ones too, by server. Raises KeyServerDownError if one does not answer."""
+        """Say whether each server has tables, damaged ones too.
+
+        Raises KeyServerDownError if one does not answer.
+        """
         # Every server is asked: one that is down must not hide behind one that has no tables.
         answers = self.answers()
         for answer in answers:
@@ -236,20 +255,21 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         return [answer is not False for answer in answers]
 
     def create(self, *, drop: bool = False) -> list[str]:
-        """Create the key tables where there are none, touch no others; `drop` deletes the old ones first.
+        """Create missing key tables; `drop` deletes the old ones first.
 
-        For a set-up that may be run again, and for a server that came back with an empty disk (a repair then fills
-        it). Returns the names of the servers that got tables. Raises KeyServerDownError, before anything is touched,
-        if one does not answer.
+        For a set-up that may be run again, and for a server that came back with an empty disk (a repair then fills it).
+        Returns the names of the servers that got tables. Raises KeyServerDownError, before anything is touched, if one
+        does not answer.
         """
         places = [place for place, has_tables in enumerate(self._have_tables()) if drop or not has_tables]
         self._lanes.run(places, lambda place: self._ask(place, lambda server: server.create(drop=drop)))
         return [self.servers[place].name for place in places]
 
     def make_slots(self) -> list[str]:
-        """Make the table of turns where key tables of an older version have none; returns the names of those servers.
+        """Add missing tables of turns; return the servers' names.
 
-        Raises KeyServerDownError, before anything is touched, if one does not answer.
+        Key tables of an older version have none. Raises KeyServerDownError, before anything is touched, if one does not
+        answer.
         """
         have_slots = self._ask_all(lambda server: not server.exists() or server.has_slots())
         for answer in have_slots:
@@ -261,17 +281,20 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         return [server.name for server in lacking]
 
     def ensure_tables(self) -> None:
-        """Create the tables of embedded servers whose file is not there yet; other servers are left alone."""
+        """Create the missing tables of embedded servers.
+
+        Other servers are left alone.
+        """
         for server in self.servers:
             server.ensure()
 
     def require_ring(self, *, write: bool = True) -> None:
-        """See that the tables were filled for these servers in this order; write the notes that are missing (`ring`).
+        """Check that the tables belong to these servers in order.
 
-        The servers are asked at the same time, within the limit on connections. From then on a request looks again, if
-        the last look is older than `LOOK_S`. Without `write`, for dry runs, nothing is written, and this is the only
-        look. Raises KeyTablesError if the tables were filled for other servers, or for another crawl, or while `krake
-        keys reshard` is under way, and KeyStoreError.
+        Missing notes are written (`ring`). The servers are asked at the same time, within the limit on connections.
+        From then on a request looks again, if the last look is older than `LOOK_S`. Without `write`, for dry runs,
+        nothing is written, and this is the only look. Raises KeyTablesError if the tables were filled for other
+        servers, or for another crawl, or while `krake keys reshard` is under way, and KeyStoreError.
         """
         notes = self._notes(KeyServerDownError)
         if problem := self._problem(notes):
@@ -289,11 +312,17 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
             self.require_ring()
 
     def ring_problem(self) -> str | None:
-        """Why the config does not fit the tables, with the servers asked in the same way. Writes nothing."""
+        """Say why the config does not fit the tables, or None.
+
+        The servers are asked in the same way. Writes nothing.
+        """
         return self._problem(self._notes(KeyStoreError))
 
     def other_crawls(self) -> list[str]:
-        """The servers that have keys of a crawl of another name, in a sentence each. Writes nothing."""
+        """Return a sentence for each server of another crawl.
+
+        Writes nothing.
+        """
         notes = self._notes(KeyStoreError).items()
         return [found for place, note in notes if (found := other_crawl(self.servers[place], note, self.crawl))]
 
@@ -302,7 +331,10 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         return next(filter(None, others), None) or ring_problem(self.servers, self.replication, notes)
 
     def _notes(self, left_out: type[KeyStoreError]) -> dict[int, RingNote | None]:
-        """The notes of the servers that have tables, by place; without those that fail with an error of `left_out`."""
+        """Return the notes of servers with tables, by place.
+
+        Servers that fail with an error of `left_out` are left out.
+        """
         notes: dict[int, RingNote | None] = {}
         for place, answer in enumerate(self._ask_all(look_at, again=False)):
             if not isinstance(answer, KeyStoreError):
@@ -329,9 +361,10 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         ]
 
     def _round(self, chunks: Sequence[_Chunk], step: int, request: _Request[_T]) -> list[tuple[_Chunk, _T]]:
-        """Send each chunk that has keys to its replica number `step`; returns those that were answered, with answers.
+        """Send each chunk to its replica number `step`.
 
-        Where the replica was left out, the chunk notes the error. Other errors are raised, at the end of the round.
+        Return the answered chunks, with answers. Where the replica was left out, the chunk notes the error. Other
+        errors are raised, at the end of the round.
         """
         lanes: dict[int, list[_Chunk]] = {}
         for chunk in chunks:
@@ -351,7 +384,10 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         return answered
 
     def _ask_all(self, request: Callable[[KeyServer], _T], *, again: bool = True) -> list[_T | KeyStoreError]:
-        """The answer of each server, or the error for which there is none. `again`: also of one that was down."""
+        """Return each server's answer, or its error.
+
+        `again`: also of a server that was down.
+        """
         if again:
             self._down.clear()
         places = range(len(self.servers))
@@ -361,14 +397,17 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
     def _try(
         self, left_out: tuple[type[KeyStoreError], ...], place: int, request: Callable[..., _T], *keys: Sequence[bytes]
     ) -> _T | KeyStoreError:
-        """The answer of the server at `place`, or the error for which it is left out."""
+        """Return a server's answer, or the error that excludes it."""
         try:
             return self._ask(place, request, *keys)
         except left_out as error:
             return error
 
     def _ask(self, place: int, request: Callable[..., _T], *keys: Sequence[bytes]) -> _T:
-        """One request to the server at `place`; raises at once if it did not answer a moment ago."""
+        """Ask the server at `place`.
+
+        Raises at once if it did not answer a moment ago.
+        """
         until_s, problem = self._down.get(place, (self._clock(), ""))
         if self._clock() < until_s:
             raise KeyServerDownError(problem)
@@ -380,7 +419,10 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
 
 
 def _raise_if_no_tables(chunks: Sequence[_Chunk]) -> None:
-    """Raise KeyTablesError if every replica of some keys answers that it has no tables: waiting will not help."""
+    """Raise KeyTablesError if all replicas of keys lack tables.
+
+    Waiting would not help.
+    """
     for chunk in chunks:
         if chunk.unanswered and all(isinstance(error, KeyTablesError) for error in chunk.errors.values()):
             raise KeyTablesError("; ".join(map(str, chunk.errors.values())))
@@ -393,7 +435,7 @@ def _raise_if_left_out(chunks: Sequence[_Chunk]) -> None:
 
 
 def counts_of(server: str, by_keyinfo: Counter[int] | dict[int, int]) -> ServerCounts:
-    """The counts of a server that answered, from its numbers of keys by keyinfo."""
+    """Return a server's counts from its numbers by keyinfo."""
     by_state = {state.name.lower(): by_keyinfo.get(state, 0) for state in KeyState}
     if other := sum(by_keyinfo.values()) - sum(by_state.values()):
         by_state["other"] = other
@@ -408,11 +450,13 @@ def open_key_store(
     crawl: str | None = None,
     kind: type[ShardedKeyStore] = ShardedKeyStore,
 ) -> ShardedKeyStore:
-    """The store that `key_storage` describes. Connects to nothing before the first request.
+    """Return the store that `key_storage` describes.
+
+    Connects to nothing before the first request.
 
     `password`: of `config.user` on MySQL servers, None for none; it appears in no message or repr. `first`: the place
-    of the server that is asked first. `crawl`: `crawl.name`, None for tools that any crawl's keys will do.
-    `kind`: of store. Raises ConfigError for a server name or a replication that cannot be.
+    of the server that is asked first. `crawl`: `crawl.name`, None for tools that any crawl's keys will do. `kind`: of
+    store. Raises ConfigError for a server name or a replication that cannot be.
     """
 
     def server(name: str) -> KeyServer:
@@ -436,11 +480,11 @@ def open_key_store(
 
 
 def own_server(config: Config, node: str) -> int:
-    """The place of a node's own key server, which the node asks first.
+    """Return the place of a node's own key server.
 
-    It is the server whose host is the node's name; else, where there are as many servers as nodes, the one at the
-    node's place in `servers`; else the first. Which it is changes no result: with a server on each node the nodes
-    begin at different servers, and not all at the first one.
+    The node asks this server first. It is the server whose host is the node's name; else, where there are as many
+    servers as nodes, the one at the node's place in `servers`; else the first. Which it is changes no result: with a
+    server on each node the nodes begin at different servers, and not all at the first one.
     """
     names = config.key_storage.servers
     hosts = [name.rpartition(":")[0] or name for name in names]

@@ -118,7 +118,7 @@ class SharedTurns:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End the threads; one that waits for its server ends when that answers, or its time is over."""
+        """End the threads, each at the latest at its time limit."""
         for lane in self._lanes.values():
             lane.inbox.put(None)
         end_s = time.monotonic() + POLL_S
@@ -126,11 +126,13 @@ class SharedTurns:
             lane.thread.join(max(0.0, end_s - time.monotonic()))
 
     def fileno(self) -> int:
-        """The descriptor to wait for."""
+        """Return the descriptor to wait for."""
         return self._ready
 
     def hear(self, who: int, message: Mapping[str, Any]) -> None:
-        """Take what the process `who` says: that it asks for a name, or that its request to a host is over.
+        """Take the message of process `who`.
+
+        It asks for a name, or ends a request to a host.
 
         `{"ask": name, "turns": count, "start_s": seconds}`: so many requests wait, and it may take so long until one is
         sent. `{"over": name, "rest_s": seconds}`. Names are `ip <address>` and `host <name>`. What it asks for is
@@ -182,9 +184,10 @@ class SharedTurns:
         self._told.append((who, {"turn": name, "begins_s": begins_s, "ends_s": ends_s}))
 
     def answers(self) -> list[tuple[int, dict[str, Any]]]:
-        """What is to be told to which processes: `{"turn": name, "begins_s": from, "ends_s": to}`, by the clock.
+        """Return the messages for processes.
 
-        In that time its requests to `name` may be sent. Raises the KeyStoreError of a server that is not just down.
+        A message is `{"turn": name, "begins_s": from, "ends_s": to}`, by the clock. In that time its requests to `name`
+        may be sent. Raises the KeyStoreError of a server that is not just down.
         """
         with suppress(BlockingIOError):
             os.eventfd_read(self._ready)
@@ -197,7 +200,10 @@ class SharedTurns:
         return messages
 
     def _take(self, request: _Request, answer: SlotAnswer, began_s: float, ended_s: float) -> None:
-        """A slot was reserved, by a server that was asked and has answered at these times."""
+        """Note a reservation that a server has answered.
+
+        `began_s`, `ended_s`: times of question and answer.
+        """
         assert isinstance(request.asked, SlotWish)
         name, away_ms = request.name, answer.next_ms - answer.now_ms
         begins_s = ended_s + (away_ms - request.asked.hold_ms) / 1000
@@ -214,7 +220,10 @@ class SharedTurns:
             self._wanted = {name: self._wanted[name] for name in {*self._spans, *self._waiting}}
 
     def _next_turns(self, name: str, now_s: float, begins_s: float) -> int:
-        """How many turns the span of an address after this one is to have at least: more while it is ours alone."""
+        """Return the least number of turns of an address's next span.
+
+        The number grows while the address is ours alone.
+        """
         before = self._spans.get(name)
         if before is None or now_s - before.ends_s > SPAN_S:
             return 1

@@ -197,7 +197,10 @@ class SqliteKeyServer(KeyServer):
             ) from error
 
     def _create_file(self) -> bool:
-        """Make the file with its table appear at once; False if another process was faster."""
+        """Make the file with its table appear at once.
+
+        False: another process was faster.
+        """
         folder, name = self.path.parent, self.path.name
         temporary = folder / f".{name}.{os.getpid()}.tmp"
         with self._usable(), ExitStack() as stack:
@@ -223,7 +226,7 @@ class SqliteKeyServer(KeyServer):
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """The open connection; errors inside are translated."""
+        """Give the open connection; errors inside are translated."""
         with translated(self.name):
             if self._connection is None:
                 self._connection = self._connect()
@@ -251,7 +254,7 @@ class SqliteKeyServer(KeyServer):
 
 @contextmanager
 def _undone_if_it_fails(connection: sqlite3.Connection) -> Iterator[None]:
-    """A transaction that the caller commits; an exception rolls it back."""
+    """Roll back the caller's transaction after an exception."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -288,7 +291,10 @@ _ADVICE: dict[int, tuple[type[KeyStoreError], str]] = {
 
 
 def translate(server: str, error: Exception) -> KeyStoreError:
-    """The error of Krake for an error of sqlite3: names the server and what to do."""
+    """Return Krake's error for an error of sqlite3.
+
+    It names the server and the remedy.
+    """
     text = str(error)
     if f"no such table: {SLOT_TABLE}" in text:
         return KeyTablesError(f"{server}: has no table of turns: {MAKE_SLOTS}")

@@ -48,7 +48,9 @@ class Charset(NamedTuple):
 
 
 def to_utf8(data: bytes, header_charset: str | None, *, is_xml: bool = False) -> tuple[bytes, str]:
-    """Return a text as UTF-8 without a byte order mark, and the name of the encoding it was in.
+    """Return a text as UTF-8, and the name of its encoding.
+
+    The result has no byte order mark.
 
     `header_charset`: the charset of its Content-Type; `is_xml`: as for `charset_of`. What cannot be decoded becomes
     U+FFFD, except in a text that says it is UTF-8: its bytes are returned as they are, for the HTML parser to replace
@@ -59,7 +61,10 @@ def to_utf8(data: bytes, header_charset: str | None, *, is_xml: bool = False) ->
 
 
 def decoded(data: bytes, charset: Charset) -> bytes:
-    """Return a text as UTF-8 without its byte order mark. Text in UTF-8 is returned as it is."""
+    """Return a text as UTF-8 without its byte order mark.
+
+    UTF-8 is returned unchanged.
+    """
     if charset.mark_bytes:
         data = data[charset.mark_bytes :]
     return data if charset.name == "utf-8" else decode(data, charset.name)
@@ -94,9 +99,9 @@ def charset_of_mark(data: bytes) -> Charset | None:
 
 
 def said_by_metas(lines: str) -> str | None:
-    """Return the encoding of the first meta with a known label. `lines`: as the scanner writes them.
+    """Return the encoding of the first meta with a known label.
 
-    https://html.spec.whatwg.org/#parsing-main-inhead, "meta".
+    `lines`: as the scanner writes them. https://html.spec.whatwg.org/#parsing-main-inhead, "meta".
     """
     return next(filter(None, map(_said_by_meta, lines.split("\n"))), None)
 
@@ -109,9 +114,10 @@ def _said_by_meta(line: str) -> str | None:
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Whether it decodes, but for a character that a limit cut at its end, in a page that has others beyond ASCII.
+    """Say whether a page is UTF-8 with characters beyond ASCII.
 
-    A piece at a time: the text of a large page would take its memory again.
+    A last character cut by a limit does not matter. A piece at a time: the text of a large page would take its memory
+    again. A piece at a time: the text of a large page would take its memory again.
     """
     decoder = getincrementaldecoder("utf-8")()
     is_ascii = True
@@ -124,7 +130,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _prescan(data: bytes) -> str | None:
-    """Return the encoding that a meta or an XML declaration in `data` names.
+    """Return the encoding that a meta or XML declaration names.
 
     Pages of a site begin alike, so the result of a start up to the end of the tag with a charset is remembered. If a
     start names an encoding, all of `data` names the same one. A start whose last tag is not whole names none.
@@ -165,7 +171,10 @@ def _prescan_metas(data: bytes) -> str | None:
 
 
 def _read_attributes(data: bytes, offset: int) -> tuple[dict[bytes, bytes], int]:
-    """The attributes of a tag, the first of each name, and where it ends: at the end of `data` if it is cut."""
+    """Return a tag's attributes, and the offset of its end.
+
+    The first of each name counts. A cut tag ends at the end of `data`.
+    """
     values: dict[bytes, bytes] = {}
     while match := _ATTRIBUTE.match(data, offset):
         offset = match.end()
@@ -189,7 +198,10 @@ def _label(match: re.Match[bytes] | None) -> bytes:
 
 
 def _as_declared(label: bytes) -> str | None:
-    """An ASCII declaration cannot be in UTF-16, so it means UTF-8 (HTML Standard, prescan, last steps)."""
+    """Return the encoding meant by a label in ASCII.
+
+    An ASCII declaration cannot be in UTF-16, so it means UTF-8 (HTML Standard, prescan, last steps).
+    """
     name = encoding_of(label.decode("latin-1"))
     if name in ("utf-16be", "utf-16le"):
         return "utf-8"

@@ -49,7 +49,9 @@ class Content(NamedTuple):
 
 
 def decode_content(headers: Headers, body: bytes, *, max_bytes: int) -> Content:
-    """Undo the transfer and content codings that `headers` name, and return at most `max_bytes` bytes of content.
+    """Undo transfer and content codings, up to `max_bytes` of content.
+
+    `headers` name the codings.
 
     `body` is as it came from the wire. Never raises: where a coding is damaged or cut off, the content holds what could
     be decoded; where a coding is unknown or was never applied, the content is the body as it is. `error` says what was
@@ -79,7 +81,10 @@ def decode_content(headers: Headers, body: bytes, *, max_bytes: int) -> Content:
 
 
 def _undo(coding: str, data: bytes, limit: int) -> tuple[Content, bool]:
-    """Undo one coding; returns the content, and whether the coding was surely applied."""
+    """Undo one coding.
+
+    Return the content, and whether the coding was surely applied.
+    """
     if not data:
         return Content(data, False, ""), True
     if coding == "chunked":
@@ -102,7 +107,10 @@ def _undo(coding: str, data: bytes, limit: int) -> tuple[Content, bool]:
 
 
 def _forms(coding: str, data: bytes) -> Iterator[str]:
-    """Yield the formats that the name and the first bytes tell, the likeliest first."""
+    """Yield the formats suggested by name and first bytes.
+
+    The likeliest comes first.
+    """
     if coding == "br":
         yield coding
     if data.startswith(_GZIP_MAGIC):
@@ -114,16 +122,19 @@ def _forms(coding: str, data: bytes) -> Iterator[str]:
 
 
 def _looks_like_text(data: bytes) -> bool:
-    """Say whether no byte at the beginning is one that texts lack (https://mimesniff.spec.whatwg.org/#binary-data-byte).
+    """Say whether the beginning has no byte that texts lack.
 
-    A short compressed body may look so too.
+    https://mimesniff.spec.whatwg.org/#binary-data-byte. A short compressed body may look so too.
     """
     start = data[:_LOOKED_AT_BYTES]
     return start.startswith(_TEXT_MARKS) or len(start.translate(None, _BINARY)) == len(start)
 
 
 def _is_zlib(data: bytes) -> bool:
-    """Tell zlib's header (RFC 1950, 2.2) from raw deflate, which many servers send instead."""
+    """Tell zlib's header from raw deflate, which many servers send.
+
+    RFC 1950, 2.2.
+    """
     return len(data) >= 2 and data[0] & 0x8F == 8 and int.from_bytes(data[:2], "big") % 31 == 0
 
 
@@ -150,7 +161,10 @@ def _unchunk(data: bytes) -> Content:
 
 
 def _feed(decoder: Any, block: bytes, out: BytesIO, limit: int) -> bool:
-    """Write what a block decompresses to, up to `limit` bytes; returns whether the compressed stream has ended."""
+    """Decompress a block, up to `limit` bytes.
+
+    Return whether the compressed stream has ended.
+    """
     if not isinstance(decoder, brotli.Decompressor):
         out.write(decoder.decompress(block, limit))
         return bool(decoder.eof)
@@ -183,11 +197,12 @@ class _Members(NamedTuple):
 
 
 def _expand(data: bytes, form: str, limit: int) -> tuple[Content, bool]:
-    """Decompress up to `limit` bytes; returns the content, and whether the data surely have this format.
+    """Decompress up to `limit` bytes.
 
-    Damaged data are read again, and the damaged block byte by byte, to have all before it. gzip and zlib have a
-    checksum. Any bytes may pass for a short stream of the other formats with rubbish behind it, so the stream must fill
-    the data; brotli tells where its stream ends only if it is fed byte by byte.
+    Return the content, and whether the data surely have this format. Damaged data are read again, and the damaged block
+    byte by byte, to have all before it. gzip and zlib have a checksum. Any bytes may pass for a short stream of the
+    other formats with rubbish behind it, so the stream must fill the data; brotli tells where its stream ends only if
+    it is fed byte by byte.
     """
     careful_from = max(0, len(data) - _LAST_BYTES) if form == "br" else len(data)
     for fast in (True, False, False):
@@ -202,7 +217,10 @@ def _expand(data: bytes, form: str, limit: int) -> tuple[Content, bool]:
 
 
 def _members(data: bytes, start: Callable[[], Any], limit: int, careful_from: int, out: BytesIO) -> _Members:
-    """Decompress all members into `out`, in blocks, and from byte `careful_from` on byte by byte."""
+    """Decompress all members into `out`, in blocks.
+
+    From byte `careful_from` on, byte by byte.
+    """
     offset, members, done, decoder = 0, 1, False, start()
     while offset < len(data):
         end = offset + 1 if offset >= careful_from else min(offset + _BLOCK_BYTES, careful_from)

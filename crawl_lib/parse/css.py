@@ -16,12 +16,12 @@ _AT_CHARSET = re.compile(rb'@charset "([^"]*)";')
 def parse_css(
     data: bytes, *, url: str, header_charset: str | None, config: ParseConfig, is_cut: bool = False
 ) -> ParsedPage:
-    """Read a style sheet: a page without links, whose `requisites` are those of the sheet.
+    """Read a style sheet as a page with requisites and no links.
 
     `data`: content with its codings undone; `url`: the sheet's canonical URL, which references are relative to;
     `header_charset`: of its Content-Type; `is_cut`: the end is missing, so a URL that is open there does not count.
-    Time and memory are linear in `data`. Raises MemoryError, and SetupError
-    where the scanner was not compiled. Source: CSS Syntax Level 3, https://www.w3.org/TR/css-syntax-3/
+    Time and memory are linear in `data`. Raises MemoryError, and SetupError where the scanner was not compiled. Source:
+    CSS Syntax Level 3, https://www.w3.org/TR/css-syntax-3/
     """
     charset = _charset_of(data, header_charset)
     found = scan_css(decoded(data, charset), kinds_of(config) + is_cut * CUT, config.requisites_per_page)

@@ -23,7 +23,7 @@ _NAMED_ZONE = re.compile(rf" +({'|'.join(_ZONES)}|GMT|UTC)$")
 
 
 def http_date(text: str, now: float) -> float | None:
-    """Return the POSIX seconds of an HTTP date; None if `text` is no date.
+    """Return the POSIX seconds of an HTTP date, or None.
 
     `now`: POSIX seconds, for dates whose year has two digits. Such a date lies at most 50 years ahead (RFC 9110,
     5.6.7). A date without a zone is in UTC; a numeric zone is respected. A leap second counts as the second before.
@@ -52,7 +52,10 @@ def _http_moment(text: str, now: float) -> datetime | None:
 
 
 def _whole_year(year: str, now: float, rest: tuple[int, ...]) -> datetime:
-    """Return the date, with its century if `year` has two digits. `rest`: from the month to the second."""
+    """Return the date, with a century for a two-digit `year`.
+
+    `rest`: from the month to the second.
+    """
     if len(year) == 4:
         return datetime(int(year), *rest, tzinfo=UTC)  # type: ignore[misc, arg-type]
     today = datetime.fromtimestamp(now, UTC)
@@ -72,13 +75,16 @@ class WrittenDate(NamedTuple):
 
 
 def written_date(text: str, now: float) -> float | None:
-    """Return the POSIX seconds of a date as `read_date` reads it; None if `text` is no date."""
+    """Return the POSIX seconds of a date, or None.
+
+    `read_date` reads the date.
+    """
     found = read_date(text, now)
     return None if found is None else found.seconds
 
 
 def read_date(text: str, now: float) -> WrittenDate | None:
-    """Read a date as people and programs write dates in pages; None if `text` is no date.
+    """Read a date on a page; None if `text` has none.
 
     ISO 8601, also a year or a month alone, and what `http_date` reads, also without a time of day or with a zone of
     North America. A date without a zone is in UTC. `now`: as `http_date` has it. At most 64 characters are read.

@@ -28,7 +28,7 @@ class Directives(NamedTuple):
 
 
 def says_nofollow(metas: str) -> bool:
-    """Say whether robots metas ("noindex, nofollow") forbid to follow links: nofollow or none."""
+    """Say whether robots metas contain nofollow or none."""
     return any(name in _NOFOLLOW for name, _ in _directives(metas))
 
 
@@ -42,7 +42,7 @@ def x_robots_nofollow(values: Iterable[str], user_agent: str = "") -> bool:
 
 
 def directives_of(metas: str, values: Iterable[str], *, user_agent: str, now: float) -> Directives:
-    """Return what metas and X-Robots-Tag headers forbid for all crawlers and for ours, taken together.
+    """Return all directives for any crawler and for Krake.
 
     Args:
         metas: The contents of the metas named robots or as our user agent, joined by commas.
@@ -52,7 +52,6 @@ def directives_of(metas: str, values: Iterable[str], *, user_agent: str, now: fl
 
     The earliest valid date of `unavailable_after` counts. `max-snippet:0` is `nosnippet`, `nocache` is `noarchive`.
     Source: https://developers.google.com/search/docs/crawling-indexing/robots-meta-tag
-
     """
     found = list(_directives(metas))
     for value in values:
@@ -68,7 +67,10 @@ def directives_of(metas: str, values: Iterable[str], *, user_agent: str, now: fl
 
 
 def _directives(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the directives of a list in lower case, each with what is behind its colon."""
+    """Yield a list's directives in lower case, with their values.
+
+    A value follows a colon.
+    """
     for part in _COMMA.split(text.lower()):
         yield _directive(part)
 
@@ -79,7 +81,10 @@ def _directive(text: str) -> tuple[str, str]:
 
 
 def _our_directives(value: str, user_agent: str) -> Iterator[tuple[str, str]]:
-    """Yield the directives of an X-Robots-Tag that count for us, as `_directives` does."""
+    """Yield the directives of an X-Robots-Tag for us.
+
+    In the form of `_directives`.
+    """
     ours = True
     for part in _COMMA.split(value.lower()):
         name, argument = _directive(part)
@@ -91,6 +96,9 @@ def _our_directives(value: str, user_agent: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_crawler(name: str, directive: str) -> bool:
-    """Say whether `name: directive` names a crawler. Pieces of a date, which may hold commas and colons, do not."""
+    """Say whether `name: directive` names a crawler.
+
+    Pieces of a date, which may hold commas and colons, do not.
+    """
     is_name = _NAME.fullmatch(name) is not None and name not in _WITH_VALUE
     return is_name and (not directive or directive[0].isalpha())

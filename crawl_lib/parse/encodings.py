@@ -93,7 +93,9 @@ _KANJI = "a1c1～∥ a1dd－ a1f1￠￡ a2cc￢ 8fa2b7～"
 
 
 def encoding_of(label: str) -> str | None:
-    """Return the standard's name for a charset label, in lower case; None if it is unknown.
+    """Return the standard's name for a charset label, or None.
+
+    The name is in lower case.
 
     `label`: in any case, with or without spaces around it.
     """
@@ -101,7 +103,10 @@ def encoding_of(label: str) -> str | None:
 
 
 def decode(data: bytes, name: str) -> bytes:
-    """Return text as UTF-8. `name`: the standard's name of its encoding. Wrong bytes become U+FFFD."""
+    """Return text as UTF-8, with U+FFFD for wrong bytes.
+
+    `name`: the standard's name of the encoding.
+    """
     if name in _MULTI_BYTE:
         return _MULTI_BYTE[name]().decode(data)
     if name == "iso-2022-jp":
@@ -115,7 +120,10 @@ def decode(data: bytes, name: str) -> bytes:
 
 @lru_cache(maxsize=64)
 def _characters(name: str) -> str:
-    """Return the characters of the 256 bytes of an encoding; U+FFFE where the standard has none."""
+    """Return the characters of an encoding's 256 bytes.
+
+    U+FFFE stands for a byte without a character.
+    """
     if name == "x-user-defined":
         return "".join(chr(byte if byte < 0x80 else 0xF700 + byte) for byte in range(256))
     characters = [bytes([byte]).decode(CODECS[name], "replace") for byte in range(256)]
@@ -164,7 +172,7 @@ class _MultiByte:
         return getincrementaldecoder(self._codec)(self._handler)
 
     def _on_error(self, error: UnicodeError) -> tuple[str, int]:
-        """Return what stands for a sequence that the codec lacks, and where the next one begins."""
+        """Return the replacement of an unknown sequence, and its end."""
         if not isinstance(error, UnicodeDecodeError):
             raise error
         pair = error.object[error.start : error.start + 2]
@@ -324,7 +332,10 @@ def _read_katakana(run: bytes) -> str:
 
 
 def _read_kanji(run: bytes) -> str:
-    """Decode pairs by the table of EUC-JP. A wrong byte takes a first half before it along."""
+    """Decode pairs by the table of EUC-JP.
+
+    A wrong byte takes a first half before it along.
+    """
     euc_jp = _euc_jp()
     return "".join(
         euc_jp.decode(match[1].translate(_HIGH)).decode() if match[1] else _REPLACEMENT
@@ -336,7 +347,9 @@ _READERS: dict[bytes, Callable[[bytes], str]] = {b"B": _read_ascii, b"J": _read_
 
 
 def encode(text: str, name: str) -> bytes:
-    """Return text in an encoding, as forms and queries are sent: `&#N;` for each character that it lacks.
+    """Return text in an encoding, as forms and queries are sent.
+
+    `&#N;` stands for each character that the encoding lacks.
 
     `name`: the standard's name; UTF-8 is sent for UTF-16 and `replacement` (https://encoding.spec.whatwg.org/#encode).
     """
@@ -371,7 +384,10 @@ _AS_SENT = {"shift_jis": {**_YEN, "\u2212": b"\x81\x7c"}, "euc-jp": {**_YEN, "\u
 
 @lru_cache(maxsize=8)
 def _sequences(name: str) -> dict[str, bytes]:
-    """Return the bytes of each character of one or two bytes, the first where there are several."""
+    """Return the bytes of each character of one or two bytes.
+
+    The first sequence counts if there are several.
+    """
     sequences = [bytes([byte]) for byte in range(0x80, 0x100)] if name in ("gbk", "shift_jis") else []
     sequences += [bytes((lead, trail)) for lead in _LEADS.get(name, _ALL_LEADS) for trail in range(0x40, 0xFF)]
     characters = decode(b"\n".join(sequences), name).decode().split("\n")
@@ -396,7 +412,7 @@ def _encode_iso_2022_jp(text: str) -> bytes:
 
 
 def _in_iso_2022_jp(character: str, state: bytes) -> tuple[bytes, bytes]:
-    """Return the escape sequence that a character needs, and the bytes of the character."""
+    """Return a character's bytes, after the necessary escape sequence."""
     if character in "¥‾":
         return b"(J", b"\\" if character == "¥" else b"~"
     if not character.isascii():

@@ -148,16 +148,15 @@ class Facts(NamedTuple):
 
 
 def read_facts(html: bytes, *, user_agent: str, now: float, is_xml: bool = False) -> Facts:
-    """Read the facts of a page. Raises nothing but MemoryError, whatever `html` holds.
+    """Read the facts of a page.
 
-    Args:
+    Raises nothing but MemoryError, whatever `html` holds. Args:
         html: The page in UTF-8, as `html_to_utf8` returns it.
         user_agent: Our token, for robots metas that bear its name.
         now: POSIX seconds of the visit. A page cannot have been published later.
         is_xml: Whether the page's type is one of XML.
 
     Language and date are those of `metadata_of`. Time and memory are linear in `html`.
-
     """
     fields = scan(html, user_agent.lower().encode(), 0, 0, FACTS + is_xml * XML).fields
     page = _Page(fields, "", now)
@@ -209,7 +208,10 @@ class _Page:
         self._json_ld = JsonLd(self.found.get("j", ()))
 
     def first(self, field: str, read: Callable[[str], str | None]) -> Value | None:
-        """Return the first valid value of a field. `read`: returns what a text means, None for an invalid text."""
+        """Return the first valid value of a field.
+
+        `read`: returns the meaning of a text, None for an invalid text.
+        """
         for text, source in self._candidates(field):
             value = read(text)
             if value:
@@ -225,7 +227,10 @@ class _Page:
         return None
 
     def author(self) -> Value | None:
-        """Return the names of the first source that has names. An address, as of a profile, is no name."""
+        """Return the names of the first source with names.
+
+        An address, as of a profile, is not a name.
+        """
         read = _text_reader("author")
         for source in ORDER["author"]:
             names = [read(text) for text in islice(self._texts(source), _MAX_TRIED_OF_SOURCE)]
@@ -244,7 +249,10 @@ class _Page:
         return None
 
     def url(self, text: str) -> str | None:
-        """Return the canonical form of an address; None if it is no URL of http or https."""
+        """Return the canonical form of an http or https address.
+
+        None: the text is no such address.
+        """
         text = text.strip()
         if not text or len(text) > _MAX_URL_CHARS:
             return None
@@ -265,7 +273,10 @@ class _Page:
         return self.found.get(f"{_KINDS.get(kind, 'm')}{name.lower()}", [])
 
     def _images(self, source: str) -> Iterator[tuple[Sequence[str], Sequence[object]]]:
-        """Yield the images of a source, each with URLs, the first one first, and its sizes."""
+        """Yield a source's images, each with its URLs and sizes.
+
+        The first URL is the preferred one.
+        """
         kind, _, name = source.rpartition(" ")
         if source in _STRUCTURED:
             yield from self._structured(source)
@@ -276,7 +287,10 @@ class _Page:
             yield from (((text,), ()) for text in self._texts(source))
 
     def _structured(self, root: str) -> Iterator[tuple[Sequence[str], Sequence[object]]]:
-        """Yield the images of metas. A property belongs to the image before it (https://ogp.me/#array)."""
+        """Yield the images of metas.
+
+        A property belongs to the image before it (https://ogp.me/#array).
+        """
         images: list[dict[str, str]] = []
         for name, value in self._facts:
             end = name.removeprefix(f"m{root}")
@@ -291,7 +305,10 @@ class _Page:
 
 
 def _names_of(key: str) -> Iterable[str]:
-    """Return the names of a fact, each behind the letter of its kind. An attribute may have several names."""
+    """Return the names of a fact, each with its kind's letter.
+
+    An attribute may have several names.
+    """
     kind, names = key[:1], key[1:].split(maxsplit=_MAX_NAMES)[:_MAX_NAMES]
     if kind == "p":
         return ["tpubdate", *(f"t{name}" for name in names)]
@@ -322,7 +339,10 @@ def _images_of_json_ld(json_ld: JsonLd, value: object) -> Iterator[tuple[Sequenc
 
 
 def _pixels(size: object) -> int | None:
-    """Return a number of pixels, such as `"1200"`, `1200`, `"1200px"` or a QuantitativeValue of schema.org."""
+    """Return a number of pixels, such as `"1200"`, `1200` or `"1200px"`.
+
+    schema.org's QuantitativeValue is read too.
+    """
     size = size.get("value") if isinstance(size, dict) else size
     text = str(size).strip().removesuffix("px") if isinstance(size, str | int) else ""
     if not (text.isascii() and text.isdecimal() and len(text) < len(str(_MAX_PIXELS))):
@@ -331,7 +351,10 @@ def _pixels(size: object) -> int | None:
 
 
 def _text_reader(field: str) -> Callable[[str], str | None]:
-    """Return what reads a text of a field: words with one space between them, up to the limit of the field."""
+    """Return the reader of a field's text.
+
+    Words get one space between them; the field's limit cuts the text.
+    """
     most = _MAX_CHARS.get(field, _MAX_OTHER_CHARS)
 
     def read(text: str) -> str:
@@ -342,5 +365,8 @@ def _text_reader(field: str) -> Callable[[str], str | None]:
 
 
 def _may_be(date: float, now: float) -> bool:
-    """Say whether a page may have been published then: not on the day of clocks that nobody set, nor in the future."""
+    """Say whether a page may have that date.
+
+    The epoch of unset clocks and future dates are refused.
+    """
     return _EARLIEST <= date <= now + _DAY_S and abs(date) >= _DAY_S

@@ -30,7 +30,10 @@ class Headers:
     fields: tuple[tuple[str, str], ...]
 
     def get(self, name: str) -> str | None:
-        """Return a field's first value that is not empty (any case); "" or None if there is no such value."""
+        """Return a field's first non-empty value; "" or None without one.
+
+        The name may be in any case.
+        """
         return self._first.get(name.lower())
 
     @cached_property
@@ -48,13 +51,16 @@ class Headers:
 
     @property
     def location(self) -> str | None:
-        """The reference in the first Location field, in ASCII (`escape_octets`); None if there is no such field."""
+        """First Location reference in ASCII; None without such a field.
+
+        `escape_octets` makes ASCII of the reference.
+        """
         value = self.get("location")
         return None if value is None else escape_octets(value)
 
     @cached_property
     def content_type(self) -> tuple[str | None, str | None]:
-        """The media type in lower case, without parameters, and the charset parameter; None where there is none.
+        """Media type in lower case, and charset; None for missing ones.
 
         Several fields count as one list, whose last valid type counts.
         """
@@ -63,10 +69,10 @@ class Headers:
 
 
 def parse_head(head: bytes) -> Headers:
-    """Read a head as the server sent it (status line, header lines, latin-1).
+    """Read a head as received: status line and header lines.
 
-    Lenient: lines may end in a bare newline, folded lines (RFC 9112, 5.2) are joined, lines without a colon
-    are skipped, and so are empty lines and a byte order mark before the status line.
+    The text is latin-1. Lenient: lines may end in a bare newline, folded lines (RFC 9112, 5.2) are joined, lines
+    without a colon are skipped, and so are empty lines and a byte order mark before the status line.
     """
     text = head.decode("latin-1")
     if not text.startswith("HTTP/"):
@@ -82,7 +88,9 @@ def parse_head(head: bytes) -> Headers:
 
 
 def escape_octets(value: str) -> str:
-    """Return a URL of a field with its octets from 0x80 on escaped, one by one: `/caf\\xe9` is `/caf%E9`.
+    """Escape each octet of a URL from 0x80 on.
+
+    `/caf\\xe9` becomes `/caf%E9`.
 
     `value`: as `parse_head` gives it (latin-1). Browsers send path and query so; a host's escapes are read as UTF-8
     (https://url.spec.whatwg.org/#concept-host-parser). Use it for every field that holds a URL.
@@ -91,11 +99,11 @@ def escape_octets(value: str) -> str:
 
 
 def parse_content_type(value: str) -> tuple[str | None, str | None]:
-    """Return the media type (lower case) and the charset of a Content-Type; None where one is missing.
+    """Return media type and charset of a Content-Type.
 
-    A list, which a server or a proxy may have joined with commas, is read as browsers read it: the last valid type
-    counts, and keeps the charset of an equal type before it. Source: "extract a MIME type",
-    https://fetch.spec.whatwg.org/#concept-header-extract-mime-type
+    The type is in lower case; None stands for a missing one. A list, which a server or a proxy may have joined with
+    commas, is read as browsers read it: the last valid type counts, and keeps the charset of an equal type before it.
+    Source: "extract a MIME type", https://fetch.spec.whatwg.org/#concept-header-extract-mime-type
     """
     mime = charset = None
     for found in _VALUE.finditer(value):

@@ -50,7 +50,7 @@ class ParsedPage(NamedTuple):
     """Requisites beyond `parse.requisites_per_page`."""
 
     def to_json(self) -> str:
-        """Return the page as text, for a process that gives its answer to another."""
+        """Return the page as text, to send it to another process."""
         return json.dumps(self._asdict() | {name: getattr(self, name).decode() for name in _BYTES})
 
     @classmethod
@@ -78,11 +78,11 @@ def count_links(links: bytes) -> int:
 
 
 def links_as_bytes(links: Iterable[tuple[str, str, str]]) -> bytes:
-    """Return links in the form that `native/rows.c` reads: three texts in UTF-8 for each link, a NUL behind each text.
+    """Return links in the form read by `native/rows.c`.
 
-    The first text is the reference, behind the letter of the element; rows.c lists the letters, and a capital letter
-    means that rel holds nofollow. The second text is the anchor, white space collapsed. The third text has the words
-    of rel in lower case, separated by one space.
+    Each link has three texts in UTF-8, with a NUL behind each. The first text is the reference, behind the letter of
+    the element; rows.c lists the letters, and a capital letter means that rel holds nofollow. The second text is the
+    anchor, white space collapsed. The third text has the words of rel in lower case, separated by one space.
     """
     texts = [text.replace("\0", "\ufffd") for link in links for text in link]
     return "\0".join([*texts, ""]).encode("utf-8", "replace")
@@ -148,17 +148,23 @@ def parse_html(
 
 
 def kinds_of(config: ParseConfig) -> int:
-    """Return what the scanner is told of the kinds of requisites: 0 where none are wanted."""
+    """Return the scanner's flags for the wanted kinds of requisites.
+
+    0: no requisites are wanted.
+    """
     return wanted_kinds(config.requisite_kinds) if config.wants_requisites else 0
 
 
 def words_of(data: bytes, header_charset: str | None) -> int:
-    """Digest the different words of HTML whose links are not wanted: `ParsedPage.words`. Raises MemoryError."""
+    """Digest the different words of HTML, without its links.
+
+    The result is `ParsedPage.words`. Raises MemoryError.
+    """
     return scan(html_to_utf8(data, header_charset), b"", 0, 0).words
 
 
 def _in_utf8(links: bytes, max_anchor_chars: int, charset: str) -> bytes:
-    """Replace invalid UTF-8 in links, and escape the queries of a page in a legacy charset."""
+    """Replace invalid UTF-8, and escape queries in a legacy charset."""
     if links.isascii():
         return links
     if charset.startswith("utf-"):
@@ -191,12 +197,15 @@ def _encode_query(href: str, charset: str) -> str:
 
 
 def _escape(chars: str, charset: str) -> str:
-    """Escape characters. One that the charset lacks becomes an escaped character reference, as in browsers."""
+    """Escape characters in a charset.
+
+    A missing character becomes an escaped character reference, as in browsers.
+    """
     return quote_from_bytes(encode(chars, charset), safe="")
 
 
 def html_to_utf8(data: bytes, header_charset: str | None, *, is_xml: bool = False) -> bytes:
-    """Return a page as UTF-8, in the encoding that `parse_html` reads it with."""
+    """Return a page as UTF-8, decoded as by `parse_html`."""
     charset = charset_of(data, header_charset, is_xml=is_xml)
     text = decoded(data, charset)
     said = None if charset.is_certain else said_by_metas(scan(text, b"", 0, 0)[0][-2])

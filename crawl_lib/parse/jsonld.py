@@ -39,12 +39,18 @@ class JsonLd:
         self.subjects = subjects[:_MAX_SUBJECTS]
 
     def items(self, value: object) -> list[object]:
-        """Return a value as the first items of a list. A thing that is named by its id stands for the name."""
+        """Return a value as a list of its first items.
+
+        A thing named by its id replaces the name.
+        """
         values = value[:_MAX_ITEMS] if isinstance(value, list) else [value]
         return [self._whole(one) if isinstance(one, dict) else one for one in values]
 
     def texts(self, value: object, *names: str) -> list[str]:
-        """Return the texts of a value: of the value itself, or of each item. `names`: where a thing has its text."""
+        """Return the texts of a value, or of its items.
+
+        `names`: properties with a thing's text.
+        """
         values = [_first(one, names) if isinstance(one, dict) else one for one in self.items(value)]
         return [one for one in values if isinstance(one, str)]
 
@@ -67,7 +73,10 @@ def is_subject(kind: str) -> bool:
 
 
 def _things(blocks: Iterable[str]) -> Iterator[Thing]:
-    """Yield the things of blocks in the order of the page. Something behind a block's JSON does not count."""
+    """Yield the things of blocks, in page order.
+
+    Text behind a block's JSON does not count.
+    """
     left = _MAX_THINGS
     for block in blocks:
         try:

@@ -43,10 +43,10 @@ _NO_LANGUAGES = frozenset({"und", "mul", "zxx", "mis"})
 
 
 def language_tag(text: str) -> str | None:
-    """Return a language tag in its canonical case, such as `zh-Hant-TW`; None where `text` is no tag of a language.
+    """Return a language tag in canonical case; None if invalid.
 
-    An underscore counts as a hyphen. The language is a code of ISO 639: two letters where the language has such a
-    code, else three. A tag of more than 64 characters is no tag.
+    Such as `zh-Hant-TW`. An underscore counts as a hyphen. The language is a code of ISO 639: two letters where the
+    language has such a code, else three. A tag of more than 64 characters is no tag.
     """
     tag = text[: 2 * _MAX_TAG_CHARS].strip().replace("_", "-").lower()
     found = _TAG.fullmatch(tag) if len(tag) <= _MAX_TAG_CHARS and text.isascii() else None
@@ -59,13 +59,19 @@ def language_tag(text: str) -> str | None:
 
 
 def _in_case(subtags: list[str]) -> list[str]:
-    """Write regions in capitals, and scripts with one capital, up to the first extension (RFC 5646, 2.1.1)."""
+    """Write regions and scripts in canonical case.
+
+    Regions are in capitals, scripts have one capital, up to the first extension (RFC 5646, 2.1.1).
+    """
     end = next((number for number, subtag in enumerate(subtags) if len(subtag) == 1), len(subtags))
     shapes = {2: str.upper, 4: str.capitalize}
     return [shapes.get(len(subtag), str.lower)(subtag) for subtag in subtags[:end]] + subtags[end:]
 
 
 def language_of_tag(tag: str) -> str | None:
-    """Return the language of a tag such as `de-AT`, in lower case; None where the tag names no language."""
+    """Return the language of a tag such as `de-AT`.
+
+    The result is in lower case; None: the tag names no language.
+    """
     found = language_tag(tag)
     return None if found is None else found.partition("-")[0]

@@ -71,12 +71,14 @@ _BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 
 
 def detect_mime(declared: str | None, data: bytes) -> str:
-    """Return the media type of content: what its first bytes show, else what was declared.
+    """Return the media type of content.
 
-    `declared`: type of the Content-Type field, lower case, None if there was none; `data`: content, codings undone.
-    A signature (PDF, PNG, JPEG, GIF, zip...) beats a declared text type, unless its letters begin a plain text; HTML,
-    XML and text are looked for only where the declared type says nothing, so that a text about HTML stays text. The
-    first element tells XHTML from other XML, and feeds and sitemaps from HTML (section 8).
+    The first bytes decide, else the declared type counts.
+
+    `declared`: type of the Content-Type field, lower case, None if there was none; `data`: content, codings undone. A
+    signature (PDF, PNG, JPEG, GIF, zip...) beats a declared text type, unless its letters begin a plain text; HTML, XML
+    and text are looked for only where the declared type says nothing, so that a text about HTML stays text. The first
+    element tells XHTML from other XML, and feeds and sitemaps from HTML (section 8).
     """
     start = data[:_SNIFFED_BYTES]
     unknown = declared in _UNKNOWN
@@ -105,7 +107,10 @@ def _signature(start: bytes) -> str | None:
 
 
 def _root_of(data: bytes) -> tuple[bytes, bool]:
-    """Return the name of the first element of XML, b"" without one, and whether the text is XHTML."""
+    """Return the name of XML's first element, and whether it is XHTML.
+
+    b"": there is no element.
+    """
     match = _ROOT.match(_start_of(data, _ROOT_BYTES))
     if match is None:
         return b"", False
@@ -114,13 +119,16 @@ def _root_of(data: bytes) -> tuple[bytes, bool]:
 
 
 def _start_of(data: bytes, size: int) -> bytes:
-    """Return the beginning of a text, in an encoding that has ASCII's letters."""
+    """Return the beginning of a text, in an ASCII-compatible encoding."""
     start = data[:size]
     return to_utf8(start, None, is_xml=True)[0] if start.startswith(_WIDE_MARKS) else start.removeprefix(_MARK)
 
 
 def _list_type(data: bytes) -> str | None:
-    """Return the type of a feed or sitemap that was declared as HTML; None for HTML."""
+    """Return the type of a feed or sitemap declared as HTML.
+
+    None: HTML.
+    """
     text = _start_of(data, _SNIFFED_BYTES)
     if _URLS.fullmatch(text):
         return "text/plain"

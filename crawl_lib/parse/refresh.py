@@ -10,7 +10,9 @@ from crawl_lib.urls import resolve
 
 
 def with_refresh(page: ParsedPage, field: str, *, url: str, config: ParseConfig) -> ParsedPage:
-    """Return the page with the target of its Refresh field as its first link, a `meta` as that of a meta refresh.
+    """Add the target of a Refresh field as the first link.
+
+    The link is a `meta`, as for a meta refresh.
 
     `field`: its value, in which each octet is one character; octets beyond ASCII are escaped as they are. `url`: the
     page's, which the target is relative to: a base element comes later than the field. The field is read by the parser

@@ -60,7 +60,10 @@ _REMEDY = "run `make setup`" if in_checkout() else "run `pip install --force-rei
 
 
 def load_native(path: Path = LIBRARY) -> ctypes.CDLL:
-    """Load the compiled library. Raises SetupError if it is not there, or was compiled from other sources."""
+    """Load the compiled library.
+
+    Raises SetupError if the library is missing, or was compiled from other sources.
+    """
     try:
         library = ctypes.CDLL(str(path))
         library.krake_sources.restype = ctypes.c_uint64
@@ -136,11 +139,13 @@ def native_library() -> ctypes.CDLL:
 def scan(
     html: bytes, agent: bytes, max_links: int, max_anchor_chars: int, how: int = 0, *, max_requisites: int = 0
 ) -> Scanned:
-    """Read a page. `html`: UTF-8, or nearly; `agent`: a name of robots metas other than `robots`, in lower case.
+    """Read a page in UTF-8, or nearly.
 
-    `how`: a sum of `CUT` (the end of the page is missing), `XML` (it is XHTML with a type of XML), `FACTS` (facts
-    are wanted, of which `native/links.h` has a list) and `wanted_kinds`, or 0.
-    Raises MemoryError, and SetupError where the scanner was not compiled.
+    `html`: the page; `agent`: a name of robots metas other than `robots`, in lower case.
+
+    `how`: a sum of `CUT` (the end of the page is missing), `XML` (it is XHTML with a type of XML), `FACTS` (facts are
+    wanted, of which `native/links.h` has a list) and `wanted_kinds`, or 0. Raises MemoryError, and SetupError where the
+    scanner was not compiled.
     """
     require_scanner()
     answer = _Answer()
@@ -152,9 +157,10 @@ def scan(
 
 
 def scan_css(css: bytes, how: int, max_requisites: int) -> Scanned:
-    """Read the requisites of a style sheet in UTF-8, or nearly. `how`: a sum of `wanted_kinds`, and perhaps `CUT`.
+    """Read the requisites of a style sheet.
 
-    Raises MemoryError, and SetupError where the scanner was not compiled.
+    `css`: UTF-8, or nearly; `how`: a sum of `wanted_kinds`, and perhaps `CUT`. Raises MemoryError, and SetupError where
+    the scanner was not compiled.
     """
     require_scanner()
     answer = _Answer()
@@ -184,19 +190,19 @@ def _scanned(answer: _Answer) -> Scanned:
 
 
 def may_name_charset(html: bytes, start: int) -> bool:
-    """Tell whether a meta behind byte `start` may name a charset. Texts about charsets have the word, but no meta.
+    """Say whether a meta behind byte `start` may name a charset.
 
-    Raises SetupError where the scanner was not compiled.
+    Texts about charsets have the word, but no meta. Raises SetupError where the scanner was not compiled.
     """
     require_scanner()
     return bool(_library.krake_names_charset(html, len(html), start, _META_BYTES))
 
 
 def sketch(html: bytes) -> bytes:
-    """The different words of a page in `SKETCH_BYTES` bytes: the share that two pages have in common is the share of
-    bytes that are equal, where not both are 0. See `native/sketch.c`.
+    """Return a sketch of a page's different words, `SKETCH_BYTES` bytes.
 
-    `html`: in any charset that has ASCII's letters. Raises SetupError where the scanner was not compiled.
+    Two pages share as many words as they have equal bytes, where not both are 0. See `native/sketch.c`. `html`: in any
+    charset that has ASCII's letters. Raises SetupError where the scanner was not compiled.
     """
     require_scanner()
     slots = ctypes.create_string_buffer(SKETCH_BYTES)

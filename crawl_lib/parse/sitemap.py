@@ -77,7 +77,10 @@ class _Tag(NamedTuple):
 
 
 def may_be_sitemap(data: bytes) -> bool:
-    """Whether content begins as a sitemap does: most XML, text and gzip is none, and need not be read."""
+    """Say whether content may be a sitemap, by its beginning.
+
+    Other XML, text and gzip need not be read.
+    """
     start = to_utf8(_unzipped(data, _START_BYTES).data[:_START_BYTES], None, is_xml=True)[0]
     return (_ROOT.match(start) or _IS_URL.match(start.lstrip())) is not None
 
@@ -85,7 +88,9 @@ def may_be_sitemap(data: bytes) -> bool:
 def parse_sitemap(
     data: bytes, *, url: str, header_charset: str | None, config: ParseConfig, max_bytes: int, is_cut: bool = False
 ) -> ParsedPage:
-    """Read a sitemap, an index of sitemaps, a feed, a text of URLs (with anything else in it, it is none).
+    """Read a sitemap, a sitemap index, a feed, or listed URLs.
+
+    A text with anything but URLs is none of these.
 
     `data`: content with its codings undone, or gzip of it; `url`: its canonical URL; `max_bytes`: of what gzip
     decompresses to; `is_cut`: its end is missing, so a line or an entry that is not whole does not count.
@@ -112,7 +117,7 @@ def _unzipped(data: bytes, max_bytes: int) -> Content:
 
 
 def _whole_entries(text: bytes, name: bytes) -> bytes:
-    """Return a text that broke off without its last entry, unless that was closed."""
+    """Remove an unclosed last entry from a text that broke off."""
     start: int | None = None
     for match in re.finditer(rb"<(/?)" + re.escape(name) + rb"(?=[\s/>])", text):
         start = None if match[1] else match.start()
@@ -120,19 +125,22 @@ def _whole_entries(text: bytes, name: bytes) -> bytes:
 
 
 def _whole_words(text: bytes) -> bytes:
-    """Return a text that broke off without its last word, unless white space follows the word."""
+    """Remove an unfinished last word from a text that broke off."""
     return text[: max(text.rfind(space) for space in _SPACES) + 1]
 
 
 def _in_text(text: bytes) -> Iterator[_Found]:
-    """Yield each URL of a text of URLs; nothing of a text that has anything else in it."""
+    """Yield the URLs of a text that has nothing else."""
     if all(_IS_URL.match(text, word.start()) for word in _WORDS.finditer(text)):
         for word in _WORDS.finditer(text):
             yield "c" + word[0].decode("utf-8", "replace"), "", ""
 
 
 def robots_sitemaps(body: bytes) -> bytes:
-    """Return the sitemaps that a robots.txt names, in its order, as links. Octets from 0x80 on are escaped."""
+    """Return the sitemaps of a robots.txt as links, in order.
+
+    Octets from 0x80 on are escaped.
+    """
     lines = _ROBOTS_LINE.findall(body.removeprefix(b"\xef\xbb\xbf").replace(b"\r", b"\n"))
     urls = (escape_octets(line.decode("latin-1")) for line in lines)
     return links_as_bytes(("x" + url, "", "") for url in urls)
@@ -150,7 +158,10 @@ def _in_xml(text: bytes, prefix: bytes, root: str, url: str) -> Iterator[_Found]
 
 
 def _tags(text: bytes, prefix: bytes, names: tuple[bytes, ...], url: str) -> Iterator[_Tag]:
-    """Yield the start tags of some names. All tags are looked at only where `xml:base` is somewhere in the text."""
+    """Yield the start tags of some names.
+
+    All tags are read only if the text contains `xml:base`.
+    """
     has_bases = b"xml:base" in text
     wanted = {prefix + name for name in names}
     opening = rb"<(/?)([\w:.-]++)" if has_bases else rb"<()(" + b"|".join(map(re.escape, wanted)) + rb")"
@@ -178,7 +189,7 @@ class _Bases:
         """Each base with the depth of its element."""
 
     def at_tag(self, attributes: bytes, *, is_empty: bool, is_end: bool) -> str:
-        """Return the base within an element that begins, or around one that ends. A base too many changes nothing."""
+        """Return the base within a starting, or around an ending element."""
         base = self._open[-1][1]
         if is_end:
             if len(self._open) > 1 and self._open[-1][0] >= self._depth:
@@ -195,7 +206,10 @@ class _Bases:
 
 
 def _joined(base: str, href: str) -> str:
-    """Resolve a reference. A reference that cannot be resolved is absolute, and is returned unchanged."""
+    """Resolve a reference.
+
+    A reference that cannot be resolved is absolute, and is returned unchanged.
+    """
     try:
         return resolve(base, href)
     except UrlError:
@@ -207,7 +221,10 @@ def _href(tag: _Tag, href: str, url: str) -> str:
 
 
 def _in_urlset(tags: Iterator[_Tag], url: str) -> Iterator[_Found]:
-    """Yield each `loc`, with what its `url` says of it as the rel: in any order, and without the ends of elements."""
+    """Yield each `loc`, with its `url`'s hints as the rel.
+
+    Children may be in any order, and without end tags.
+    """
     href, said = "", dict[str, str]()
     for tag in tags:
         if tag.name == "url" or (tag.name == "loc" and href):
@@ -223,7 +240,10 @@ def _in_urlset(tags: Iterator[_Tag], url: str) -> Iterator[_Found]:
 
 
 def _hints(said: dict[str, str]) -> str:
-    """What can be read of `lastmod` (POSIX seconds), `changefreq` (seconds) and `priority` (0 to 1), as words."""
+    """Return the valid hints of a sitemap entry, as words.
+
+    `lastmod` (POSIX seconds), `changefreq` (seconds) and `priority` (0 to 1).
+    """
     words = []
     lastmod = said.get("lastmod", "")
     with suppress(ValueError, OverflowError):
@@ -239,7 +259,7 @@ def _hints(said: dict[str, str]) -> str:
 
 
 def _text_of(content: bytes) -> str:
-    """Return the text of an element, whose content may have sections of CDATA and comments."""
+    """Return an element's text, with CDATA and without comments."""
     if b"<" not in content:
         return _unescape(content).strip()
     parts = (match.groups() for match in _PARTS.finditer(content))
@@ -249,7 +269,10 @@ def _text_of(content: bytes) -> str:
 
 
 def _unescape(text: bytes) -> str:
-    """Return a text of XML with its references replaced: five entities and numbers; others stay as they are."""
+    """Replace XML's five entities and numeric references.
+
+    Other references stay.
+    """
     decoded = text.decode("utf-8", "replace")
     return _REFERENCE.sub(_character, decoded) if "&" in decoded else decoded
 
@@ -280,7 +303,7 @@ def _in_atom(tags: Iterator[_Tag], url: str) -> Iterator[_Found]:
 
 
 def _in_rss(tags: Iterator[_Tag], url: str) -> Iterator[_Found]:
-    """Yield each `link`, and each `guid` that is a URL other than the link next to it.
+    """Yield each `link`, and each `guid` with another URL.
 
     https://www.rssboard.org/rss-specification#ltguidgtSubelementOfLtitemgt
     """

@@ -20,7 +20,10 @@ Point = tuple[float, float]
 
 
 def bar_rows(title: str, rows: Mapping[str, float]) -> str:
-    """Draw one bar for each row, one below the other: name, bar, number."""
+    """Draw one bar for each row: name, bar, number.
+
+    The bars are one below the other.
+    """
     most = max(map(_drawn, rows.values()), default=0.0) or 1.0
     parts: list[str] = []
     for number, (name, value) in enumerate(rows.items()):
@@ -34,7 +37,10 @@ def bar_rows(title: str, rows: Mapping[str, float]) -> str:
 
 
 def stacked_rows(title: str, names: Sequence[str], rows: Mapping[str, Sequence[float]]) -> str:
-    """Draw one bar for each row, divided by the values of the named series; a legend comes first."""
+    """Draw a divided bar for each row, below a legend.
+
+    The values of the named series divide a bar.
+    """
     most = max((math.fsum(map(_drawn, values)) for values in rows.values()), default=0.0) or 1.0
     parts = list(_legend(names))
     for number, (name, values) in enumerate(rows.items(), len(names)):
@@ -52,7 +58,9 @@ def stacked_rows(title: str, names: Sequence[str], rows: Mapping[str, Sequence[f
 def stacked_columns(
     title: str, rows: Mapping[str, Sequence[float]], links: Mapping[str, str], slots: int, names: Sequence[str]
 ) -> str:
-    """Draw one upright bar for each row, divided by the values of series, without any text.
+    """Draw a divided upright bar for each row, without text.
+
+    The values of series divide a bar.
 
     `links`: where the bar of a row leads; `slots`: as many bars fit, so that the first bars stay in place when others
     come; `names`: of the series.
@@ -78,14 +86,20 @@ def stacked_columns(
 
 
 def meter(value: float, most: float) -> str:
-    """Draw how much of the largest value a value is, as a bar in a row of a table that has the number."""
+    """Draw a share of the largest value as a bar.
+
+    A row of a table has the number.
+    """
     width = _share(100 * _drawn(value), _drawn(most))
     box = 'viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true"'
     return f'<svg class="meter" {box}><rect class="s0" width="{width:.1f}" height="8"/></svg>'
 
 
 def line_paths(title: str, series: Mapping[str, Sequence[Point]], unit: str) -> str:
-    """Draw a line for each series, from 0 upwards, below a legend. `unit`: of the horizontal axis."""
+    """Draw a line for each series, from 0 upwards.
+
+    Below a legend. `unit`: of the horizontal axis.
+    """
     points = [point for line in series.values() for point in line]
     last, most = (max((_drawn(point[axis]) for point in points), default=0.0) or 1.0 for axis in (0, 1))
     first = min((_drawn(x) for x, _ in points), default=0)
@@ -108,7 +122,10 @@ def line_paths(title: str, series: Mapping[str, Sequence[Point]], unit: str) -> 
 
 
 def small_path(title: str, values: Sequence[float]) -> str:
-    """Draw a curve as small as a word, from 0 upwards, without axes."""
+    """Draw a curve of a word's size, without axes.
+
+    From 0 upwards.
+    """
     most = max(map(_drawn, values), default=0.0) or 1.0
     step, height = _SMALL_WIDTH / max(1, len(values) - 1), _SMALL_HEIGHT - 2
     shares = [_drawn(value) / most for value in values]
@@ -117,7 +134,10 @@ def small_path(title: str, values: Sequence[float]) -> str:
 
 
 def shown(value: float) -> str:
-    """Write a number for people: whole numbers as such, others with one decimal; "unknown" for one that is none."""
+    """Write a number for people; "unknown" for anything else.
+
+    Whole numbers as such, others with one decimal.
+    """
     if not math.isfinite(value):
         return "unknown"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
@@ -129,7 +149,10 @@ def safe(text: str) -> str:
 
 
 def _drawn(value: float) -> float:
-    """Return a number as far as it can be drawn: not below 0, and 0 for what is no number."""
+    """Return a number that can be drawn.
+
+    Not below 0, and 0 for what is no number.
+    """
     return max(0, value) if math.isfinite(value) else 0
 
 
@@ -155,7 +178,10 @@ def _rect(x: float, y: float, width: float, series: int = 0) -> str:
 
 
 def _path(points: Sequence[Point], series: int) -> str:
-    """Draw a line through points; a single point is a short line, since a line of no length is not seen."""
+    """Draw a line through points.
+
+    A single point is a short line, since a line of no length is not seen.
+    """
     places = [f"{x:.1f} {y:.1f}" for x, y in points]
     if len(places) == 1:
         places.append(f"{points[0][0] + 2:.1f} {points[0][1]:.1f}")

@@ -47,15 +47,19 @@ STYLE = "\n".join(
 
 
 def bars(title: str, text: str, rows: Mapping[str, float], *, unit: str = "number") -> str:
-    """Plot one number for each name. `unit`: heads the column of the table; `text`: a sentence below the heading."""
+    """Plot one number for each name.
+
+    `unit`: heads the column of the table; `text`: a sentence below the heading.
+    """
     table = _table(title, ["", unit], [[name, shown(value)] for name, value in rows.items()])
     return _plot(title, text, f"{bar_rows(title, rows)}{table}" if rows else "")
 
 
 def stacked(title: str, text: str, rows: Mapping[str, Mapping[str, float]]) -> str:
-    """Plot the parts of a sum for each name: a bar of coloured pieces. `rows`: by name the numbers of each series.
+    """Plot a sum's parts as coloured pieces of bars.
 
-    The largest series come first. The series beyond `MOST_SERIES` colours are summed up as `others`.
+    `rows`: by name the numbers of each series. The largest series come first. The series beyond `MOST_SERIES` colours
+    are summed up as `others`.
     """
     names, folded = _folded(rows)
     table = _table(title, ["", *names], [[row, *map(shown, values)] for row, values in folded.items()])
@@ -65,7 +69,9 @@ def stacked(title: str, text: str, rows: Mapping[str, Mapping[str, float]]) -> s
 def columns(
     title: str, text: str, rows: Mapping[str, Mapping[str, float]], *, links: Mapping[str, str], slots: int
 ) -> str:
-    """Plot the parts of a sum for each name as upright bars of a fixed height, with a legend of all sums.
+    """Plot a sum's parts as upright bars of fixed height.
+
+    A legend has all sums.
 
     `rows`: as for `stacked`; `links`: where the bar of a name leads; `slots`: bars for which there is room.
     """
@@ -82,7 +88,10 @@ def columns(
 
 
 def meters(rows: Mapping[str, float], *, head: str, unit: str) -> str:
-    """Make a table of numbers with a bar in each row. `head`, `unit`: of the columns of names and of numbers."""
+    """Make a table of numbers with a bar in each row.
+
+    `head`, `unit`: of the columns of names and of numbers.
+    """
     most = max(rows.values(), default=0)
     cells = "".join(
         f'<tr><th scope="row">{safe(name)}</th><td>{meter(value, most)}</td><td class="num">{shown(value)}</td></tr>'
@@ -93,9 +102,9 @@ def meters(rows: Mapping[str, float], *, head: str, unit: str) -> str:
 
 
 def lines(title: str, text: str, series: Mapping[str, Sequence[Point]], *, unit: str = "") -> str:
-    """Plot curves of points (x, y), each from left to right. `unit`: of x; at most `MOST_SERIES` curves.
+    """Plot curves of points (x, y), each from left to right.
 
-    Raises ValueError for more curves: the caller chooses which ones matter.
+    `unit`: of x; at most `MOST_SERIES` curves. Raises ValueError for more curves: the caller chooses which ones matter.
     """
     if len(series) > MOST_SERIES:
         raise ValueError(f"{title}: {len(series)} curves, and there are {MOST_SERIES} colours")
@@ -107,14 +116,20 @@ def lines(title: str, text: str, series: Mapping[str, Sequence[Point]], *, unit:
 
 
 def small(title: str, values: Sequence[float], *, names: Sequence[str] = ()) -> str:
-    """Plot one curve as small as a word. `names`: of the values, for the table; without names they are counted."""
+    """Plot one curve as small as a word.
+
+    `names`: of the values, for the table; without names they are counted.
+    """
     named = names or [str(place) for place in range(1, len(values) + 1)]
     rows = [[name, shown(value)] for name, value in zip(named, values, strict=True)]
     return f"{small_path(title, values)}{_table(title, ['', title], rows)}" if values else ""
 
 
 def _folded(rows: Mapping[str, Mapping[str, float]]) -> tuple[list[str], dict[str, list[float]]]:
-    """Return the names of series, the largest first, and their values in each row; small series are summed up."""
+    """Return series, largest first, and their values in each row.
+
+    Small series are summed up.
+    """
     totals: dict[str, float] = {}
     for values in rows.values():
         for name, value in values.items():

@@ -63,7 +63,10 @@ class Bulk:
     _waiting_bytes: int = 0
 
     def add(self, key: bytes, document: Document | None) -> None:
-        """Send a page with the next batch; None: delete the page. Raises as `flush` does."""
+        """Send a page with the next batch; None deletes the page.
+
+        Raises as `flush` does.
+        """
         item = self._item(key.hex(), document)
         if self._waiting and self._waiting_bytes + len(item.lines) > self.batch_bytes:
             self.flush()
@@ -111,7 +114,10 @@ class Bulk:
         self._send(items[middle:], patience)
 
     def _looked_at(self, items: Sequence[_Item], answer: OpenSearchAnswer) -> tuple[list[_Item], str]:
-        """Count the results of the server; return items to send again, with the last reason."""
+        """Count the server's results; return items to send again.
+
+        The last reason comes with them.
+        """
         again, last = [], ""
         for item, (status, kind, reason) in zip(items, self._results(answer, len(items)), strict=True):
             problem = f"{kind}: {reason}"[:MAX_REASON_CHARS]

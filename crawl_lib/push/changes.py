@@ -46,7 +46,7 @@ def rounded_boost(boost: float) -> float:
 
 
 def listed_pages(stores: Stores, version: Version) -> Iterator[Listed]:
-    """Yield the rows of a version's table of pages, once the digest of the table was compared.
+    """Yield the rows of a version's checked table of pages.
 
     Raises DamagedFileError, StorageError, StoppedError.
     """
@@ -61,9 +61,10 @@ def listed_pages(stores: Stores, version: Version) -> Iterator[Listed]:
 
 
 def changes(now: Iterable[Listed], befores: Sequence[Iterable[Listed]]) -> Iterator[PageChange]:
-    """Yield the pages of `now` without an equal in each of `befores`, and the pages of `befores` alone.
+    """Yield the pages that differ between versions.
 
-    All rows are in the order of keys, and so are the changes. Without `befores` all pages are changes.
+    Those of `now` without an equal in each of `befores`, and those of `befores` alone. All rows are in the order of
+    keys, and so are the changes. Without `befores` all pages are changes.
     """
     rows = [_numbered(number, pages) for number, pages in enumerate((now, *befores))]
     for key, found in groupby(merge(*rows, key=itemgetter(0, 1)), itemgetter(0)):

@@ -55,7 +55,10 @@ class OpenSearchAnswer:
         return ": ".join(filter(None, (f"status {self.status}", *error_of(self.body))))[:MAX_REASON_CHARS]
 
     def part(self, *names: str) -> dict[str, Any]:
-        """Return the object at a path of names, {} where one is missing. Raises SearchServerError."""
+        """Return the object at a path of names, or {}.
+
+        Raises SearchServerError.
+        """
         found = self.body
         for name in names:
             found = found.get(name, {})
@@ -64,14 +67,20 @@ class OpenSearchAnswer:
         return found
 
     def whole(self, name: str, *above: str) -> int:
-        """Return the whole number of a name in the object at `above`. Raises SearchServerError for another value."""
+        """Return the whole number of a name.
+
+        The object is at `above`. Raises SearchServerError for another value.
+        """
         found = self.part(*above).get(name)
         if not isinstance(found, int) or isinstance(found, bool):
             raise self.malformed(f"`{name}` is no whole number")
         return found
 
     def listed(self, name: str) -> list[dict[str, Any]]:
-        """Return the list of objects of a name. Raises SearchServerError for another value."""
+        """Return the list of objects of a name.
+
+        Raises SearchServerError for another value.
+        """
         found = self.body.get(name)
         if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
             raise self.malformed(f"`{name}` is no list of objects")
@@ -83,7 +92,10 @@ class OpenSearchAnswer:
 
 
 def error_of(body: dict[str, Any]) -> tuple[str, str]:
-    """Return type and reason of the error in an answer, or in an item of an answer; "" for each that is no text."""
+    """Return type and reason of an answer's error.
+
+    "" stands for a value that is no text; `body` may be an item of an answer.
+    """
     error = body.get("error")
     kind, reason = (error.get("type"), error.get("reason")) if isinstance(error, dict) else ("", error)
     return kind if isinstance(kind, str) else "", reason if isinstance(reason, str) else ""
@@ -93,7 +105,10 @@ class Patience:
     """Pauses between tries, each twice as long as the pause before."""
 
     def __init__(self, work: Work, wait_s: float) -> None:
-        """Allow pauses of `wait_s` seconds in all. `work`: ends a pause when the work is to stop."""
+        """Allow pauses of `wait_s` seconds in all.
+
+        `work`: ends a pause when the work is to stop.
+        """
         self._work, self._left_s, self._pause_s = work, wait_s, FIRST_PAUSE_S
 
     def spend(self, seconds: float) -> None:
@@ -101,7 +116,10 @@ class Patience:
         self._left_s -= seconds
 
     def wait(self, problem: str) -> bool:
-        """Pause before the next try; False where no time is left. Raises StoppedError."""
+        """Pause before the next try; False without time left.
+
+        Raises StoppedError.
+        """
         self._work.go_on()
         if self._left_s <= 0:
             return False
@@ -120,7 +138,7 @@ def sleep(work: Work, seconds: float) -> None:
 
 
 def is_readable(url: str) -> bool:
-    """Say whether others in the network can read what is sent to an address."""
+    """Say whether others in the network can read an address's traffic."""
     parts = urlsplit(url)
     if parts.scheme.lower() == "https" or parts.hostname == "localhost":
         return False

@@ -22,9 +22,9 @@ READ_PAGES = 200
 
 
 def documents(opened: OpenIndex, wanted: Iterable[PageChange]) -> Iterator[tuple[bytes, Document | None]]:
-    """Yield key and document of each change; None: the page is to be deleted. The order is about the same.
+    """Yield key and document of each change, in about their order.
 
-    Raises DamagedFileError where the index lacks a listed page, or cannot be read.
+    None: the page is to be deleted. Raises DamagedFileError where the index lacks a listed page, or cannot be read.
     """
     rest = iter(wanted)
     while some := list(islice(rest, READ_PAGES)):
@@ -46,7 +46,10 @@ def _pages(opened: OpenIndex, listed: dict[bytes, Listed]) -> Iterator[IndexedPa
 
 
 def document_of(page: IndexedPage, listed: Listed, group: str) -> Document:
-    """Return the document of a page, with times in POSIX milliseconds. `group`: the language of the page's fields."""
+    """Return a page's document, with times in POSIX milliseconds.
+
+    `group`: the language of the page's fields.
+    """
     host = host_of(page.url)
     runs = [run for text in (page.text, page.title, page.headings, *page.anchors) for run in find_runs(text)]
     found = {

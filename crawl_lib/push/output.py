@@ -28,11 +28,17 @@ class PushOutput(Output):
         return []
 
     def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
-        """Push the newest version of the index; return counts. Raises the errors of `push_index`."""
+        """Push the newest version of the index; return counts.
+
+        Raises the errors of `push_index`.
+        """
         return push_index(stores)
 
     def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:
-        """Ask OpenSearch for the pages, where `push.url` names one. A server that does not answer may have them."""
+        """Ask OpenSearch for the pages, if `push.url` is set.
+
+        A server that does not answer may have them.
+        """
         url = stores.config.push.url
         if url is None:
             return

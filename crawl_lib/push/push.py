@@ -66,7 +66,10 @@ def _version_to_push(stores: Stores) -> Version:
 
 
 def load_mapping(stores: Stores) -> dict[str, Any]:
-    """Read settings and mapping of a new index, of `push.mapping` or Krake's own. Raises InputError."""
+    """Read settings and mapping of a new index.
+
+    They come from `push.mapping`, or are Krake's own. Raises InputError.
+    """
     path = Path(stores.config.push.mapping or mapping_file())
     problem = "is no JSON object with `settings` and `mappings`"
     with os_errors(path, "the mapping for OpenSearch cannot be read", InputError):
@@ -80,7 +83,10 @@ def load_mapping(stores: Stores) -> dict[str, Any]:
 
 
 def alias_of(stores: Stores) -> str:
-    """Return the alias of a crawl in OpenSearch: `push.index`, or the name of the crawl in lower case."""
+    """Return the alias of a crawl in OpenSearch.
+
+    That is `push.index`, or the name of the crawl in lower case.
+    """
     return stores.config.push.index or stores.config.crawl.name.lower()
 
 
@@ -118,7 +124,7 @@ class _Push:
         return Versions(self.stores, INDEX)
 
     def run(self) -> dict[str, Any] | None:
-        """Push once; return the result, None where the push has to look again."""
+        """Push once; return the result, or None to look again."""
         live = self.target.live()
         notes = {index: self._own_note(index) for index in live}
         if any(self._is_newer(note) for note in notes.values()):
@@ -128,7 +134,10 @@ class _Push:
         return self._fill(live)
 
     def _own_note(self, index: str) -> Note | None:
-        """Return the note of an index behind the alias. Raises OutputConflictError for another crawl's index."""
+        """Return the note of an index behind the alias.
+
+        Raises OutputConflictError for another crawl's index.
+        """
         note = self.target.note(index)
         if note is not None and note.crawl != self.note.crawl:
             problem = f"has the pages of the crawl {note.crawl}: name another index in push.index"
@@ -136,7 +145,7 @@ class _Push:
         return note
 
     def _is_newer(self, note: Note | None) -> bool:
-        """Say whether an index has a later version of this crawl's index than this push brings."""
+        """Say whether an index has a later version than this push."""
         pushed = note.pushed if note is not None else None
         return (
             pushed is not None
@@ -145,7 +154,10 @@ class _Push:
         )
 
     def _find(self, number: int, digest: str) -> Version | None:
-        """Return a version on disk, by number and first digits of the digest; None for another digest."""
+        """Return a version on disk by number and digest, or None.
+
+        The first digits of the digest suffice.
+        """
         try:
             version = self.versions.read(number) if number in self.versions.numbers() else None
         except DamagedFileError:
@@ -153,7 +165,7 @@ class _Push:
         return version if version is not None and version.digest.startswith(digest) else None
 
     def _may_change(self, index: str, note: Note | None) -> bool:
-        """Say whether an index can be brought to this version by sending differences."""
+        """Say whether differences can bring an index to this version."""
         pushed = note.pushed if note is not None else None
         if note is None or pushed is None or note.made_of != self.note.made_of:
             return False
@@ -169,7 +181,10 @@ class _Push:
         return any(self._find(number, digest) is not None for number, digest in later)
 
     def _befores(self, index: str, attempts: Sequence[tuple[int, str]]) -> list[Version]:
-        """Return all versions of which the index may have pages, but not this one. Raises TargetGoneError."""
+        """Return all other versions that the index may have pages of.
+
+        Raises TargetGoneError.
+        """
         note = self.target.note(index)
         if note is None or note.pushed is None:
             raise TargetGoneError(f"{self.cluster.url}: {index}: has lost the note")
@@ -204,7 +219,7 @@ class _Push:
         return self._result(index)
 
     def _fill(self, live: list[str]) -> dict[str, Any] | None:
-        """Fill a new index with all pages, and let the alias lead to it."""
+        """Fill a new index with all pages, and move the alias."""
         index = self.target.new_name(self.note, self.version, live)
         self.is_anew = True
         self.target.create(index, self.mapping, Note(self.note.crawl, self.note.made_of))
@@ -222,7 +237,10 @@ class _Push:
         return self._result(index)
 
     def _send(self, alias: str, befores: Sequence[Version]) -> None:
-        """Send all pages without an equal in each of some versions. Raises InputError where pages were refused."""
+        """Send all pages without an equal in each version.
+
+        Raises InputError where pages were refused.
+        """
         config = self.stores.config.push
         shards_s = max(1, int(config.timeout_s / 2))
         bulk = Bulk(self.cluster, alias, self.pushed.made_ms, config.batch_bytes, shards_s, self.counts, self.problems)
@@ -243,7 +261,7 @@ class _Push:
             )
 
     def _end(self, index: str, attempts: list[tuple[int, str]]) -> None:
-        """Write this version into the note of an index, and take aliases of pushes away."""
+        """Note this version in the index, and remove pushes' aliases."""
         self.target.write_note(index, self.note)
         self.target.end(index, attempts)
 

@@ -47,7 +47,10 @@ class Pushed:
 
     @classmethod
     def of_note(cls, found: dict[str, Any]) -> "Pushed":
-        """Read a version in a note. Raises KeyError, TypeError, ValueError, OverflowError for a malformed note."""
+        """Read a version in a note.
+
+        Raises KeyError, TypeError, ValueError, OverflowError for a malformed note.
+        """
         return cls(int(found["version"]), str(found["digest"]), int(found["made_ms"]), int(found["pages"]))
 
 
@@ -69,7 +72,7 @@ class Note:
 
     @classmethod
     def of_mapping(cls, mapping: Any) -> "Note | None":
-        """Read the note of an index; None for a missing or malformed note."""
+        """Read an index's note; None if missing or malformed."""
         try:
             found = mapping["mappings"]["_meta"]["krake"]
             pushed = None if found["pushed"] is None else Pushed.of_note(found["pushed"])
@@ -92,9 +95,9 @@ class PushTarget:
     crawl: str
 
     def live(self) -> list[str]:
-        """Return the indexes behind the alias: none before the first push, then an index.
+        """Return the indexes behind the alias.
 
-        Raises OutputConflictError where an index has the name of the alias.
+        None before the first push, then an index. Raises OutputConflictError where an index has the name of the alias.
         """
         found = self.cluster.ask("GET", f"/{self.alias}/_alias", accept=_ABSENT)
         if found.status in _ABSENT:
@@ -109,22 +112,25 @@ class PushTarget:
         return sorted(found.body)
 
     def note(self, index: str) -> Note | None:
-        """Return the note of an index, None where the note or the index is missing."""
+        """Return the note of an index, or None."""
         path = f"/{index}/_mapping?filter_path=*.mappings._meta"
         found = self.cluster.ask("GET", path, accept=_ABSENT)
         return Note.of_mapping(found.body.get(index))
 
     def attempts(self, index: str) -> list[tuple[int, str]]:
-        """Return the versions of pushes that have begun, each with number and first digits of the digest."""
+        """Return the versions of pushes that have begun.
+
+        Each has a number and the first digits of the digest.
+        """
         found = self.cluster.ask("GET", f"/{index}/_alias", accept=_ABSENT).part(index, "aliases")
         names = (_TRY.fullmatch(name.removeprefix(index)) for name in found)
         return [(int(name[1]), name[2]) for name in names if name]
 
     def new_name(self, note: Note, version: Version, live: list[str]) -> str:
-        """Return the name of the index for a version: the same name for each try, so a killed push goes on.
+        """Return the name of the index for a version.
 
-        The name gets a number where a live index, or an index with another content, has the name already. Raises
-        SearchServerError where all of `MAX_NAMES` names are taken.
+        Each try gets the same name, so a killed push goes on. The name gets a number where a live index, or an index
+        with another content, has the name already. Raises SearchServerError where all of `MAX_NAMES` names are taken.
         """
         made_ms = Pushed.of(version).made_ms
         digest = hashlib.sha256(f"{note.made_of} {version.digest}".encode()).hexdigest()[:8]
@@ -145,7 +151,10 @@ class PushTarget:
         return found is None or (found.crawl, found.made_of) != (note.crawl, note.made_of)
 
     def create(self, index: str, mapping: dict[str, Any], note: Note) -> None:
-        """Make an empty index where the index is missing. Raises InputError where OpenSearch refuses the mapping."""
+        """Make an empty index if it is missing.
+
+        Raises InputError where OpenSearch refuses the mapping.
+        """
         body = {**mapping, "mappings": {**mapping.get("mappings", {}), **note.to_meta()}}
         answer = self.cluster.ask("PUT", f"/{index}", body, accept=(400,))
         if answer.status == 400 and answer.kind != _EXISTS:
@@ -153,14 +162,17 @@ class PushTarget:
         reached("push.created")
 
     def begin(self, index: str, version: Version) -> str:
-        """Give an index the alias of a push; return the alias. Raises TargetGoneError."""
+        """Give an index the alias of a push; return the alias.
+
+        Raises TargetGoneError.
+        """
         name = attempt_name(index, version.number, version.digest)
         self._change_aliases([{"add": {"index": index, "alias": name}}])
         reached("push.begun")
         return name
 
     def end(self, index: str, attempts: list[tuple[int, str]]) -> None:
-        """Take the aliases of pushes from an index. These pushes can write no more."""
+        """Take the aliases of pushes away, so they cannot write."""
         names = [attempt_name(index, number, digest) for number, digest in attempts]
         if names:
             self._change_aliases([{"remove": {"index": index, "aliases": names}}])
@@ -173,7 +185,10 @@ class PushTarget:
         reached("push.noted")
 
     def point(self, index: str) -> list[str]:
-        """Let the alias lead to an index alone, in one step; return the indexes before. Raises TargetGoneError."""
+        """Move the alias to an index; return the earlier indexes.
+
+        One step. Raises TargetGoneError.
+        """
         live = self.live()
         others = [name for name in live if name != index]
         if live != [index]:
@@ -183,9 +198,10 @@ class PushTarget:
         return others
 
     def delete_older(self, index: str, before: list[str]) -> None:
-        """Delete earlier indexes of this crawl. `before`: the indexes behind the alias until now.
+        """Delete earlier indexes of this crawl.
 
-        An index without a note of this crawl is kept, for the index may be someone else's.
+        `before`: the indexes behind the alias until now. An index without a note of this crawl is kept, for the index
+        may be someone else's.
         """
         path = f"/{self.alias}-*/_mapping?filter_path=*.mappings._meta"
         found = self.cluster.ask("GET", path, accept=_ABSENT).body
@@ -202,7 +218,10 @@ class PushTarget:
                 log.warning("%s: the index %s has no note of Krake, and is kept", self.alias, name)
 
     def count(self, index: str) -> int:
-        """Count the pages that searches find in an index, once all shards answer. Raises TargetGoneError."""
+        """Count an index's searchable pages, once all shards answer.
+
+        Raises TargetGoneError.
+        """
         patience = self.cluster.patience()
         while True:
             for method, name in (("POST", "_refresh"), ("GET", "_count")):
@@ -222,6 +241,9 @@ class PushTarget:
 
 
 def digest_of(mapping: dict[str, Any], settings: dict[str, Any]) -> str:
-    """Return a digest of a mapping and of the settings for fields, as SHA-256 in hex."""
+    """Return a digest of mapping and field settings.
+
+    SHA-256 in hex.
+    """
     own = {name: settings[name] for name in ("revision", "languages")}
     return hashlib.sha256(json.dumps([mapping, own], sort_keys=True).encode()).hexdigest()

@@ -23,14 +23,17 @@ log = logging.getLogger(__name__)
 
 
 def to_agree(stores: Stores) -> dict[str, Any]:
-    """Return what the start of an iteration notes: version, digest of the code, and shared options of its machine."""
+    """Return what the start of an iteration notes.
+
+    Version, digest of the code, and shared options of its machine.
+    """
     return {"krake_version": VERSION, "code_digest": code_digest(), "config": shared_options(stores.config)}
 
 
 def note_change(stores: Stores, run_id: str) -> None:
-    """What this machine has holds from now on for the iterations of the run that lack segments, if it has any.
+    """Note this machine's values for the run's open iterations.
 
-    Called by `inject`, and by who goes on with a run by hand.
+    Those are the iterations that lack segments, if any. Called by `inject`, and by who goes on with a run by hand.
 
     Raises ConfigError if nodes or routing differ: an iteration keeps those that it began with.
     """
@@ -56,7 +59,10 @@ def _note_change(stores: Stores, current: Iteration) -> None:
 
 
 def require_agreement(stores: Stores, current: Iteration) -> None:
-    """Raise ConfigError, naming the options, if this machine differs from the one where the iteration was started."""
+    """Check that this machine agrees with the iteration's start.
+
+    Raises ConfigError naming the differing options.
+    """
     _, _, problem = _difference(stores, current)
     if problem:
         raise ConfigError(
@@ -66,9 +72,10 @@ def require_agreement(stores: Stores, current: Iteration) -> None:
 
 
 def _difference(stores: Stores, current: Iteration) -> tuple[Register, int, str]:
-    """Return the notes of changes, the newest one's number (0 if there is none), and how this machine differs.
+    """Return notes of changes, the newest number, and the difference.
 
-    "": it does not differ from that note, or without one from what `iteration.json` says.
+    The number is 0 without notes; the difference is of this machine. "": it does not differ from that note, or without
+    one from what `iteration.json` says.
     """
     register = Register(stores.storage, stores.crawl.at(current.folder), AGREED_PREFIX, ".json")
     newest, data = register.newest()

@@ -50,15 +50,15 @@ log = logging.getLogger(__name__)
 
 
 def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str, Any]:
-    """Check that the segments of an iteration exist, of all nodes or of `crawl.min_nodes` of them; write the index.
+    """Check that an iteration's segments exist, and write the index.
 
-    Returns its counts, those of segments that came late included, the folder's name, as `urls` how many URLs ended, as
-    `missing` the nodes whose segments do not exist, as `budgets` which hosts and domains reached the limit of which
-    option, as `ended` why the run's iterations end with this one (`ending`). The last ones, where they apply, are
-    `waiting`, which hosts are in back-off and what waits on this machine, and `warning`, that few URLs were answered,
-    or that the run has fetched nothing so far.
-    Raises PathNotFoundError naming the nodes that are missing where they are too many: run their crawl task again, then
-    this. Raises FewAnswersError, where it wrote the index, for fewer answers than `crawl.min_success`.
+    Segments of all nodes, or of `crawl.min_nodes` of them. Returns its counts, those of segments that came late
+    included, the folder's name, as `urls` how many URLs ended, as `missing` the nodes whose segments do not exist, as
+    `budgets` which hosts and domains reached the limit of which option, as `ended` why the run's iterations end with
+    this one (`ending`). The last ones, where they apply, are `waiting`, which hosts are in back-off and what waits on
+    this machine, and `warning`, that few URLs were answered, or that the run has fetched nothing so far. Raises
+    PathNotFoundError naming the nodes that are missing where they are too many: run their crawl task again, then this.
+    Raises FewAnswersError, where it wrote the index, for fewer answers than `crawl.min_success`.
     """
     found = stores.crawl.find(run_id, iteration)
     if found is None:
@@ -89,7 +89,10 @@ def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str
 
 
 def _outcomes_of_run(stores: Stores, state: FolderState, current: Iteration) -> Counter[str]:
-    """Return the outcomes of an iteration, with those of the run's earlier ones as far as none has an answer."""
+    """Return the outcomes of an iteration and earlier unanswered ones.
+
+    The run's earlier ones count as far as none has an answer.
+    """
     outcomes = Counter[str](state.counts["outcomes"])
     for number in range(current.iteration - 1, 0, -1):
         if answers_of(outcomes)[0]:
@@ -100,7 +103,10 @@ def _outcomes_of_run(stores: Stores, state: FolderState, current: Iteration) -> 
 
 
 def nothing_fetched(outcomes: Mapping[str, int]) -> str:
-    """Return a sentence that says what a run without any answer did; "" for a run with one. `outcomes`: of the run."""
+    """Return a sentence about a run without any answer.
+
+    "" for a run with one. `outcomes`: of the run.
+    """
     if answers_of(outcomes)[0]:
         return ""
     words = ", ".join(f"{outcome} {number:,}" for outcome, number in outcomes.items() if number)
@@ -108,9 +114,9 @@ def nothing_fetched(outcomes: Mapping[str, int]) -> str:
 
 
 def few_answers(stores: Stores, state: FolderState) -> str:
-    """What is to be said of a folder of which few URLs were answered at all: less than half, or `crawl.min_success`.
+    """Return a sentence about a folder with few answers.
 
-    "" if enough were, or fewer than 50 asked.
+    Few: less than half, or `crawl.min_success`. "" if enough were, or fewer than 50 asked.
     """
     answered, asked = answers_of(state.counts["outcomes"])
     if asked < MIN_ASKED or answered >= asked * max(stores.config.crawl.min_success, USUAL_SHARE):
@@ -119,9 +125,10 @@ def few_answers(stores: Stores, state: FolderState) -> str:
 
 
 def budgets_reached(stores: Stores, state: FolderState) -> str:
-    """Say which hosts and domains reached a limit when an iteration's URLs were queued or listed; "" if none did.
+    """Return the hosts and domains at a limit, in words.
 
-    Each is named with the option, and with the section that has exceptions. A list that is damaged says nothing here.
+    When an iteration's URLs were queued or listed; "" for none. Each is named with the option, and with the section
+    that has exceptions. A list that is damaged says nothing here.
     """
     counts = [(state.index or {}).get("over_budget", {})]
     if stores.config.order.makes_lists:
@@ -133,7 +140,10 @@ def budgets_reached(stores: Stores, state: FolderState) -> str:
 
 
 def _require_answers(stores: Stores, state: FolderState, run: Mapping[str, int], *, is_new: bool) -> None:
-    """Raise FewAnswersError. Below `MIN_ASKED` URLs only where the whole `run` was not answered once."""
+    """Check the number of answers.
+
+    Raises FewAnswersError. Below `MIN_ASKED` URLs only where the whole `run` was not answered once.
+    """
     answered, asked = answers_of(state.counts["outcomes"])
     share = stores.config.crawl.min_success
     is_too_few = asked >= MIN_ASKED or not answers_of(run)[0]
@@ -147,14 +157,18 @@ def _require_answers(stores: Stores, state: FolderState, run: Mapping[str, int],
 
 
 def needed_segments(nodes: int, share: float) -> int:
-    """How many segments a commit needs: `share` (`crawl.min_nodes`) of the nodes, rounded up."""
+    """Return how many segments a commit needs.
+
+    `share` (`crawl.min_nodes`) of the nodes, rounded up.
+    """
     return math.ceil(round(nodes * share, 6))
 
 
 def keep_late_scope(stores: Stores, folder: str) -> None:
-    """Keep the hosts that late segments of a folder add to the scope where they outlive the folder.
+    """Keep late segments' hosts outside of their folder.
 
-    Called after a late segment became visible, and after the index: the later call sees both.
+    They belong to the scope, and outlive the folder. Called after a late segment became visible, and after the index:
+    the later call sees both.
     """
     state = FolderState.read(stores.crawl, folder)
     for node, manifest in state.unsummed.items() if state.index is not None else ():
@@ -165,7 +179,9 @@ def keep_late_scope(stores: Stores, folder: str) -> None:
 
 
 def write_index(stores: Stores, iteration: Iteration, share: float | None = None) -> bool:
-    """Have an iteration's index on the store, durably; whether it was not there. Raises as `commit_iteration`.
+    """Write an iteration's index durably; return whether it was missing.
+
+    Raises as `commit_iteration`.
 
     `share`: of the nodes whose segments have to be there; None: `crawl.min_nodes`.
     """
@@ -213,7 +229,9 @@ def _write_index(stores: Stores, iteration: Iteration, share: float) -> None:
 
 
 def index_problem(stores: Stores, folder: str) -> tuple[str, str] | None:
-    """What is wrong with a folder's index: the name of a finding, and words; None if nothing is, or there is none yet.
+    """Return the fault of a folder's index, or None.
+
+    The name of a finding, and words.
 
     `segment_missing`: it names segments that are not there, which only people can bring back.
     """
@@ -231,9 +249,10 @@ def index_problem(stores: Stores, folder: str) -> tuple[str, str] | None:
 
 
 def refresh_index(stores: Stores, folder: str) -> None:
-    """Write a committed folder's index again, where it does not say what the segments say.
+    """Write a committed folder's index again, if outdated.
 
-    Where it is missing for a moment, readers ask the segments themselves. A folder that was not committed has none.
+    The segments decide. Where it is missing for a moment, readers ask the segments themselves. A folder that was not
+    committed has none.
     """
     storage, (where, kept) = stores.storage, _index_paths(stores, folder)
     if storage.exists(where):
@@ -256,14 +275,18 @@ def refresh_index(stores: Stores, folder: str) -> None:
 
 
 def _index_paths(stores: Stores, folder: str) -> tuple[str, str]:
-    """Where the index is, and where the old one is while a repair writes it again."""
+    """Return the paths of the index and the replaced index.
+
+    The old one is there while a repair writes the index again.
+    """
     return stores.crawl.at(folder, INDEX_FILE), stores.crawl.at(folder, f".{INDEX_FILE}.old")
 
 
 def _corrected(stores: Stores, folder: str, index: dict[str, Any]) -> dict[str, Any] | None:
-    """An index as its segments have it now, as far as they can be read; None if it cannot be used at all.
+    """Return an index corrected by its readable segments, or None.
 
-    Hosts that were added stay: a segment that was made again may have lost some of them.
+    None if it cannot be used at all. Hosts that were added stay: a segment that was made again may have lost some of
+    them.
     """
     if not all(isinstance(index.get(name), kind) for name, kind in MANIFEST_PARTS.items()):
         return None

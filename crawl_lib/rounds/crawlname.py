@@ -30,10 +30,12 @@ Noted = list[tuple[_Folder, dict[str, str] | None]]
 
 
 def other_crawls(stores: Stores, noted: Noted | None = None) -> list[str]:
-    """The places that belong to a crawl of another name, each with what to do about it; nothing is written.
+    """Return the places of another crawl, each with the remedy.
 
-    `noted`: what the notes on the DFS say, if they were read just now.
-    Those of nodes only where they are on this machine; a key server that does not answer is left out.
+    Nothing is written.
+
+    `noted`: what the notes on the DFS say, if they were read just now. Those of nodes only where they are on this
+    machine; a key server that does not answer is left out.
     """
     config = stores.config
     nodes = LocalStorage(Path(config.queue.local_dir))
@@ -53,7 +55,10 @@ def require_own_places(stores: Stores, noted: Noted | None = None) -> None:
 
 
 def note_name(stores: Stores) -> None:
-    """Note the crawl's name in its directories of the DFS. Raises ConfigError with all places of other crawls."""
+    """Note the crawl's name in its directories of the DFS.
+
+    Raises ConfigError with all places of other crawls.
+    """
     noted = [(place, _noted(*place[:2])) for place in _on_the_dfs(stores)]
     require_own_places(stores, noted)
     for place in [place for place, note in noted if note is None]:
@@ -61,15 +66,18 @@ def note_name(stores: Stores) -> None:
 
 
 def note_texts(stores: Stores) -> None:
-    """Note the crawl's name in the directory of texts, before one is made that the config does not ask for.
+    """Note the crawl's name in the directory of texts.
 
-    Raises ConfigError if it is another crawl's.
+    Before one is made that the config does not ask for. Raises ConfigError if it is another crawl's.
     """
     _note(stores, stores.storage, stores.config.text.directory.strip("/"), "text.directory")
 
 
 def has_own_texts(stores: Stores) -> bool:
-    """Say whether texts in `text.directory` are this crawl's: its note says so, or only the config does."""
+    """Say whether the texts in `text.directory` are this crawl's.
+
+    Its note says so, or only the config does.
+    """
     noted = _noted(stores.storage, stores.config.text.directory.strip("/"))
     return _asks_for_texts(stores) if noted is None else noted["crawl"] == stores.config.crawl.name
 
@@ -80,13 +88,16 @@ def _asks_for_texts(stores: Stores) -> bool:
 
 
 def note_name_on_node(stores: Stores, directory: Path) -> None:
-    """The same in a node's directory too; its key servers are seen to when they are opened. Raises ConfigError."""
+    """Note the crawl's name in a node's directory too.
+
+    Its key servers are checked when they are opened. Raises ConfigError.
+    """
     for place in (*_on_the_dfs(stores), (LocalStorage(directory.parent), directory.name, "queue.local_dir")):
         _note(stores, *place)
 
 
 def _on_the_dfs(stores: Stores) -> Iterator[tuple[Storage, str, str]]:
-    """The crawl's directories, each with the option that names it."""
+    """Yield the crawl's directories, each with its option."""
     yield stores.storage, stores.crawl.path, "crawl.directory"
     yield stores.storage, stores.config.export.directory.strip("/"), "export.directory"
     if _asks_for_texts(stores):
@@ -94,7 +105,10 @@ def _on_the_dfs(stores: Stores) -> Iterator[tuple[Storage, str, str]]:
 
 
 def _problem(stores: Stores, of: tuple[Storage, str, str], theirs: dict[str, str] | None) -> str | None:
-    """Return why a place cannot be used, None if it can. `theirs`: what its note says."""
+    """Return why a place cannot be used, or None.
+
+    `theirs`: what its note says.
+    """
     storage, path, option = of
     ours, place = _ours(stores, option), f"{storage.name}/{path}"
     if theirs is None or theirs == ours:
@@ -113,14 +127,14 @@ def _problem(stores: Stores, of: tuple[Storage, str, str], theirs: dict[str, str
 
 
 def _ours(stores: Stores, option: str) -> dict[str, str]:
-    """What the note of a place says."""
+    """Return this crawl's note for a place."""
     order = {"order": stores.config.frontier.order}
     is_told = option == "crawl.directory" and stores.config.order.makes_lists
     return {"crawl": stores.config.crawl.name, **(order if is_told else {})}
 
 
 def _noted(storage: Storage, path: str) -> dict[str, str] | None:
-    """What the note of a directory says; None if it has none, or none that can be read."""
+    """Return a directory's note, or None if missing or unreadable."""
     with suppress(PathNotFoundError, ValueError, KeyError, TypeError):
         note = unsealed(storage.read_bytes(f"{path}/{NAME_FILE}"))
         return {"crawl": str(note["crawl"]), **({"order": str(note["order"])} if "order" in note else {})}
@@ -128,14 +142,20 @@ def _noted(storage: Storage, path: str) -> dict[str, str] | None:
 
 
 def note_crawldb(stores: Stores) -> None:
-    """From now on the crawl has a CrawlDb: called once, when that is made from what was crawled with `fifo`."""
+    """Note that the crawl has a CrawlDb.
+
+    Called once, when that is made from what was crawled with `fifo`.
+    """
     storage, path, option = next(_on_the_dfs(stores))
     storage.delete(f"{path}/{NAME_FILE}")
     _note(stores, storage, path, option)
 
 
 def _note(stores: Stores, storage: Storage, path: str, option: str) -> None:
-    """Write the name where there is none. Raises ConfigError if there is another, also if that came just now."""
+    """Write the name if there is none.
+
+    Raises ConfigError if there is another, also if that came just now.
+    """
     file = f"{path}/{NAME_FILE}"
     while (noted := _noted(storage, path)) is None:
         try:

@@ -47,7 +47,10 @@ class Airflow:
 
     @classmethod
     def from_environment(cls) -> "Airflow | None":
-        """The Airflow that the environment names, or None. Raises ConfigError for a value that is no URL."""
+        """Return the Airflow that the environment names, or None.
+
+        Raises ConfigError for a value that is no URL.
+        """
         url = os.environ.get(URL_VARIABLE, "").rstrip("/")
         if not url:
             return None
@@ -59,9 +62,9 @@ class Airflow:
         return cls(url, os.environ.get(TOKEN_VARIABLE, ""), time.monotonic() + WAIT_S)
 
     def get(self, path: str, params: Iterable[tuple[str, str]] = ()) -> Any:
-        """Return the JSON of an answer; None: there is nothing of that name.
+        """Return the JSON of an answer, or None.
 
-        Raises StorageError where Airflow refuses, or does not answer in time.
+        None: there is nothing of that name. Raises StorageError where Airflow refuses, or does not answer in time.
         """
         left_s = self.until_s - time.monotonic()
         if left_s <= 0:
@@ -84,7 +87,10 @@ class Airflow:
             raise StorageError(f"Airflow at {self.url} does not answer: {type(error).__name__}") from error
 
     def _sign(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Add the token. As `auth` the token also comes before what a `.netrc` has for the host."""
+        """Add the token.
+
+        As `auth` the token also comes before what a `.netrc` has for the host.
+        """
         request.headers["Authorization"] = f"Bearer {self.token}"
         return request
 
@@ -102,7 +108,10 @@ class AirflowTask:
 
     @classmethod
     def named(cls, task_id: str, *, run_id: str, state: str, try_number: int) -> "AirflowTask | None":
-        """Return the task with this id; None: the id is of a task that belongs to no node."""
+        """Return the task with this id, or None.
+
+        None: the id is of a task that belongs to no node.
+        """
         match = _TASK.fullmatch(task_id)
         if match is None:
             return None
@@ -131,7 +140,7 @@ def queues_elsewhere(config: Config, nodes: Iterable[str]) -> dict[str, dict[str
 
 
 def _runs_path(config: Config) -> str:
-    """Return the path of the runs of a crawl in the REST API."""
+    """Return the path of a crawl's runs in the REST API."""
     dag_id = f"{config.crawl.name}_{'recrawl' if config.order.makes_lists else 'crawl'}"
     return f"/api/v2/dags/{quote(dag_id, safe='')}/dagRuns"
 
@@ -165,7 +174,7 @@ def _tasks_of(instances: Iterable[Mapping[str, Any]]) -> Iterator[AirflowTask]:
 
 
 def _asked(airflow: Airflow, config: Config, task: AirflowTask) -> dict[str, Any]:
-    """Ask for the value of a task, and return the entry of its node."""
+    """Ask for a task's value; return its node's entry."""
     place = f"{quote(task.run_id, safe='')}/taskInstances/{quote(task.task_id, safe='')}"
     try:
         answer = airflow.get(f"{_runs_path(config)}/{place}/state-store/progress")
@@ -175,7 +184,10 @@ def _asked(airflow: Airflow, config: Config, task: AirflowTask) -> dict[str, Any
 
 
 def entry_of(task: AirflowTask, value: Any) -> dict[str, Any]:
-    """Return the entry of a node, see `queues_elsewhere`. `value`: what the store has under `progress`, or None."""
+    """Return the entry of a node, see `queues_elsewhere`.
+
+    `value`: what the store has under `progress`, or None.
+    """
     is_of_try = mapping_of(value).get("try") == task.try_number
     said = progress_of(value if is_of_try else None)
     entry: dict[str, Any] = {"length": said["queue"], "progress": said}
@@ -192,7 +204,10 @@ def entry_of(task: AirflowTask, value: Any) -> dict[str, Any]:
 
 
 def mapping_of(value: Any) -> dict[str, Any]:
-    """Return a JSON object, which may be in a text; empty if the value is no object."""
+    """Return a JSON object, which may be in a text.
+
+    Empty if the value is no object.
+    """
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -202,7 +217,10 @@ def mapping_of(value: Any) -> dict[str, Any]:
 
 
 def progress_of(value: Any) -> dict[str, Any]:
-    """Return the known fields of a value of the store, each of its type, whatever the store has."""
+    """Return the valid, known fields of a value of the store.
+
+    Each has its type, whatever the store has.
+    """
     value = mapping_of(value)
     curve = value.get("curve")
     points = [point for point in curve if isinstance(point, list)] if isinstance(curve, list) else []

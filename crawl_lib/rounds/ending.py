@@ -18,8 +18,11 @@ from crawl_lib.stores import Stores
 
 
 def what_is_left(manifests: Collection[Mapping[str, Any]]) -> dict[str, int | None]:
-    """What the index says of what waits, from an iteration's manifests: the sums of `queue_after` and `undecided`, and
-    the least `next_due`; None for what one of them does not know."""
+    """Return the index's sums of what waits, from manifests.
+
+    An iteration's sums of `queue_after` and `undecided`, and the least `next_due`; None for what one of them does not
+    know.
+    """
     left: dict[str, list[Any]] = {
         name: [manifest.get(name) for manifest in manifests] for name in ("queue_after", "undecided")
     }
@@ -31,10 +34,10 @@ def what_is_left(manifests: Collection[Mapping[str, Any]]) -> dict[str, int | No
 
 
 def generated(stores: Stores) -> Iterator[dict[str, Any]]:
-    """The manifests of the lists that were made from the CrawlDb, newest first, each with the list's `name`.
+    """Yield the manifests of the CrawlDb's lists, newest first.
 
-    A `generate` of another run may delete a list meanwhile; such a list is over, and left out.
-    Raises DamagedFileError naming one that cannot be read.
+    Each has the list's `name`. A `generate` of another run may delete a list meanwhile; such a list is over, and left
+    out. Raises DamagedFileError naming one that cannot be read.
     """
     for name in sorted(stores.crawl.lists(), key=list_number, reverse=True):
         if list_number(name) > (0, 0):
@@ -44,23 +47,30 @@ def generated(stores: Stores) -> Iterator[dict[str, Any]]:
 
 
 def list_number(name: str) -> tuple[int, int]:
-    """The version of the CrawlDb from which a list was made, and its number among these; (-1, 0) for other lists."""
+    """Return a list's CrawlDb version, and its number among these.
+
+    (-1, 0) for other lists.
+    """
     version, _, number = name.partition("-")
     return (int(version), int(number)) if version.isdecimal() and number.isdecimal() else (-1, 0)
 
 
 def nothing_due(made: Mapping[str, Any]) -> str:
-    """Why rounds end with a list, by its manifest; "" if they do not."""
+    """Return why rounds end with a list, or "".
+
+    `made`: its manifest.
+    """
     if not made["ends_rounds"]:
         return ""
     return "nothing is due" if made["next_due"] is None else f"nothing is due before {_utc(made['next_due'])}"
 
 
 def ended(state: FolderState) -> str:
-    """Why the iterations of a run end with this one, as its index says; "" if they do not, or the index does not know.
+    """Return why a run's iterations end with this one, or "".
 
-    They end if no node was missing, nothing was taken, nothing was found for any node, and nothing waits; also if all
-    that waits was not due yet when the iteration began, or no node might take anything.
+    The index says so; "" also if it does not know. They end if no node was missing, nothing was taken, nothing was
+    found for any node, and nothing waits; also if all that waits was not due yet when the iteration began, or no node
+    might take anything.
     """
     index = state.index
     if index is None or index["missing"] or index["counts"].get("taken"):
@@ -78,7 +88,10 @@ def ended(state: FolderState) -> str:
 
 
 def requisite_rounds(config: Config) -> range:
-    """Return the numbers of the iterations that take requisites only: behind all that a run may ask for."""
+    """Return the numbers of the iterations that take requisites only.
+
+    They are beyond all that a run may ask for.
+    """
     first = config.crawl.max_iterations + 1
     return range(first, first + (config.crawl.requisite_rounds if config.parse.wants_requisites else 0))
 
@@ -93,10 +106,10 @@ def _utc(at: float) -> str:
 
 
 def ended_before(stores: Stores, *, run_id: str, iteration: int) -> str:
-    """Why a run does not begin an iteration: its newest one was the last (`ended`). "" if it has this one's folder.
+    """Return why a run does not begin an iteration, or "".
 
-    An iteration of requisites does not begin either where the newest one left none. With a CrawlDb: its list, or the
-    one before, found nothing due.
+    Its newest one was the last (`ended`). "" if it has this one's folder. An iteration of requisites does not begin
+    either where the newest one left none. With a CrawlDb: its list, or the one before, found nothing due.
     """
     current = stores.crawl.find(run_id, None)
     if stores.config.order.makes_lists:

@@ -52,7 +52,9 @@ class Iterations:
         """The number of iterations that the last look left out."""
 
     def entries(self, stores: Stores, *, read_s: float = math.inf) -> list[dict[str, Any]]:
-        """Return what `krake status --json` lists under `iterations`, without sizes, the oldest first.
+        """Return the entries of `krake status --json`'s `iterations`.
+
+        Without sizes, the oldest first.
 
         `read_s`: read no further iteration after so many seconds. Iterations are read from the newest to the oldest;
         `unread` iterations are left out. An iteration that cannot be read has an `error`. Raises StorageError if the
@@ -71,7 +73,10 @@ class Iterations:
         return found[::-1]
 
     def with_bytes(self, stores: Stores, entry: dict[str, Any]) -> dict[str, Any]:
-        """Return an entry with the `bytes` of its segments, for which each segment is listed."""
+        """Add the `bytes` of its segments to an entry.
+
+        Each segment is listed for this.
+        """
         kept = self._kept.get(entry["folder"])
         try:
             size_bytes = kept.size_bytes if kept else None
@@ -85,9 +90,10 @@ class Iterations:
         return {**entry, "bytes": size_bytes}
 
     def span(self, stores: Stores, entry: Mapping[str, Any]) -> Span | None:
-        """Return when an iteration fetched, by the manifests of its segments; None: the iteration has no segment.
+        """Return when an iteration fetched, or None.
 
-        Raises StorageError or DamagedFileError naming a manifest.
+        By the manifests of its segments; None: there is no segment. Raises StorageError or DamagedFileError naming a
+        manifest.
         """
         kept = self._kept.get(entry["folder"])
         if kept and kept.span:
@@ -122,13 +128,19 @@ class Iterations:
 
 
 def _mark(stores: Stores, folder: str) -> tuple[str | None, bool]:
-    """Return a mark of an iteration: a repair or dropped pages give another mark. Raises StorageError."""
+    """Return a mark that repairs and dropped pages change.
+
+    Raises StorageError.
+    """
     where = stores.crawl.folder(folder)
     return stores.storage.stamp(where.at(INDEX_FILE)), stores.storage.exists(where.at(DROPPED_FILE))
 
 
 def _read(stores: Stores, folder: str, *, has_dropped: bool) -> dict[str, Any]:
-    """Read an iteration. `has_dropped`: somebody dropped pages of it. Raises StorageError or DamagedFileError."""
+    """Read an iteration.
+
+    `has_dropped`: somebody dropped pages of it. Raises StorageError or DamagedFileError.
+    """
     state = FolderState.read(stores.crawl, folder)
     iteration, dropped = state.folder.iteration(), 0
     if has_dropped:  # these pages are still in the files, and in `counts`

@@ -19,9 +19,9 @@ _SHOWN = 5
 
 
 def require_layout(stores: Stores) -> None:
-    """Raise ConfigError, which says what to do, if an iteration must not begin with the nodes of the config.
+    """Check that an iteration may begin with the config's nodes.
 
-    Asked by `start`, and before seeds are divided among them.
+    Raises ConfigError, which says what to do. Asked by `start`, and before seeds are divided among them.
 
     While the nodes and the routing are those of the newest iteration, only seeds that came since are looked at.
     """
@@ -51,10 +51,10 @@ def require_layout(stores: Stores) -> None:
 
 
 def _require_owners_of_seeds(stores: Stores, before: Iteration | None) -> None:
-    """Raise ConfigError if seeds that came since the newest iteration, or a list, wait for a node that is not in the
-    config.
+    """Check that no seeds or lists wait for other nodes.
 
-    They were divided by other `servers`, which were changed back: no one would ever take them in.
+    Raises ConfigError for a node that is not in the config, since the newest iteration. They were divided by other
+    `servers`, which were changed back: no one would ever take them in.
     """
     for name, kind in stores.crawl.handed_over():
         if before is not None and name in before.seeds:
@@ -68,7 +68,7 @@ def _require_owners_of_seeds(stores: Stores, before: Iteration | None) -> None:
 
 
 def is_retired(stores: Stores, node: str) -> bool:
-    """Whether a node was retired, has had no part in an iteration since, and was sent no seeds since."""
+    """Say whether a node was retired, without later work or seeds."""
     settled, crawl = read_settled(stores.crawl, node), stores.crawl
     if settled is None or not settled.retired:
         return False
@@ -79,7 +79,10 @@ def is_retired(stores: Stores, node: str) -> bool:
 
 
 def has_never_worked(stores: Stores, node: str) -> bool:
-    """Whether an iteration, seeds or a list name a node that has never had a queue, on any machine."""
+    """Say whether a named node never had a queue.
+
+    An iteration, seeds or a list name the node; no machine had a queue.
+    """
     crawl = stores.crawl
     if read_settled(crawl, node) is not None or urls_of_lost_queue(crawl, node) is not None:
         return False
@@ -88,13 +91,18 @@ def has_never_worked(stores: Stores, node: str) -> bool:
 
 
 def is_taken_in(stores: Stores, name: str, kind: str) -> bool:
-    """Whether all nodes that seeds, or a list, have URLs for have taken them in, as their marks say."""
+    """Say whether all nodes have taken in seeds or a list.
+
+    Those that have URLs there, as their marks say.
+    """
     nodes = _handed_over(stores, name, kind).get("outlinks", {})
     return not any(_waits(stores, name, kind, node, read_settled(stores.crawl, node)) for node in nodes)
 
 
 def unsettled(stores: Stores, nodes: Iterable[str], newest: str, sources: Sequence[tuple[str, str]] = ()) -> list[str]:
-    """Which nodes may have something open, or have not taken in `sources` that are for them: each with what to do.
+    """Return the unsettled nodes, each with the remedy.
+
+    They may have something open, or have not taken in `sources` that are for them.
 
     `newest`: the folder of the newest iteration, which was theirs. `sources`: folder and node.
     """
@@ -114,7 +122,10 @@ def unsettled(stores: Stores, nodes: Iterable[str], newest: str, sources: Sequen
 
 
 def _waits(stores: Stores, folder: str, found_by: str, node: str, settled: Settled | None) -> bool:
-    """Whether a segment, injected seeds or a list have URLs for a node that has not taken them in."""
+    """Say whether a source has URLs that a node still lacks.
+
+    A source is a segment, injected seeds or a list.
+    """
     if settled is not None and (folder, found_by) in settled.taken_in:
         return False
     if folder.isdecimal():
@@ -126,10 +137,10 @@ def _waits(stores: Stores, folder: str, found_by: str, node: str, settled: Settl
 
 
 def _handed_over(stores: Stores, name: str, kind: str) -> dict[str, Any]:
-    """The manifest of seeds, or of a list; of a damaged one nothing: the same are injected, or listed, again, for the
-    nodes of the config.
+    """Return the manifest of seeds or a list.
 
-    Until then `start` and each intake refuse them.
+    Of a damaged one nothing: the same are injected, or listed, again, for the nodes of the config. Until then `start`
+    and each intake refuse them.
     """
     with suppress(DamagedFileError, PathNotFoundError):
         return stores.crawl.seeds_manifest(name, kind)
@@ -137,7 +148,10 @@ def _handed_over(stores: Stores, name: str, kind: str) -> dict[str, Any]:
 
 
 def nodes_changed(stores: Stores, current: Iteration) -> bool:
-    """Whether one of the two iterations before had other nodes: then hosts have come from others just now."""
+    """Say whether nodes changed in the last two iterations.
+
+    Then hosts have come from others just now.
+    """
     older = [folder for folder in stores.crawl.folders() if int(folder) < int(current.folder)]
     found = map(stores.crawl.iteration, reversed(older))
     before = islice((one for one in found if one.is_round), 2)

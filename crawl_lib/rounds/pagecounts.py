@@ -18,7 +18,7 @@ _COLUMNS = {"status": "status codes", "mime_detected": "MIME types", "host": "ho
 
 
 def count_pages(stores: Stores, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Count the tries of some iterations by status code, MIME type and host.
+    """Count iterations' tries by status code, MIME type and host.
 
     `entries`: iterations of `crawl_status`, the oldest first. Returns `rows`, the number of tries that were counted,
     and a mapping for each column. At most `MOST_ROWS` rows are counted. Raises StorageError or DamagedFileError naming

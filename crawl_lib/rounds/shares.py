@@ -18,10 +18,11 @@ from crawl_lib.stores import Stores
 
 
 def share_out(batch_size: int, nodes: tuple[str, ...], remaining: int | None, round_number: int = 0) -> dict[str, int]:
-    """URLs that each node may take: `batch_size`, or an even share of what `crawl.max_pages` leaves.
+    """Return how many URLs each node may take.
 
-    The shares sum to at most `remaining` and differ by at most one. Which nodes get one more changes with
-    `round_number`: else a node with an empty queue would be given the last pages for ever.
+    `batch_size`, or an even share of what `crawl.max_pages` leaves. The shares sum to at most `remaining` and differ by
+    at most one. Which nodes get one more changes with `round_number`: else a node with an empty queue would be given
+    the last pages for ever.
     """
     if remaining is None:
         return dict.fromkeys(nodes, batch_size)
@@ -34,10 +35,10 @@ def share_out(batch_size: int, nodes: tuple[str, ...], remaining: int | None, ro
 
 
 def share_of_node(stores: Stores, current: Iteration, node: str) -> tuple[int, int]:
-    """How many URLs a node may take in an iteration now, and how many of these may be such that no list asked for.
+    """Return a node's share of an iteration, and its unlisted part.
 
-    With `fifo`, what a list asked for counts for `crawl.max_pages` already. The caller holds the node's lock, and has
-    no take open.
+    How many URLs the node may take now, and how many of these may be such that no list asked for. With `fifo`, what a
+    list asked for counts for `crawl.max_pages` already. The caller holds the node's lock, and has no take open.
     """
     if current.limited and _has_gone_on(stores, current, node):
         return 0, 0
@@ -47,7 +48,7 @@ def share_of_node(stores: Stores, current: Iteration, node: str) -> tuple[int, i
 
 
 def put_by(stores: Stores, current: Iteration, missing: Iterable[str]) -> int:
-    """How many URLs the nodes without a segment in an iteration may still take there."""
+    """Return how many URLs nodes without a segment may take."""
     notes = [(node, read_settled(stores.crawl, node)) for node in missing]
     takers = [node for node, settled in notes if settled is None or not settled.retired]
     return sum(

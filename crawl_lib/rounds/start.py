@@ -97,12 +97,18 @@ def start_iteration(
 
 
 def start_import(stores: Stores, *, run_id: str, clock: Callable[[], float] = time.time) -> Iteration:
-    """Make the folder of an import, or find it: an iteration 0, without nodes, in which nothing is fetched."""
+    """Make or find the folder of an import.
+
+    An iteration 0, without nodes, in which nothing is fetched.
+    """
     return _find_or_make(stores, run_id, 0, 0, clock, source=PageSource(Kind.IMPORT, IMPORT_NODE))
 
 
 def start_live(stores: Stores, *, run_id: str, name: str, clock: Callable[[], float] = time.time) -> Iteration:
-    """Make the folder of what a fetcher brought in real time, or find it. `name`: of the fetcher."""
+    """Make or find the folder of a real-time fetcher's pages.
+
+    `name`: of the fetcher.
+    """
     return _find_or_make(stores, run_id, 0, 0, clock, source=PageSource(Kind.LIVE, name))
 
 
@@ -115,7 +121,10 @@ def _find_or_make(
     *,
     source: PageSource = NODES,
 ) -> Iteration:
-    """The iteration's folder. Whenever another start was faster, all that it may have changed is read again."""
+    """Find or make the iteration's folder.
+
+    Whenever another start was faster, all that it may have changed is read again.
+    """
     crawl = stores.crawl
     while True:
         folders = crawl.folders()
@@ -166,7 +175,10 @@ def _prepare(
 
 
 def _keep_scope(stores: Stores, scope: bytes) -> str:
-    """Have a scope in the crawl directory, durably; return its digest. Most iterations have that of the one before."""
+    """Keep a scope in the crawl directory; return its digest.
+
+    Durably. Most iterations have that of the one before.
+    """
     digest = scope_digest(scope)
     path = stores.crawl.at(SCOPE_FOLDER, digest)
     if not stores.storage.exists(path):
@@ -178,7 +190,10 @@ def _keep_scope(stores: Stores, scope: bytes) -> str:
 
 
 def _sum_up(stores: Stores, folders: list[str], seeds: list[str]) -> _Sums:
-    """Sums over all older folders: those that the newest one has summed up already, and the rest one by one."""
+    """Return sums over all older folders.
+
+    Those that the newest one has summed up already, and the rest one by one.
+    """
     crawl = stores.crawl
     sums, known_seeds = _Sums(0, set(), []), set[str]()
     if folders:

@@ -55,14 +55,19 @@ class CrawlReader:
         elsewhere: AskElsewhere | None = None,
         ask_keys: AskKeys | None = None,
     ) -> None:
-        """`wait_s`: how long a DFS that does not answer is asked again; `elsewhere`, `ask_keys`: see `crawl_status`."""
+        """Prepare a look at the status.
+
+        `wait_s`: how long a DFS that does not answer is asked again; `elsewhere`, `ask_keys`: see `crawl_status`.
+        """
         self._config, self._secrets = config, secrets or Secrets.from_environment()
         self._wait_s, self._elsewhere = wait_s, elsewhere or _ask_environment
         self._ask_keys = ask_keys or keys_status
         self._iterations, self._turn = Iterations(), Lock()
 
     def status(self, *, last: int | None = None, read_s: float = math.inf) -> dict[str, Any]:
-        """Return `crawl_status`, or what is known without the file store where that does not answer.
+        """Return `crawl_status`, or less without the file store.
+
+        Facts outside the store are known in any case.
 
         `read_s`: for how many seconds iterations are read. The look then has `unread`, the number of others, and a
         later look reads them. What is known without the store is `crawl`, `error`, `queues` and `keys`. So the reason
@@ -95,7 +100,10 @@ def status_of(config: Config, secrets: Secrets | None = None, *, last: int | Non
 
 
 def open_to_look(config: Config, secrets: Secrets, wait_s: float = STATUS_WAIT_S) -> Stores:
-    """Stores for people who wait: nothing is made, and a DFS that does not answer is not asked for long."""
+    """Open stores to look only, with a short wait.
+
+    Nothing is made, and a DFS that does not answer is not asked for long.
+    """
     quick = replace(config, dfs=replace(config.dfs, wait_s=min(config.dfs.wait_s, wait_s)))
     return open_stores(quick, secrets, make=False)
 
@@ -153,7 +161,7 @@ def crawl_status(
 
 
 def _local(config: Config, secrets: Secrets, elsewhere: AskElsewhere, ask_keys: AskKeys) -> dict[str, Any]:
-    """What is known without the file store."""
+    """Return what is known without the file store."""
     waits = str(what_waits(config))
     return {
         **({"waiting": waits} if waits else {}),
@@ -172,7 +180,10 @@ def _ask_environment(config: Config, nodes: Sequence[str]) -> Mapping[str, dict[
 
 
 def _queues(config: Config, elsewhere: AskElsewhere) -> dict[str, dict[str, Any]]:
-    """Describe the queues of all nodes: from this machine's disk, else as Airflow knows them."""
+    """Describe the queues of all nodes.
+
+    From this machine's disk, else as Airflow knows them.
+    """
     found = {node: _queue(config, node) for node in config.servers}
     if away := [node for node, entry in found.items() if "note" in entry]:
         found |= elsewhere(config, away)
@@ -184,7 +195,9 @@ def _queues(config: Config, elsewhere: AskElsewhere) -> dict[str, dict[str, Any]
 
 
 def nodes_status(stores: Stores, iterations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the DFS tells of each node of the config, and of those that were retired.
+    """Return the DFS's facts on each node.
+
+    Nodes of the config, and those that were retired.
 
     `late`: folders that were committed without it. `settled`: the youngest folder at its last settle, "" if there was
     none; no such entry if it works, or has not settled yet. `behind`: whether it settled before the newest iteration.
@@ -238,7 +251,7 @@ def _queue(config: Config, node: str) -> dict[str, Any]:
 
 
 def _progress(directory: Path) -> dict[str, Any]:
-    """What a node's task said last; nothing where it said nothing."""
+    """Return a node's last progress, or nothing."""
     try:
         progress = json.loads(NodeDirectory(directory).progress.read_bytes())
     except (OSError, ValueError):
@@ -247,7 +260,10 @@ def _progress(directory: Path) -> dict[str, Any]:
 
 
 def _etas(progress: Mapping[str, Any], taken: int, length: int) -> dict[str, int]:
-    """Seconds until a take, and a queue, are fetched at the present rate; none where nothing is fetched."""
+    """Return the seconds until a take and a queue are fetched.
+
+    At the present rate; none where nothing is fetched.
+    """
     rate, fetched = progress.get("pages_per_s") or 0.0, progress.get("fetched") or 0
     if rate <= 0 or progress.get("phase") in _AT_REST:
         return {}
@@ -255,7 +271,10 @@ def _etas(progress: Mapping[str, Any], taken: int, length: int) -> dict[str, int
 
 
 def _first_hosts(queue: Queue, back_offs: Mapping[str, float]) -> dict[str, dict[str, Any]]:
-    """The hosts that most of a queue's first URLs have: how many, and until when they are left alone."""
+    """Return the hosts of most next URLs in a queue.
+
+    How many, and until when they are left alone.
+    """
     with os_errors(queue.directory, "changes at the moment"):
         lines = (url for url, _ in queue.lines(queue.state(), HOST_LINES))
         counts = Counter(host_of_line(url) for url in lines if url.count(b"/") > 1)  # people may have written anything
@@ -273,7 +292,10 @@ def _utc(at: float) -> str:
 
 
 def keys_status(config: Config, secrets: Secrets) -> list[dict[str, Any]]:
-    """Count the keys of each server, which costs a server a scan. A server without an answer has an `error`."""
+    """Count the keys of each server.
+
+    A scan of the server. A server without an answer has an `error`.
+    """
     try:
         with open_key_store(config.key_storage, secrets.key_storage_password) as keys:
             return [

@@ -58,13 +58,19 @@ def _counted(count: int, name: str) -> str:
 
 
 def clock_text(at: float, now: float) -> str:
-    """Return a time in UTC to the minute, such as `07:12Z`; with its day, if that is not today's."""
+    """Return a UTC time to the minute, such as `07:12Z`.
+
+    With its day, if that is not today's.
+    """
     form = "%H:%MZ" if time.gmtime(at)[:3] == time.gmtime(now)[:3] else "%Y-%m-%dT%H:%MZ"
     return time.strftime(form, time.gmtime(at))
 
 
 def what_waits(config: Config) -> Waiting:
-    """Return what waits on this machine. A node that cannot be read at the moment is left out."""
+    """Return what waits on this machine.
+
+    A node that cannot be read at the moment is left out.
+    """
     found = Waiting()
     for node in config.servers:
         with suppress(KrakeError):
@@ -91,14 +97,19 @@ def _add_node(config: Config, node: str, found: Waiting) -> None:
 
 
 def _waiting(queue: Queue, back_offs: dict[str, float], now: float) -> Iterator[tuple[bytes, float]]:
-    """Yield the first URLs of a queue, each with the time from which on it is fetched; 0 where it waits for nothing."""
+    """Yield a queue's first URLs, each with its due time.
+
+    0 where it waits for nothing.
+    """
     ends = {host.encode(): until for host, until in back_offs.items()}
     for url, meta in queue.lines(queue.state(), min(QUEUE_LINES, queue.length())) if queue.exists() else ():
         yield url, max(due_of(meta), ends.get(host_of_line(url), 0.0) if ends else 0.0)
 
 
 def waits_until(config: Config, urls: Collection[str], hosts: Collection[str] = ()) -> dict[str, float]:
-    """Return until when URLs wait on this machine, and until when the first URL of hosts does, in POSIX seconds.
+    """Return until when URLs and hosts wait, in POSIX seconds.
+
+    On this machine; for hosts, of the first URL.
 
     `urls`, `hosts`: canonical. What does not wait is left out, as is what cannot be read at the moment.
     """
@@ -120,5 +131,8 @@ def waits_until(config: Config, urls: Collection[str], hosts: Collection[str] = 
 
 
 def at_once(until: float, what: str) -> str:
-    """Say until when a URL or host waits, and which command fetches it at once. `until`: POSIX seconds."""
+    """Return until when something waits, and the command against it.
+
+    `until`: POSIX seconds. A URL or host may wait.
+    """
     return f"next try {clock_text(until, time.time())}: `krake retry --now {what}` fetches it at once"

@@ -50,7 +50,10 @@ class Scoring:
 
     @classmethod
     def of(cls, config: Config, *, now: int = 0, version: int = 0) -> "Scoring":
-        """Those of a config, each looked at. Raises ConfigError naming plug-in, moment, and what is wrong."""
+        """Check the plug-ins of a config.
+
+        Raises ConfigError naming plug-in, moment, and the fault.
+        """
         found = cls(load_plugins(config.scoring), now, version)
         _require_columns(found)
         for plugin, moment in product(found.plugins, MOMENTS):
@@ -60,7 +63,7 @@ class Scoring:
         return found
 
     def wanting(self, *moments: str) -> list[Plugin]:
-        """The plug-ins that have something to say at one of some moments."""
+        """Return the plug-ins with a function for one of some moments."""
         return [plugin for plugin in self.plugins if any(getattr(plugin, name) is not None for name in moments)]
 
     @property
@@ -69,7 +72,10 @@ class Scoring:
         return tuple(column for plugin in self.plugins for column in plugin.columns)
 
     def read_pages(self, engine: Engine, given: str) -> None:
-        """Make `pages` of a table of captures: metadata without what was noted, which is the table `noted`."""
+        """Make `pages` and `noted` of a table of captures.
+
+        `pages` has the metadata without the noted numbers.
+        """
         if not self.columns:
             engine.define("pages", f"select * from {given}")
             return
@@ -80,7 +86,7 @@ class Scoring:
         engine.define("noted", f"select key, segment, time, {numbers} from {given}")
 
     def apply(self, work: VersionWork, moment: str, source: str, target: str, schema: pa.Schema) -> None:
-        """Make the table `target` of the rows of `source`, with the moment's result as the chain leaves it.
+        """Make the table `target`: rows of `source` with the chain's result.
 
         `source`: has the moment's columns, `key`, and for what was noted `segment` and `moment`. `schema`: of `target`.
         Raises ConfigError naming plug-in, moment and URL where one cannot judge a row, and what engines raise.
@@ -108,7 +114,10 @@ class Scoring:
             raise
 
     def values(self, moment: str, batch: pa.RecordBatch) -> "pa.Array[Any]":
-        """What the chain makes of rows that are at hand. Raises ConfigError naming plug-in, moment and URL."""
+        """Return the chain's result for given rows.
+
+        Raises ConfigError naming plug-in, moment and URL.
+        """
         given, fields, rows = self._constants(moment), _columns(moment), len(batch)
         found = {name: pa.repeat(given[name], rows) if name in given else batch.column(name) for name in fields.names}
         whole = pa.RecordBatch.from_arrays([found[field.name].cast(field.type) for field in fields], schema=fields)
@@ -119,7 +128,7 @@ class Scoring:
         return {"now": self.now, "version": self.version} | ({} if what.start is None else {what.result: what.start})
 
     def _first(self, moment: str, source: str, fields: pa.Schema) -> str:
-        """The query of the rows as the first plug-in gets them."""
+        """Return the query of rows for the first plug-in."""
         given, columns = self._constants(moment), []
         for name, kind in zip(fields.names, fields.types, strict=True):
             if name in given:
@@ -133,7 +142,10 @@ class Scoring:
 
 
 def _columns(moment: str, noted: Iterable[str] = ()) -> pa.Schema:
-    """What plug-ins may name at a moment. `noted`: the numbers that are noted of pages."""
+    """Return the columns for plug-ins at a moment.
+
+    `noted`: the numbers that are noted of pages.
+    """
     what = MOMENTS[moment]
     return columns(
         f"{what.columns}, now int64, version int64" + "".join(f", {one} number" for one in noted) * what.has_noted
@@ -141,14 +153,17 @@ def _columns(moment: str, noted: Iterable[str] = ()) -> pa.Schema:
 
 
 def _passed(work: VersionWork, moment: str, plugins: list[Plugin], rows: str) -> Iterator[pa.Table]:
-    """The rows of a query with what the chain makes of them."""
+    """Yield a query's rows with the chain's result."""
     work.engine.define("scored", rows)
     for batch in work.engine.stream(_QUERY, GROUP_ROWS, f"crawldb.{moment}"):
         yield pa.Table.from_batches([_judged(plugins, moment, batch)])
 
 
 def _judged(plugins: Iterable[Plugin], moment: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows with what a chain makes of them. Raises ConfigError naming plug-in, moment, and the first URL, if any."""
+    """Return rows with a chain's result.
+
+    Raises ConfigError naming plug-in, moment, and the first URL, if any.
+    """
     place = batch.schema.get_field_index(MOMENTS[moment].result)
     for plugin in plugins:
         try:
@@ -186,13 +201,13 @@ def _asked(what: Row, moment: Moment, batch: pa.RecordBatch) -> "pa.Array[Any]":
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """An empty one, for questions about a few rows."""
+    """Open an empty database for questions about few rows."""
     return duckdb.connect(config={"threads": "1", "autoinstall_known_extensions": "false"})
 
 
 @cache
 def _volatile() -> set[str]:
-    """Functions that answer otherwise when they are asked again."""
+    """Return the functions whose results change between calls."""
     with _database().cursor() as connection:
         return {name for (name,) in connection.execute(_VOLATILE).fetchall()}
 
@@ -206,7 +221,10 @@ def _require_steady(plugin: Plugin, moment: str, what: Row) -> None:
 
 
 def _require_columns(scoring: Scoring) -> None:
-    """Raise ConfigError if what is noted of pages has no name of its own, or is noted by no function."""
+    """Check the names of noted numbers.
+
+    Raises ConfigError if a number has no name of its own, or no function notes it.
+    """
     known = {name for moment in MOMENTS for name in _columns(moment).names}
     for plugin, column in [(one, column) for one in scoring.plugins for column in one.columns]:
         if not _COLUMN.fullmatch(column) or column in known or scoring.columns.count(column) > 1:

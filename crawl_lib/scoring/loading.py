@@ -21,9 +21,9 @@ FIELD = "scoring"
 
 
 def load_plugins(config: ScoringConfig) -> tuple[Plugin, ...]:
-    """The plug-ins in the order of `scoring.plugins`. Raises ConfigError naming one that is not there, or no plug-in.
+    """Load the plug-ins in the order of `scoring.plugins`.
 
-    What they say is not looked at: see `chain`.
+    Raises ConfigError naming one that is missing, or no plug-in. What they say is not looked at: see `chain`.
     """
     return tuple(_made(name, config) for name in config.plugins)
 
@@ -42,7 +42,10 @@ def _made(name: str, config: ScoringConfig) -> Plugin:
 
 @cache
 def _installed(name: str) -> type[Plugin]:
-    """What an entry point names. Found once: later the walls of a fetching process may hide it."""
+    """Return the class that an entry point names.
+
+    The class is found once: later the walls of a fetching process may hide it.
+    """
     from importlib.metadata import entry_points  # noqa: PLC0415 - zip, CSV and e-mail with it: 20 ms a process
 
     found = {entry.value: entry for entry in entry_points(group=GROUP, name=name)}
@@ -55,9 +58,10 @@ def _installed(name: str) -> type[Plugin]:
 
 
 def note(plugins: Iterable[Plugin], moment: str, metadata: str | None, page: Mapping[str, Any]) -> str | None:
-    """Metadata with the numbers of plug-ins that have a moment in the crawl. `page`: its fields by name.
+    """Return metadata with the numbers of plug-ins.
 
-    Raises ConfigError naming plug-in, moment and URL.
+    Plug-ins with a moment in the crawl count. `page`: its fields by name. Raises ConfigError naming plug-in, moment and
+    URL.
     """
     fields = json_object(metadata)
     before = fields.pop(FIELD, None)

@@ -74,7 +74,7 @@ MOMENTS = {
 
 
 def blamed(plugin: Plugin, moment: str, error: Exception, *where: str) -> ConfigError:
-    """The error that names a plug-in, its moment, and a URL."""
+    """Return the error that names plug-in, moment and URL."""
     kind = "" if "duckdb" in type(error).__module__ else f"{type(error).__name__}: "
     problem = str(error).split("\n\n")[0].split("\nLINE ")[0]
     text = " ".join(problem.split())

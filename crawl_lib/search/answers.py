@@ -141,9 +141,10 @@ def answer(
 
 
 def every_page(index: OpenIndex, query: str, sites: Sites, now_us: int | None = None) -> Iterator[tuple[bytes, str]]:
-    """Give key and URL of each page with all words of a query, in the order of keys. `now_us`: as of `answer`.
+    """Yield the pages with all words of a query.
 
-    Raises DamagedFileError, perhaps after some pages, where the files of the index make no sense.
+    Key and URL come in key order. `now_us`: as for `answer`. Raises DamagedFileError, perhaps after some pages, where
+    the files of the index make no sense.
     """
     try:
         yield from _Search(index, _read(index, query), sites, SearchOptions(), now_us).every_page()
@@ -161,7 +162,10 @@ def _read(index: OpenIndex, query: str) -> QueryReading:
 def ranked(
     index: OpenIndex, query: str, sites: Sites, wanted: SearchOptions | None = None, now_us: int | None = None
 ) -> list[Candidate]:
-    """Return the pages of an answer in their order, before near duplicates are folded. Arguments as of `answer`."""
+    """Return the ranked pages, before near duplicates are folded.
+
+    Arguments as for `answer`.
+    """
     return _Search(index, _read(index, query), sites, wanted or SearchOptions(), now_us).candidates()[0]
 
 
@@ -198,7 +202,7 @@ class _Search:
         )
 
     def every_page(self) -> Iterator[tuple[bytes, str]]:
-        """Give key and URL of each page with all words, a window of the order after the other."""
+        """Yield key and URL of each matching page, by windows."""
         query, last = self._filters.around(self._all()), -1
         while True:
             rest = Query.range_query(self._index.fields.schema, "order", FieldType.Unsigned, lower_bound=last + 1)
@@ -211,7 +215,10 @@ class _Search:
                 return
 
     def _all(self) -> Query:
-        """Return the query for pages with all words; for all pages where only filters, or an order, are asked."""
+        """Return the query for pages with all words.
+
+        With filters or an order alone, the query is for all pages.
+        """
         if self._asked:
             return all_of(self._asked)
         has_words = any(not is_filter(group) for group in self._reading.groups)
@@ -219,7 +226,7 @@ class _Search:
         return Query.empty_query() if has_words or is_empty else Query.all_query()
 
     def candidates(self) -> tuple[list[Candidate], int]:
-        """Return the best pages in their order, and how many have all words."""
+        """Return the best pages, and the number of matches."""
         candidates, total = self._candidates()
         if self._wanted.is_broader and self._asked:
             self._asked = broadened(self._index, self._clauses, self._asked, candidates[:BEST])
@@ -243,7 +250,9 @@ class _Search:
         return candidates[:CANDIDATES], total
 
     def _top(self, query: Query, *, is_counted: bool) -> tuple[list[Hit], int]:
-        """Return the best hits of a query, and how many pages match; of the last ones that tie, those of least key.
+        """Return a query's best hits and its number of matches.
+
+        Of the last ties the least keys count.
 
         `is_counted`: False gives 0 as the number, and lets Tantivy leave out pages that cannot win. One search returns
         enough hits for ties: a second search for a phrase would take longer.
@@ -266,7 +275,7 @@ class _Search:
         return above + [hit for _, hit in ordered]
 
     def _unscored(self) -> tuple[list[Candidate], int]:
-        """Return pages by boost alone, or the newest ones, and how many match."""
+        """Return pages by boost or date, and the number of matches."""
         by_date = self._reading.by_date
         name, order = ("date", Order.Desc) if by_date else ("order", Order.Asc)
         found = self._searcher.search(self._filters.around(self._all()), UNSCORED, order_by_field=name, order=order)
@@ -277,7 +286,10 @@ class _Search:
         return candidates[:CANDIDATES], _count(found)
 
     def _ranked(self, hits: Sequence[Hit], *, has_all: bool, is_sorted: bool = True) -> list[Candidate]:
-        """Return hits with what is known of their pages, without pages that may be shown no longer."""
+        """Return hits with the facts of their pages.
+
+        Pages that may not be shown any more are left out.
+        """
         facts = self._index.facts.of(self._orders([address for _, address in hits]))
         weight = self._wanted.weights.boost
         found = [
@@ -318,7 +330,10 @@ class _Search:
             )
 
     def _missing(self, page: tantivy.Document, address: DocAddress) -> tuple[str, ...]:
-        """Return the words that a page lacks: those of the page's language, and those of all languages."""
+        """Return the words that a page lacks.
+
+        Words of the page's language and of all languages count.
+        """
         group = self._index.fields.group(page.get_first("language"))
         units = (unit for asked in self._asked if asked.language in (group, None) for unit in asked.units)
         return tuple(unit.label for unit in units if self._explained(unit.match, address) is None)
@@ -338,7 +353,7 @@ class _Search:
         return Share(leaf.label, leaf.field, float(json.loads(explained.to_json())["value"]), leaf.weight, leaf.times)
 
     def _explained(self, query: Query, address: DocAddress) -> tantivy.Explanation | None:
-        """Return how a query scores a page; None where the page does not match."""
+        """Return a query's score of a page; None without a match."""
         try:
             return query.explain(self._searcher, address)
         except ValueError:

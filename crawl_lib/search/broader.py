@@ -29,7 +29,10 @@ READ_CHARS = 100_000
 def broadened(
     index: OpenIndex, clauses: Clauses, asked: Sequence[AskedClauses], best: Sequence[Candidate]
 ) -> list[AskedClauses]:
-    """Return what is asked with the most telling words of the best pages added, in each language that these have."""
+    """Return the query plus the best pages' most telling words.
+
+    Words are added in each language of these pages.
+    """
     added = {group: _best_words(index, group, weights) for group, weights in _weights(index, best).items()}
     for_all = [one for one in asked if one.language is None]
     of_each = [replace(one, language=group, pages=clauses.pages_of(group)) for one in for_all for group in added]
@@ -40,7 +43,7 @@ def broadened(
 
 
 def _weights(index: OpenIndex, best: Sequence[Candidate]) -> dict[str, dict[str, float]]:
-    """Return the weights of all words of the best pages, by group of languages."""
+    """Return all words' weights in the best pages, by language group."""
     found: dict[str, dict[str, float]] = {}
     for one in best:
         page = index.searcher.doc(one.address)
@@ -55,7 +58,10 @@ def _weights(index: OpenIndex, best: Sequence[Candidate]) -> dict[str, dict[str,
 
 
 def _best_words(index: OpenIndex, group: str, weights: Mapping[str, float]) -> dict[str, float]:
-    """Return the weights of the most telling words; they sum to `1 - OWN_SHARE`."""
+    """Return the weights of the most telling words.
+
+    They sum to `1 - OWN_SHARE`.
+    """
     field, most = index.fields.name(WORDS, group), index.searcher.num_docs * MOST_PAGES_SHARE
     telling = (
         (word, weight)
@@ -68,7 +74,10 @@ def _best_words(index: OpenIndex, group: str, weights: Mapping[str, float]) -> d
 
 
 def _merged(units: Sequence[Unit], clauses: Clauses, language: str, added: Mapping[str, float]) -> tuple[Unit, ...]:
-    """Return the units of a query and the words to add; a word that is among both has both weights."""
+    """Merge the units of a query with added words.
+
+    A word in both has both weights.
+    """
     total = sum(unit.times for unit in units)
     merged = {unit.words: unit.repeated(OWN_SHARE / total) for unit in units}
     for word, weight in added.items():

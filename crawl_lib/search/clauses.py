@@ -63,7 +63,7 @@ class Unit:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Its words as the index has them, which differ from those of other units."""
+        """Words of the unit in the index's form, which identify it."""
         return tuple(f"{leaf.field} {leaf.label}" for leaf in self.leaves) or (self.label,)
 
     @property
@@ -115,19 +115,22 @@ class AskedClauses:
         return [clause for unit in self.units if not unit.may_lack for clause in unit.required()]
 
     def some(self) -> Query:
-        """Return the query for pages that have the units that no page may lack, or else one of the others."""
+        """Return the query for pages with all required units.
+
+        Without required units, one of the others is enough.
+        """
         if self.strict:
             return _joined([*self.strict, *self.loose], self.pages)
         return _joined([(Occur.Must, Query.boolean_query(self.loose))], self.pages)
 
 
 def all_of(asked: Sequence[AskedClauses]) -> Query:
-    """Return the query for pages that have all that is asked of their language."""
+    """Return the query for pages that match everything asked."""
     return _either([one.all() for one in asked])
 
 
 def some_of(asked: Sequence[AskedClauses]) -> Query:
-    """Return the query for pages that have some of what is asked of their language.
+    """Return the query for pages that match some of it.
 
     Where nothing else is asked, words of all languages are clauses of one query: Tantivy then leaves out pages that
     cannot win.
@@ -156,16 +159,20 @@ class Clauses:
     """Builds what a query asks of an index that is open."""
 
     def __init__(self, fields: Fields, searcher: tantivy.Searcher, weights: Mapping[str, float] = WEIGHTS) -> None:
-        """Take what is open. `fields`: those that the index was made with; `weights`: of the kinds of fields."""
+        """Take an open index.
+
+        `fields`: the index's own; `weights`: of the kinds of fields.
+        """
         self._fields, self._searcher, self._weights = fields, searcher, weights
         self._schema = fields.schema
         self._languages = (*fields.languages, OTHER)
         self._alike = lru_cache(None)(self._pages_like)
 
     def asked(self, reading: QueryReading) -> list[AskedClauses]:
-        """Return what a reading asks of each language, or once of all where languages make no difference.
+        """Return the reading's demands by language.
 
-        The list is empty where the query has filters alone, or no word that an index could have.
+        If languages make no difference, there is one for all. The list is empty where the query has filters alone, or
+        no word that an index could have.
         """
         groups = [group for group in reading.groups if not is_filter(group)]
         found = {language: self._of_language(groups, language) for language in self._languages}
@@ -180,7 +187,7 @@ class Clauses:
         ]
 
     def filters(self, reading: QueryReading) -> Filters:
-        """Return what a reading asks without scoring it, and what it takes away."""
+        """Return the reading's filters and exclusions, which have no score."""
         groups = [group for group in reading.groups if is_filter(group)]
         must = [_either(list(map(self._filter, group))) for group in groups if not _is_taken_away(group)]
         never = [self._taken_away(part) for group in groups if _is_taken_away(group) for part in group]
@@ -191,11 +198,11 @@ class Clauses:
         return Query.term_query(self._schema, field, word)
 
     def any_of(self, field: str, words: Sequence[str]) -> Query:
-        """Return the query for pages with one of some words in a field."""
+        """Return the query for pages with any word in a field."""
         return Query.term_set_query(self._schema, field, list(words))
 
     def word(self, word: str, language: str, typed: str = "") -> Unit:
-        """Return a word, as the analyser of a language made it, in the fields of that language.
+        """Return an analysed word in the fields of its language.
 
         `typed`: as it stands in the query.
         """
@@ -204,7 +211,10 @@ class Clauses:
         return Unit(typed or word, leaves, may_lack=True, varies=True, is_of_language=True)
 
     def pages_of(self, language: str) -> Query:
-        """Return the query for all pages of a language, or of all languages that have no fields of their own."""
+        """Return the query for all pages of a language.
+
+        `OTHER` means all languages without fields of their own.
+        """
         if language == OTHER:
             return _without([self.any_of("language", self._fields.languages)])
         return self.term("language", language)
@@ -217,7 +227,10 @@ class Clauses:
         return [unit.repeated(times[unit.words]) for unit in {unit.words: unit for unit in units}.values()]
 
     def _units(self, group: Group, language: str) -> list[Unit]:
-        """Return what a group asks of a language: the units of its part, or one for parts with OR between them."""
+        """Return the units of a group in a language.
+
+        Parts with OR between them are one unit.
+        """
         if len(group) == 1:
             return list(self._of_part(group[0], language))
         choices = [choice for part in group if (choice := self._choice(part, language))]
@@ -249,7 +262,10 @@ class Clauses:
             yield from self._phrase(part, "address" if part.kind is PartKind.URL else "text")
 
     def _unremoved(self, part: QueryPart) -> Iterator[Unit]:
-        """Give the words of a part that has stop words alone, as texts have them."""
+        """Yield the words of a part with stop words only.
+
+        The words have the form of texts.
+        """
         for word in self._fields.analysers.words(PLAIN, part.text):
             yield Unit(word, (Leaf(word, "text", self.term("text", word)),), may_lack=True)
 
@@ -272,7 +288,10 @@ class Clauses:
             yield self._sequence(text, field, PLAIN)
 
     def _sequence(self, text: str, field: str, analyser: str, label: str = "") -> Unit:
-        """Return words that follow one another. `label`: the words themselves if not given."""
+        """Return a unit of consecutive words.
+
+        `label`: the words themselves if not given.
+        """
         label, placed = label or text.strip(), self._fields.analysers.placed(analyser, text)
         if not placed:
             return Unit(label, found=Query.empty_query())
@@ -294,7 +313,10 @@ class Clauses:
         yield Unit(label, (Leaf(label, "text", query),), may_lack=True)
 
     def _pages_like(self, url: str) -> Unit:
-        """Return pages with the most telling words of a page of the index, without that page."""
+        """Return pages similar to a page, without that page.
+
+        The page's most telling words decide.
+        """
         label, itself = f"similar:{url}", self.term("key", key_of(url).hex())
         hits = self._searcher.search(itself, 1).hits
         if not hits:
@@ -309,7 +331,7 @@ class Clauses:
         return Unit(label, (Leaf(label, field, query),), found)
 
     def _taken_away(self, part: QueryPart) -> Query:
-        """Return the query for pages that a part takes away, in whichever language they are."""
+        """Return the query for excluded pages, in any language."""
         if part.kind not in _WITH_UNITS:
             return self._plain_filter(part)
         found = [[unit.match for unit in self._of_part(part, language)] for language in self._languages]
@@ -347,7 +369,10 @@ def _is_taken_away(group: Group) -> bool:
 
 
 def _one_of(label: str, choices: Sequence[Sequence[Unit]]) -> Unit:
-    """Return a unit that a page has if it has all units of one of some choices."""
+    """Return a unit that any of some choices fulfils.
+
+    A page needs all units of one choice.
+    """
     units = [unit for choice in choices for unit in choice]
     leaves = {(leaf.field, leaf.label): leaf for unit in units for leaf in unit.leaves}
     return Unit(
@@ -378,5 +403,5 @@ def _all(queries: Sequence[Query]) -> Query:
 
 
 def _without(queries: Sequence[Query]) -> Query:
-    """Return the query for all pages that do not match all of some queries."""
+    """Return the query for pages without all matches of some queries."""
     return Query.boolean_query([(Occur.Must, Query.all_query()), (Occur.MustNot, _all(queries))])

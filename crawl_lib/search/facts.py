@@ -34,7 +34,10 @@ class PageFacts:
     """The facts of all pages of an index."""
 
     def __init__(self, table: pa.Table) -> None:
-        """Take rows with `COLUMNS`, in order of keys. `near` may be of any type; boosts are about 1 in the mean."""
+        """Take rows with `COLUMNS`, in key order.
+
+        `near` may be of any type; boosts are about 1 in the mean.
+        """
         keys: Any = table.column("key").cast(pa.binary(KEY_BYTES))
         self._keys = b"".join(map(_bytes_of, keys.chunks))
         self._orders: NDArray[Any] = np.ndarray((len(keys),), ">u8", self._keys, strides=(KEY_BYTES,)).astype("u8")
@@ -45,7 +48,10 @@ class PageFacts:
         self._until = times.fill_null(int(_NEVER_US)).to_numpy()
 
     def of(self, orders: Sequence[int]) -> Iterator[PageFact]:
-        """Give the facts of pages by `order_of` their keys; a page without a row has a key of these 8 bytes alone."""
+        """Yield the facts of pages by `order_of` their keys.
+
+        A page without a row has a key of these 8 bytes alone.
+        """
         places = np.searchsorted(self._orders, np.array(orders, "u8"))
         for order, place in zip(orders, places.tolist(), strict=True):
             is_there = place < len(self._orders) and int(self._orders[place]) == order
@@ -63,13 +69,16 @@ class PageFacts:
 
 
 def _bytes_of(keys: Any) -> memoryview:
-    """Return the bytes of an array of keys, one after the other, without an object for each key."""
+    """Return an array's keys as bytes, without copies of each key."""
     start = keys.offset * KEY_BYTES
     return memoryview(keys.buffers()[1])[start : start + len(keys) * KEY_BYTES]
 
 
 def _encoded(column: "pa.ChunkedArray[Any]") -> tuple[NDArray[Any], list[str]]:
-    """Return a number for each value of a column, -1 for null, and the different values."""
+    """Return a number for each value, and the different values.
+
+    -1 stands for null.
+    """
     encoded: Any = column.combine_chunks().dictionary_encode()
     indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype("i4")
     return indices, encoded.dictionary.to_pylist()

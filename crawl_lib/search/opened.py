@@ -34,7 +34,10 @@ class OpenIndex:
     def of(
         cls, number: int, fields: Fields, index: tantivy.Index, pages: pa.Table, places: CapturePlaces | None = None
     ) -> "OpenIndex":
-        """Return the index as it is now. `pages`: the columns `COLUMNS` of its pages, in order of keys."""
+        """Return the current index.
+
+        `pages`: the columns `COLUMNS` of its pages, in key order.
+        """
         index.config_reader("manual")
         index.reload()
         searcher = index.searcher()
@@ -42,10 +45,10 @@ class OpenIndex:
 
 
 def open_index(folder: Path, number: int, languages: Sequence[str]) -> OpenIndex:
-    """Open a version of the index. `languages`: those that it was made for.
+    """Open a version of the index.
 
-    Raises DamagedFileError naming the folder where it has no index that this version of Tantivy reads, or one with
-    other fields.
+    `languages`: the version's own. Raises DamagedFileError naming the folder where it has no index that this version of
+    Tantivy reads, or one with other fields.
     """
     fields = Fields(languages)
     try:

@@ -33,7 +33,10 @@ class CapturePlaces:
         self._reading = Lock()
 
     def of(self, key: bytes) -> CapturePlace | None:
-        """Return the place of a page's capture; None if the index lacks the page. Raises DamagedFileError."""
+        """Return the place of a page's capture, or None.
+
+        None: the index lacks the page. Raises DamagedFileError.
+        """
         with self._reading:  # a reader of Parquet is for one thread at a time
             rows = [row for batch in find_rows(self._table, key) for row in batch.to_pylist()]
         for row in rows:

@@ -18,7 +18,10 @@ class SearchPool:
     """Runs searches on as many threads as the machine has cores; some more may wait."""
 
     def __init__(self, threads: int | None = None, waiting_per_thread: int = WAITING_PER_THREAD) -> None:
-        """Start no thread yet. `threads`: None is one for each core. `waiting_per_thread`: searches that may wait."""
+        """Start no thread yet.
+
+        `threads`: None is one for each core. `waiting_per_thread`: searches that may wait.
+        """
         count = threads or os.cpu_count() or 1
         self._free = BoundedSemaphore(count * (1 + waiting_per_thread))
         self._threads = ThreadPoolExecutor(count, "search")

@@ -75,7 +75,7 @@ class QueryPart:
 
     @property
     def time_us(self) -> int:
-        """The first moment of the day of `BEFORE` and `AFTER`, in POSIX microseconds."""
+        """First moment of `BEFORE`'s or `AFTER`'s day, in POSIX microseconds."""
         return int(datetime.fromisoformat(self.text).replace(tzinfo=UTC).timestamp()) * 1_000_000
 
 
@@ -103,7 +103,9 @@ class QueryReading:
 
 
 def read_query(text: str, is_stop_word: Callable[[str], bool] = lambda word: False) -> QueryReading:
-    """Read a query. Never raises: what is no query is read as words, and `notes` says so.
+    """Read a query. Never raises.
+
+    Invalid parts are read as words, and `notes` says so.
 
     `is_stop_word`: whether a word, in lower case, is too frequent in its language to be looked for.
     """
@@ -146,7 +148,7 @@ class _QueryReader:
         self._notes.append(text)
 
     def _part(self, lexeme: re.Match[str]) -> QueryPart | None:
-        """Return what a lexeme asks for; None where it has nothing to look for."""
+        """Return the meaning of a lexeme, or None."""
         if lexeme[0] == "OR":
             self._note("OR needs a word on both sides; here it is a word itself.")
         if lexeme["quoted"] is not None and not lexeme["end"]:
@@ -173,7 +175,7 @@ class _QueryReader:
         )
 
     def _operator(self, kind: PartKind, value: str, is_excluded: bool) -> QueryPart | None:
-        """Return the part of an operator; None, with a note, where its value makes no sense."""
+        """Return an operator's part; None, with a note, if invalid."""
         text = _VALUES[kind](value) if kind in _VALUES else value if _WORD.search(value) else None
         if text is None:
             self._note(f"{kind}:{value} has no value that {kind}: knows, and was read as words.")
@@ -182,7 +184,7 @@ class _QueryReader:
         return QueryPart(kind, text, is_excluded)
 
     def _limited(self, part: QueryPart | None) -> Iterator[QueryPart]:
-        """Give a part, cut where the query has more words than are allowed; nothing where there is no part."""
+        """Yield a part, cut to the allowed number of words."""
         if part is None:
             return
         if part.kind not in _WITH_WORDS:
@@ -200,7 +202,7 @@ class _QueryReader:
             yield replace(part, text=part.text[:end])
 
     def _is_allowed(self, word: str, part: QueryPart) -> bool:
-        """Count a word of a part, and say whether the query may have it."""
+        """Count a word of a part, and say whether it fits."""
         is_free = part.kind is PartKind.WORD and not find_runs(word)
         if is_free and (word in self._seen or self._is_stop_word(word)):
             return True
@@ -210,7 +212,10 @@ class _QueryReader:
 
 
 def _words_of(text: str) -> Iterator[re.Match[str]]:
-    """Give the places of a text's words; each letter of a run is one."""
+    """Yield the places of a text's words.
+
+    In a run each letter is a word.
+    """
     for word in _WORD.finditer(text):
         if find_runs(word[0]):
             yield from re.compile(r"\w").finditer(text, word.start(), word.end())

@@ -51,7 +51,10 @@ class Candidate:
 
 
 def boost_factor(boost: float, weight: float) -> float:
-    """Return what a score is multiplied by: `1 + weight * log2(1 + boost)`, so that a mean page gets `1 + weight`."""
+    """Return a score's factor by a page's boost.
+
+    The factor is `1 + weight * log2(1 + boost)`; a mean page gets `1 + weight`.
+    """
     return 1 + weight * log2(1 + max(boost, 0))
 
 
@@ -66,7 +69,10 @@ def by_score(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def folded(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return candidates with the best of each group of near duplicates, which has the others as `like`."""
+    """Fold each group of near duplicates into its best candidate.
+
+    The others are its `like`.
+    """
     groups: dict[object, list[Candidate]] = {}
     for one in candidates:
         groups.setdefault(one.fact.key if one.fact.near is None else one.fact.near, []).append(one)
@@ -74,7 +80,10 @@ def folded(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def uncrowded(results: Sequence[Candidate]) -> list[Candidate]:
-    """Return the results of a result page, the third and later ones of a host behind those of other hosts."""
+    """Move the third and later results of a host back.
+
+    They follow the results of other hosts.
+    """
     seen: dict[str, int] = {}
     front: list[Candidate] = []
     behind: list[Candidate] = []

@@ -19,20 +19,23 @@ class IndexSource(Protocol):
     """Where versions of the index come from."""
 
     def newest(self, bad: frozenset[int]) -> int | None:
-        """Return the number of the newest whole version that is not among `bad`; None where there is none.
+        """Return the newest complete version not in `bad`, or None.
 
-        Raises KrakeError.
+        Raises KrakeError. Raises KrakeError.
         """
 
     def open(self, number: int) -> OpenIndex:
         """Open a version. Raises KrakeError."""
 
     def verify(self, number: int) -> None:
-        """Compare the digests of a version's files. Raises DamagedFileError where one differs, StorageError."""
+        """Check the digests of a version's files.
+
+        Raises DamagedFileError where one differs, StorageError.
+        """
 
 
 def in_background(work: Callable[[], None]) -> None:
-    """Have a thread do some work that must not keep the process alive."""
+    """Run work in a thread that does not delay the exit."""
     Thread(target=work, daemon=True, name="verify-index").start()
 
 
@@ -48,7 +51,10 @@ class IndexReader:
         clock: Callable[[], float] = time.monotonic,
         background: Callable[[Callable[[], None]], None] | None = in_background,
     ) -> None:
-        """Open nothing yet. `clock`: seconds that only grow; `background`: runs what may take minutes, None never."""
+        """Open nothing yet.
+
+        `clock`: monotonic seconds; `background`: runs work of minutes, None never.
+        """
         self._source, self._clock, self._background = source, clock, background
         self._looking = Lock()
         self._looked_s = -INTERVAL_S
@@ -57,9 +63,10 @@ class IndexReader:
         self._damage: DamagedFileError | None = None
 
     def current(self) -> OpenIndex:
-        """Return the newest version that opens; an older one answers until a newer one is open.
+        """Return the newest version that opens.
 
-        Raises InputError before the first version, and DamagedFileError or StorageError where none can be opened.
+        An older version answers until a newer one is open. Raises InputError before the first version, and
+        DamagedFileError or StorageError where none can be opened.
         """
         opened = self._open
         if opened is None:
@@ -75,7 +82,7 @@ class IndexReader:
         return opened
 
     def ask(self, question: Callable[[OpenIndex], T]) -> T:
-        """Return what a question finds in the newest version, or in an older one where files are damaged.
+        """Ask the newest version, or an older one after damage.
 
         Damaged bytes make Tantivy raise ValueError, or give texts that are no UTF-8. Raises as `current` does, and what
         the question raises where all files are whole.
@@ -104,7 +111,10 @@ class IndexReader:
         return self._open
 
     def _opened(self, number: int) -> OpenIndex:
-        """Open a version, or an older one if the version is damaged and no other one is open."""
+        """Open a version, or an older one after damage.
+
+        The older one is used only if no other version is open.
+        """
         try:
             return self._source.open(number)
         except DamagedFileError as error:

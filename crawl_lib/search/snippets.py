@@ -46,7 +46,10 @@ class Snippets:
         self._generators: dict[str, SnippetGenerator] = {}
 
     def of(self, page: tantivy.Document) -> Snippet:
-        """Return the snippet of a page as it is stored; the text's beginning where it has no word of the query."""
+        """Return the snippet of a stored page.
+
+        Without a word of the query, the snippet is the text's beginning.
+        """
         text = bytes(page.get_first("body") or b"").decode()[:READ_CHARS]
         own = self._index.fields.name(WORDS, self._index.fields.group(page.get_first("language")))
         for field in (own, *SHARED_FIELDS):
@@ -55,7 +58,7 @@ class Snippets:
         return Snippet(" ".join(text[:SNIPPET_CHARS].split()))
 
     def _best(self, field: str, text: str) -> Snippet:
-        """Return the snippet of the piece of a text that has most words of the query."""
+        """Return the snippet with most words of the query."""
         starts, best, most = self._starts[field], Snippet(""), 0
         pieces = ((_count(starts, piece), piece) for piece in _pieces(text))
         for seeming, piece in sorted(pieces, key=lambda one: -one[0]):
@@ -79,7 +82,10 @@ class Snippets:
 
 
 def _start(label: str) -> str:
-    """Return the letters that a text has, in lower case and without accents, where it has a word or some words."""
+    """Return a word's letters in a text's form.
+
+    The form is lower case without accents.
+    """
     plain = _plain(label).rstrip("*")
     return plain[: max(_START_CHARS, len(plain) - _ENDING_CHARS)]
 

@@ -20,7 +20,7 @@ class IndexVersions:
         self._stores, self._versions = stores, Versions(stores, INDEX)
 
     def newest(self, bad: frozenset[int]) -> int | None:
-        """Return the number of the newest whole version that is not among `bad`; None where there are no others.
+        """Return the newest complete version not in `bad`, or None.
 
         Raises DamagedFileError where there are others, and none is whole; StorageError.
         """

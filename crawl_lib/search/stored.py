@@ -29,7 +29,7 @@ class StoredPage:
 
 
 def stored_page(index: OpenIndex, key: bytes, sites: Sites, now_us: int | None = None) -> StoredPage | None:
-    """Return a page by its key; None if no answer may show the page.
+    """Return a page by its key; None for a hidden page.
 
     `now_us`: POSIX microseconds, None: the clock's. Raises DamagedFileError.
     """

@@ -43,12 +43,14 @@ class Vocabulary:
         self._of_letter = lru_cache(LETTERS_HELD)(self._read)
 
     def suggestion(self, reading: QueryReading) -> str | None:
-        """Return a query with its words corrected; None where no word has a correction."""
+        """Return the corrected query; None without corrections."""
         groups = tuple(tuple(self._part(part) for part in group) for group in reading.groups)
         return None if groups == reading.groups else str(replace(reading, groups=groups))
 
     def correction(self, word: str) -> str | None:
-        """Return the nearest word with the same first letter, of equally near ones that of most pages.
+        """Return the nearest word with the same first letter.
+
+        Of equally near words, the word of most pages counts.
 
         `word`: in lower case. None where enough pages have the word, or no word is near.
         """
@@ -72,7 +74,7 @@ class Vocabulary:
         return replace(part, text=text)
 
     def _pages(self, word: str) -> int:
-        """Return how many pages have a word, in the form of any language."""
+        """Return the number of pages with a word, in any language."""
         analysers, name = self._fields.analysers, self._fields.name
         stems = [
             (name(WORDS, one), stem) for one in (*self._fields.languages, OTHER) for stem in analysers.words(one, word)

@@ -17,7 +17,10 @@ _MADE_AGAIN = "run `krake fsck --repair`: that puts this folder aside, and its U
 
 
 def check_seeds(crawl: CrawlDirectory, name: str, kind: str = SEEDS_FOLDER, *, full: bool = True) -> list[Finding]:
-    """What is wrong with a folder of injected seeds, or of a list. `full`: each line is read. Raises StorageError."""
+    """Return the faults of a folder of seeds or a list.
+
+    `full`: each line is read. Raises StorageError.
+    """
     path = crawl.seeds_path(name, kind)
     lines, is_list = f"{path}/{OUTLINKS_NAME}", kind == LISTS_FOLDER
     list_again = _LIST_AGAIN if name.startswith(RETRY_LISTS) else _MADE_AGAIN
@@ -55,7 +58,7 @@ def _check_scope(crawl: CrawlDirectory, name: str, findings: Findings) -> None:
 
 
 def _again(path: str, manifest: dict[str, Any]) -> str:
-    """What to do about a folder of seeds that cannot be used: it depends on who made it."""
+    """Return the remedy for unusable seeds, by their origin."""
     run_id = str(manifest.get("run_id", ""))
     if "retired" in manifest:
         return (
@@ -68,7 +71,10 @@ def _again(path: str, manifest: dict[str, Any]) -> str:
 
 
 def set_damaged_aside(crawl: CrawlDirectory, name: str, kind: str = SEEDS_FOLDER) -> bool:
-    """Rename a folder that cannot be used, if it is there, so that a whole one can take its place; whether it was."""
+    """Rename an unusable folder; return whether it existed.
+
+    A complete folder can then take its place.
+    """
     if not crawl.storage.exists(crawl.seeds_path(name, kind)) or not check_seeds(crawl, name, kind):
         return False
     aside = f"{DAMAGED_PREFIX}{name}-{time.time_ns()}"  # two of a second keep both

@@ -11,20 +11,25 @@ from crawl_lib.urls import host_of
 
 
 def has_contact(fetch: FetchConfig) -> bool:
-    """Whether the config says how the people that are crawled can reach the operator."""
+    """Say whether the config has a contact for crawled sites."""
     return bool((fetch.contact or "").strip())
 
 
 def require_contact(seeds: Seeds, fetch: FetchConfig) -> Iterator[QueuedUrl]:
-    """The seeds; ConfigError before the first one that `require_contact_for` refuses."""
+    """Yield the seeds.
+
+    Raises ConfigError before the first one that `require_contact_for` refuses.
+    """
     for seed in seeds:
         require_contact_for(host_of(seed.url), seeds.place, fetch)
         yield seed
 
 
 def require_contact_for(host: str, place: str, fetch: FetchConfig) -> None:
-    """Raise ConfigError for a host that is neither on loopback nor in `fetch.allow_networks`, if the config names no
-    contact. `place`: where it is named.
+    """Require a contact for hosts other than our own.
+
+    Raises ConfigError for a host that is neither on loopback nor in `fetch.allow_networks`, if the config names no
+    contact. `place`: where the host is named.
     """
     if not has_contact(fetch) and not is_our_own(host, fetch.allow_networks):
         raise ConfigError(
@@ -35,8 +40,9 @@ def require_contact_for(host: str, place: str, fetch: FetchConfig) -> None:
 
 
 def is_our_own(host: str, allow_networks: tuple[str, ...]) -> bool:
-    """Whether a canonical host is on loopback, or an address in one of these networks. Nothing is looked up: a name
-    other than localhost is not.
+    """Say whether a host is on loopback or in `allow_networks`.
+
+    `host`: canonical. Nothing is looked up: of names only localhost is our own.
     """
     if host == "localhost" or host.endswith(".localhost"):
         return True

@@ -30,17 +30,23 @@ _MARKS = (b"\x1f\x8b", b"PK\x03\x04", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"
 
 
 def is_utf_16(line: bytes) -> bool:
-    """Tell whether the first line of a file is UTF-16: by its mark, or by the zeros, every second byte in ASCII."""
+    """Say whether a file's first line is UTF-16.
+
+    The mark decides, or zeros at every second byte.
+    """
     return line.startswith(_UTF_16_MARKS) or (len(line) > 1 and 3 * line.count(b"\0") > len(line))
 
 
 def is_text(line: bytes) -> bool:
-    """Tell by the first line of a file whether a list of URLs can be in it."""
+    """Say whether a file's first line may be text."""
     return not line.startswith(_MARKS)
 
 
 def fault_of(text: str, separator: str, fields: Sequence[str] = ()) -> str | None:
-    """Name the fault of a line, if there is one. `text`: before its `fields`. `separator`: of the file, if a CSV."""
+    """Return the fault of a line, or None.
+
+    `text`: before its `fields`. `separator`: of the file, if a CSV.
+    """
     if "\0" in text:
         return Rejection.INVALID
     if separator and separator in text:
@@ -51,10 +57,12 @@ def fault_of(text: str, separator: str, fields: Sequence[str] = ()) -> str | Non
 
 
 def csv_separator(lines: Sequence[str]) -> str:
-    """Find what separates the columns of a CSV file, by its first lines; "" for a list of URLs.
+    """Return the column separator of a CSV file's first lines.
 
-    `;` and `,` are legal in URLs. So a file is a CSV only with a header line, or where each line has as many
-    separators and white space, a quote or a second URL follows one of them.
+    "": a list of URLs.
+
+    `;` and `,` are legal in URLs. So a file is a CSV only with a header line, or where each line has as many separators
+    and white space, a quote or a second URL follows one of them.
     """
     lines = [line for line in lines[:LOOKED_AT_LINES] if line and not line.startswith("#")]
     for separator in _SEPARATORS:
@@ -67,7 +75,10 @@ def csv_separator(lines: Sequence[str]) -> str:
 
 
 def one_url_a_line(text: str) -> str:
-    """Put URLs that spaces divide on lines of their own. A line of anything else stays as it is."""
+    """Put URLs divided by spaces on lines of their own.
+
+    Other lines stay unchanged.
+    """
     return "\n".join("\n".join(words) if _are_urls(words) else " ".join(words) for words in _words(text))
 
 

@@ -41,7 +41,9 @@ class SeedFile:
 
 
 def find_files(text: str, below: Path | None) -> list[SeedFile] | None:
-    """The files that a text names, those of a directory sorted by name; None if the text is no path but URLs.
+    """Return the files that a text names, or None for URLs.
+
+    Files of a directory are sorted by name.
 
     `below`: None: all that this user may read; else only what lies at or below this directory, links resolved; a
     relative path is relative to it. Raises InputError if nothing is there, or a directory has no files.
@@ -64,7 +66,10 @@ def find_files(text: str, below: Path | None) -> list[SeedFile] | None:
 
 
 def _own_path(text: str) -> Path | None:
-    """The path that a text of this machine's user is meant to be, None if it is URLs."""
+    """Return the path that an operator's text names, or None.
+
+    None: the text has URLs.
+    """
     path = Path(os.path.expanduser(text))  # noqa: PTH111 - pathlib's raises where there is no such user
     try:
         if path.exists():
@@ -77,7 +82,10 @@ def _own_path(text: str) -> Path | None:
 
 
 def _path_below(text: str, below: Path) -> Path | None:
-    """The same for a caller who may read `below` alone: decided without a look at the disk, which would tell of it."""
+    """Return the path of a caller who may read `below` only.
+
+    The decision does not look at the disk, which would reveal its content.
+    """
     if not text.startswith("/") and ("://" in text or text.startswith("#") or text.lower().startswith(_SCHEMES)):
         return None
     path, root = below / text, Path(os.path.realpath(below))
@@ -88,7 +96,7 @@ def _path_below(text: str, below: Path) -> Path | None:
 
 
 def _never_leaves(path: Path, root: Path) -> bool:
-    """Whether a path begins with the root and no `..` leads above it, links aside.
+    """Say whether a path stays below the root, without links.
 
     On a way that does and comes back, where it ends would tell what is outside: whether it is there, and a link.
     """
@@ -103,7 +111,10 @@ def _never_leaves(path: Path, root: Path) -> bool:
 
 
 def _resolved(path: Path, root: Path | None) -> Path:
-    """The path without links, if a root is given. Raises InputError if it leads out of the root."""
+    """Return the path without links, if a root is given.
+
+    Raises InputError if it leads out of the root.
+    """
     if root is None:
         return path
     with suppress(OSError, ValueError):
@@ -121,7 +132,7 @@ def _outside(path: Path, root: Path) -> InputError:
 
 
 def _listed(root: Path) -> str:
-    """What may be named, for messages about what is not there."""
+    """Return the readable names, for messages about missing ones."""
     names: list[str] = []
     with suppress(OSError):
         names = sorted(_printable(Path(one.name)) for one in root.iterdir() if not one.name.startswith("."))
@@ -130,7 +141,10 @@ def _listed(root: Path) -> str:
 
 
 def _names_of_directory(path: Path, root: Path | None) -> list[str] | None:
-    """The names in a directory, sorted, without hidden ones and directories; None if the path is something else."""
+    """Return a directory's sorted file names, or None.
+
+    Hidden names and directories are left out.
+    """
     where = f"seeds: {_printable(path)}"
     with os_errors(where, "cannot be read", InputError), _reached(_resolved(path, root), root) as (descriptor, found):
         if not stat.S_ISDIR(found.st_mode):
@@ -141,7 +155,7 @@ def _names_of_directory(path: Path, root: Path | None) -> list[str] | None:
 
 @contextmanager
 def _reached(path: Path, below: Path | None) -> Iterator[tuple[int, os.stat_result]]:
-    """A descriptor of what lies at a path, which opens nothing yet, and what it is.
+    """Open a path without reading; yield descriptor and status.
 
     With `below` each step is taken from the one before it, and a link is what it is: no file, and no folder.
     """
@@ -158,7 +172,10 @@ def _reached(path: Path, below: Path | None) -> Iterator[tuple[int, os.stat_resu
 
 
 def require_size(size: int, name: str) -> None:
-    """Raise InputError if a file has more bytes than may be read of it."""
+    """Check the size of a seed file.
+
+    Raises InputError for more bytes than may be read.
+    """
     if size > MAX_FILE_BYTES:
         raise InputError(f"seeds: {name}: has more than {MAX_FILE_BYTES} bytes: divide it into several files")
 

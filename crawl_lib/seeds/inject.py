@@ -46,7 +46,7 @@ class Division:
 
     @classmethod
     def of(cls, config: Config) -> Self:
-        """That of a config."""
+        """Build the division of a config."""
         return cls(config.servers, config.frontier.routing)
 
 
@@ -91,7 +91,9 @@ def hand_over(
     scope: Iterable[str] | None = (),
     more: Mapping[str, Callable[[], bytes]] | None = None,
 ) -> dict[str, Any]:
-    """Leave outlink lines for the nodes, as seeds are left; returns the manifest.
+    """Leave outlink lines for the nodes, in the form of seeds.
+
+    Return the manifest.
 
     `name`: the folder's; if it is there, nothing is done. `scope`: hosts that nothing else brings into the scope; None:
     it is a list, which has none. `facts`: what the manifest says besides the counts. `more`: further files of the
@@ -126,11 +128,14 @@ class _Spread:
 
     @cached_property
     def written(self) -> Progress:
-        """The progress of writing the lines for their nodes, once all are there."""
+        """Progress of writing the lines for their nodes, when finished."""
         return Progress(self.work, "seeds.write", self.count, "seeds")
 
     def add(self, host: str, line: bytes) -> None:
-        """Give an outlink line to the host's owner, or, with local routing, to the node whose turn it is."""
+        """Give an outlink line to its node.
+
+        That is the host's owner, or with local routing the next node in turn.
+        """
         is_local = self.division.routing == "local"
         self.files[self.count % len(self.files) if is_local else self._owners.index(host)].write(line + b"\n")
         self.count += 1
@@ -152,7 +157,7 @@ def _spread(division: Division, work: Work | None = None) -> Iterator[_Spread]:
 
 
 def _publish(crawl: CrawlDirectory, name: str, kind: str, spread: _Spread, facts: dict[str, Any]) -> dict[str, Any]:
-    """Make the folder, unless it is there; returns the manifest that it has."""
+    """Make the folder, unless it exists; return its manifest."""
     storage, folder = crawl.storage, crawl.seeds_path(name, kind)
     if not storage.exists(folder):
         hidden = crawl.seeds_path(f".{name}-{uuid.uuid4().hex}", kind)

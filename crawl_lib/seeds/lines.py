@@ -52,7 +52,7 @@ class SeedReport:
     rule_errors: Counter[str] = field(default_factory=Counter)
 
     def to_mapping(self) -> dict[str, Any]:
-        """What the manifest says."""
+        """Return the fields for the manifest."""
         return {name: value for name, value in vars(self).items() if value or name != "rule_errors"}
 
 
@@ -92,9 +92,10 @@ class Seeds:
         self.place = ""
 
     def require_some(self) -> None:
-        """Raise InputError if seeds were given, and none could be used: a run of nothing would look like a success.
+        """Require a usable seed if seeds were given.
 
-        No text at all is no mistake: the crawl goes on with what is queued.
+        Raises InputError: a run of nothing would look like a success. No text at all is no mistake: the crawl goes on
+        with what is queued.
         """
         if self.report.accepted:
             return
@@ -173,12 +174,14 @@ def parse_seeds(
     url_filter: UrlFilter | None = None,
     work: Work | None = None,
 ) -> Seeds:
-    """Seeds from what the user gave: the path of a file, or of a directory of files (sorted), else a text.
+    """Read seeds from a file, a directory, or a text.
+
+    Files of a directory are sorted.
 
     `below`: what a path may name, see `find_files`; None: all that this user may read. `max_length_chars`: of a
     canonical URL. `url_filter`: its rules hold for seeds too; its scope does not, since seeds make the scope. In a
-    text, URLs may also be on one line, with spaces between. Raises InputError if the text looks like a path and
-    nothing is there, or a directory has no files.
+    text, URLs may also be on one line, with spaces between. Raises InputError if the text looks like a path and nothing
+    is there, or a directory has no files.
     """
     found = find_files(seeds.strip(), below)
     files: list[tuple[str, SeedFile | bytes]] = [(file.name, file) for file in found or ()]
@@ -188,9 +191,10 @@ def parse_seeds(
 
 
 def _bounded_lines(file: BinaryIO, name: str, progress: Progress) -> Iterator[bytes]:
-    """Lines without newline; of a line that is too long only its beginning, one byte more than is allowed.
+    """Yield lines without newlines, each up to a limit.
 
-    Raises InputError for more bytes than a file of seeds may have: its size is not what every file says it is.
+    Of a longer line one byte more than the limit is given. Raises InputError for more bytes than a file of seeds may
+    have: its size is not what every file says it is.
     """
     size = 0
     beginning = b""

@@ -91,7 +91,7 @@ class _Pages:
         self._service = service
 
     async def search(self, request: Request) -> Response:
-        """Answer a query with a page of results; without a query, with an empty search box."""
+        """Answer a query with results, or show an empty box."""
         if _wants_json(request):
             return await self.api(request)
         wanted, query = _wanted(request), request.query_params.get("q", "")
@@ -113,7 +113,7 @@ class _Pages:
         return _json(await self._ask(self._service.pool, lambda index: as_json(answer(index, query, sites, wanted))))
 
     async def cached(self, request: Request) -> Response:
-        """Answer with a page around a copy, with the time of the capture."""
+        """Answer with a page around a copy, with its time."""
         text = await self._shown(request, lambda copy: render("cached.html", copy=copy, page=copy.page))
         return _CopyResponse(text, self._service.sending, {POLICY: PAGE_POLICY})
 
@@ -125,7 +125,10 @@ class _Pages:
         return _CopyResponse(html, self._service.sending, {POLICY: SANDBOX, "X-Frame-Options": "SAMEORIGIN"})
 
     async def _shown(self, request: Request, show: Callable[[Copy], T]) -> T:
-        """Have a thread read a copy and show it: to render a long text may take a second."""
+        """Show a copy in a thread.
+
+        To render a long text may take a second.
+        """
         if self._service.sending.locked():
             raise BusyError("more pages are sent than this machine has room for", RETRY_S)
         key = request.path_params["key"]
@@ -136,7 +139,10 @@ class _Pages:
         return await self._ask(copies, lambda index: show(read_copy(stores, index, wanted, sites)))
 
     async def _ask(self, pool: SearchPool, question: Callable[[OpenIndex], T]) -> T:
-        """Have a thread of a pool ask the index. Raises HTTPException (503), BusyError, and as `NewestIndex.ask`."""
+        """Ask the index in a pool's thread.
+
+        Raises HTTPException (503), BusyError, and as `NewestIndex.ask`.
+        """
         service = self._service
         return await asyncio.wrap_future(pool.submit(partial(service.newest.ask, service.index, question)))
 
@@ -175,7 +181,10 @@ class _CopyResponse(HTMLResponse):
 
 
 def _wanted(request: Request, *, is_explained: bool = False) -> SearchOptions:
-    """Return what a request wants besides the results. Raises HTTPException (400) if `page` is no number."""
+    """Return what a request wants besides the results.
+
+    Raises HTTPException (400) if `page` is no number.
+    """
     page = request.query_params.get("page", "1")
     if not _PAGE.fullmatch(page):
         raise HTTPException(400, "The page of results must be a whole number of 1 or more.")
@@ -219,7 +228,10 @@ async def _busy(request: Request, error: BusyError) -> Response:
 
 
 async def _failed(request: Request, error: KrakeError) -> Response:
-    """Answer after an error of a store or of the index. The error names paths and servers, so only the log has it."""
+    """Answer after an error of a store or of the index.
+
+    The error names paths and servers, so only the log has it.
+    """
     log.error("a request failed: %s", error)
     return _said(request, 503, "The pages cannot be read now. The log of this server says why.", {"Retry-After": "10"})
 

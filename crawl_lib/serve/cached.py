@@ -71,7 +71,10 @@ def read_copy(stores: Stores, index: OpenIndex, key: bytes, sites: Sites) -> Cop
 
 
 def _record(stores: Stores, page: StoredPage, place: CapturePlace) -> WarcRecord | None:
-    """Return the record at a place; None if the record of the page has moved."""
+    """Return the record at a place, or None.
+
+    None: the record of the page has moved.
+    """
     path = stores.crawl.segment_named(place.segment).path
     try:
         if page.key in read_dropped(stores.storage, path):
@@ -93,7 +96,9 @@ def _copy(page: StoredPage, record: WarcRecord) -> Copy:
 
 
 def _harmless(html: bytes, url: str) -> bytes:
-    """Return a page whose links resolve by its URL, without elements that connect unasked.
+    """Return a page with resolved links that connects to nothing.
+
+    Links resolve by its URL; elements that connect unasked are left out.
 
     `<link>` and `<frame>` are empty elements, so each becomes a `<meta>`. An `<iframe>` becomes an unknown element.
     """

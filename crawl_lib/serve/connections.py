@@ -27,7 +27,7 @@ OTHER_FILES = 512
 
 
 def raise_file_limit() -> int:
-    """Raise this process's limit of open files as far as connections need; return how many connections fit."""
+    """Raise the limit of open files; return the possible connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_CONNECTIONS + OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -48,7 +48,10 @@ class BoundedProtocol(H11Protocol):
     _waits_for_head = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin the wait for a head. If there are too many connections, end the one with the longest wait."""
+        """Begin to wait for a head.
+
+        If there are too many connections, end the one with the longest wait.
+        """
         super().connection_made(transport)
         if len(self.connections) > self.most:
             next(iter(self.waiting), self).transport.abort()
@@ -73,7 +76,10 @@ class BoundedProtocol(H11Protocol):
             self._wait_for_head()
 
     def on_response_complete(self) -> None:
-        """Give the client time to take the answer; uvicorn ends an idle connection earlier."""
+        """Give the client time to take the answer.
+
+        uvicorn ends an idle connection earlier.
+        """
         if self.transport.is_closing():
             super().on_response_complete()
             return

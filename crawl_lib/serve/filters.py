@@ -64,7 +64,10 @@ def menus(reading: QueryReading, languages: Sequence[str], today: date) -> list[
 
 
 def chips(reading: QueryReading) -> Iterator[Choice]:
-    """Give the filters of a query outside of the menus, each with the query without the filter."""
+    """Yield the query's filters outside the menus, as choices.
+
+    Each has the query without the filter.
+    """
     for group in reading.groups:
         if is_filter(group) and _shown_by_menu(group) is None:
             rest = tuple(other for other in reading.groups if other is not group)
@@ -72,14 +75,20 @@ def chips(reading: QueryReading) -> Iterator[Choice]:
 
 
 def with_filter(reading: QueryReading, kind: PartKind, value: str) -> str:
-    """Return the query with one filter of a kind, in place of the filter in a menu; `ANY`: with no filter."""
+    """Return the query with another filter of a kind.
+
+    It replaces the filter in a menu; `ANY`: with no filter.
+    """
     kept = tuple(group for group in reading.groups if _shown_by_menu(group) is not kind)
     added = ((QueryPart(kind, value),),) if value else ()
     return str(replace(reading, groups=(*kept, *added)))
 
 
 def _shown_by_menu(group: Group) -> PartKind | None:
-    """Return the kind of a group in a menu: a single filter without a minus. Return None for other groups."""
+    """Return the kind of a group in a menu, or None.
+
+    A menu has a single filter without a minus.
+    """
     [part, *others] = group
     is_plain = not others and not part.is_excluded
     return part.kind if is_plain and part.kind in {PartKind.AFTER, PartKind.TYPE, PartKind.LANGUAGE} else None

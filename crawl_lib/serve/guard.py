@@ -35,10 +35,11 @@ log = logging.getLogger(__name__)
 
 
 def server_names(config: SearchConfig) -> frozenset[str]:
-    """Return the names by which browsers may ask, without ports, as browsers write them.
+    """Return the server's names for browsers, without ports.
 
-    The names of loopback, a loopback address of `search.listen`, and `search.hosts`. Browsers write a name in A-labels
-    and an address in its short form (WHATWG URL, 3.5). Raises ConfigError for an entry that is no host.
+    As browsers write them. The names of loopback, a loopback address of `search.listen`, and `search.hosts`. Browsers
+    write a name in A-labels and an address in its short form (WHATWG URL, 3.5). Raises ConfigError for an entry that is
+    no host.
     """
     listen = config.listen.rpartition(":")[0]
     own = [listen] if is_loopback(listen.strip("[]")) else []
@@ -54,7 +55,10 @@ def _browser_name(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether a host name, or an IP address without brackets, is of this machine alone."""
+    """Say whether a host is this machine's loopback.
+
+    `host`: a name, or an IP address without brackets.
+    """
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -92,7 +96,10 @@ class Guard:
         return len(names) == 1 and _without_port(names[0]).lower() in self._names
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        """Log a request by its route, without text of the client. Log the query if the operator wants it."""
+        """Log a request by its route, without the client's text.
+
+        Log the query if the operator wants it.
+        """
         route = getattr(scope.get("route"), "path", "-")
         found = parse_qs(scope["query_string"].decode("latin-1")) if self._logs_queries else {}
         query = f" q={printable(found['q'][0][:MOST_LOGGED_CHARS])!r}" if "q" in found else ""

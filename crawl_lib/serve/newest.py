@@ -34,9 +34,10 @@ class NewestIndex:
         return self._index
 
     def ask(self, index: OpenIndex, question: Callable[[OpenIndex], T]) -> T:
-        """Return what a question finds in an index; in an older version where damaged bytes make the question fail.
+        """Ask an index, or an older version after damage.
 
-        Raises what the question raises where all files are whole, and as `IndexReader.ask` does.
+        Damaged bytes make the question fail. Raises what the question raises where all files are whole, and as
+        `IndexReader.ask` does.
         """
         try:
             return question(index)
@@ -54,7 +55,10 @@ class NewestIndex:
             log.error("no version of the index can be opened: %s", error)
 
     def watch(self, stop: Event) -> None:
-        """Look every two seconds, in a thread that ends when `stop` is set. Wait for the first look, but not long."""
+        """Look every two seconds in a thread, until `stop`.
+
+        Wait for the first look, but not long.
+        """
         Thread(target=self._watch, args=(stop,), name="newest-index", daemon=True).start()
         self._looked.wait(FIRST_S)
 

@@ -12,7 +12,7 @@ CUT = "\u2026"
 
 
 def signs(text: str, most_chars: int | None = None) -> str:
-    """Return a text in one line, with signs for characters that are not printable.
+    """Return a text in one line, with signs for unprintable characters.
 
     `most_chars`: a longer text is cut there.
     """
@@ -32,5 +32,5 @@ def _sign(char: str) -> str:
 
 
 def text_signs(text: str) -> str:
-    """Return a text of several lines with signs for characters that are not printable."""
+    """Return a text of lines, with signs for unprintable characters."""
     return "\n".join(map(signs, text.splitlines()))

@@ -32,7 +32,7 @@ def search_link(query: str, page: int = 1, *, broader: bool = False) -> str:
 
 
 def pieces(snippet: Snippet) -> Iterator[tuple[str, bool]]:
-    """Give the pieces of a snippet's text, and whether each piece is a word of the query."""
+    """Yield a snippet's pieces, marking words of the query."""
     last = 0
     for start, end in snippet.marks:
         yield signs(snippet.text[last:start]), False
@@ -42,7 +42,10 @@ def pieces(snippet: Snippet) -> Iterator[tuple[str, bool]]:
 
 
 def page_numbers(page: int, results: int) -> range:
-    """Return the numbers of result pages around a page. `results`: on all pages together."""
+    """Return the numbers of result pages around a page.
+
+    `results`: on all pages together.
+    """
     last = -(-results // PAGE_SIZE)
     first = max(1, min(page - SHOWN_NUMBERS // 2, last - SHOWN_NUMBERS + 1))
     return range(first, min(last, first + SHOWN_NUMBERS - 1) + 1)

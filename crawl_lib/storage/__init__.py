@@ -23,16 +23,16 @@ from crawl_lib.storage.local import DELETED, LocalStorage
 def open_storage(
     config: Config, stop: Event | None = None, *, make: bool = True, credentials: S3Credentials | None = None
 ) -> Storage:
-    """The store that `dfs_primary` names. A missing directory is made if its parent is there; so is HDFS's root path;
-    `make` False: nothing is made.
+    """Open the store that `dfs_primary` names.
+
+    A missing directory is made if its parent exists; so is HDFS's root path. `make` False: nothing is made.
 
     `credentials`: of an object store; None has them found in the environment or by the machine's role.
 
     `stop`: when it is set, a request to HDFS that is repeated until a server is back, and a file that is being sent or
     read, end with StoppedError within about a second. A request that a server has got, and does not answer, ends by
-    `dfs.timeout_s`; one that cannot be connected, by `dfs.connect_timeout_s`.
-    Raises ConfigError (the operator corrects `dfs_primary`) and StorageError (the operator looks at the disk or
-    the namenodes that are named).
+    `dfs.timeout_s`; one that cannot be connected, by `dfs.connect_timeout_s`. Raises ConfigError (the operator corrects
+    `dfs_primary`) and StorageError (the operator looks at the disk or the namenodes that are named).
     """
     if is_hdfs(config):
         from crawl_lib.storage.hdfs import HdfsStorage  # noqa: PLC0415 - 50 ms that a local store need not pay

@@ -21,9 +21,9 @@ class DfsAddress(NamedTuple):
 
 
 def parse_address(text: str) -> DfsAddress:
-    """`http://nn1:9870;http://nn2:9870/path`: namenodes, and the root path behind the last one (or behind all).
+    """Parse an address such as `http://nn1:9870;http://nn2:9870/path`.
 
-    Raises ConfigError: the operator corrects `dfs_primary`.
+    The root path follows the last namenode, or each. Raises ConfigError: the operator corrects `dfs_primary`.
     """
     authorities = [part.partition("://")[2].partition("/")[0] for part in text.split(";")]
     if any("@" in authority for authority in authorities):
@@ -59,9 +59,10 @@ class DfsAccess:
     key_file: str | None = None
 
     def applied(self, config: Config) -> Config:
-        """The config as this says; one whose `dfs_primary` is a local directory stays as it is.
+        """Return the config with this access.
 
-        The root path of `dfs_primary` stays. Raises ConfigError if `dfs_primary` is no address.
+        A config with a local directory stays unchanged. The root path of `dfs_primary` stays. Raises ConfigError if
+        `dfs_primary` is no address.
         """
         if not is_hdfs(config):
             return config
@@ -120,15 +121,15 @@ def shown_address(config: Config) -> str:
 
 
 def is_local(config: Config) -> bool:
-    """Whether `dfs_primary` is a directory of this machine."""
+    """Say whether `dfs_primary` is a directory of this machine."""
     return not is_hdfs(config) and not is_s3(config)
 
 
 def is_s3(config: Config) -> bool:
-    """Whether `dfs_primary` names a bucket of an object store."""
+    """Say whether `dfs_primary` names a bucket of an object store."""
     return config.dfs_primary.lower().startswith("s3://")
 
 
 def is_hdfs(config: Config) -> bool:
-    """Whether `dfs_primary` names namenodes, not a directory."""
+    """Say whether `dfs_primary` names namenodes, not a directory."""
     return config.dfs_primary.lower().startswith(("http://", "https://"))

@@ -22,9 +22,10 @@ class Entry(NamedTuple):
 
 
 def check_path(path: str) -> str:
-    """A path as every back end takes it: relative to the root, POSIX, no `.`, `..`, `:` or empty part; "" is the root.
+    """Return a path after a check of its form.
 
-    Raises StorageError naming the path: the caller made it wrong (HDFS refuses `:` in names).
+    A path is relative to the root, POSIX, without `.`, `..`, `:` or an empty part; "" is the root. Raises StorageError
+    naming the path: the caller made it wrong (HDFS refuses `:` in names).
     """
     if path and ("\0" in path or ":" in path or not {"", ".", ".."}.isdisjoint(path.split("/"))):
         raise StorageError(f"{path!r}: not a path below the root of the file store")
@@ -32,7 +33,10 @@ def check_path(path: str) -> str:
 
 
 def hidden_next_to(path: str) -> str:
-    """A hidden name in the same folder, another one at each call: what a broken try left may still be open in HDFS."""
+    """Return a new hidden name in the same folder.
+
+    A leftover of a broken try may still be open in HDFS.
+    """
     folder, slash, name = check_path(path).rpartition("/")
     return f"{folder}{slash}.{name}.{uuid.uuid4().hex}"
 
@@ -58,40 +62,54 @@ class Storage(ABC):
 
     @abstractmethod
     def open_read(self, path: str, offset: int = 0, length: int | None = None) -> BinaryIO:
-        """Stream a file from byte `offset`, `length` bytes or to the end; fewer where the file is shorter.
+        """Stream a file from byte `offset`.
 
-        Raises PathNotFoundError if there is no such file.
+        `length`: None for all that is left. A shorter file gives fewer bytes. Raises PathNotFoundError if there is no
+        such file.
         """
 
     @abstractmethod
     def open_write(self, path: str) -> BinaryIO:
-        """Create a file. It is durable when `close` returned; as a context manager, an exception deletes it.
+        """Create a file that is durable after `close`.
 
-        Raises TargetExistsError if the path is taken.
+        As a context manager, an exception deletes the file. Raises TargetExistsError if the path is taken.
         """
 
     @abstractmethod
     def rename(self, source: str, target: str) -> None:
-        """Move a file or folder, durably. Raises TargetExistsError for any existing target, PathNotFoundError."""
+        """Move a file or folder, durably.
+
+        Raises TargetExistsError for any existing target, PathNotFoundError.
+        """
 
     @abstractmethod
     def list(self, path: str) -> list[Entry]:
-        """What a folder holds, hidden names too, sorted by name. Raises PathNotFoundError."""
+        """Return a folder's entries sorted by name, hidden ones too.
+
+        Raises PathNotFoundError.
+        """
 
     @abstractmethod
     def stat(self, path: str) -> Entry | None:
-        """The entry of a path, None if nothing is there (also below a regular file)."""
+        """Return the entry of a path, or None.
+
+        Below a regular file there is none.
+        """
 
     @abstractmethod
     def stamp(self, path: str) -> str | None:
-        """Return a text that differs once another file has the same path, None if no file is there.
+        """Return a text that identifies the file at a path.
 
-        The text is made of the size and the time, or of a digest or number of the file.
+        None: there is no file. Another file at the path has another text. The text is made of the size and the time, or
+        of a digest or number of the file.
         """
 
     @abstractmethod
     def delete(self, path: str) -> bool:
-        """Delete a file, or a folder with all in it; readers see all of it or nothing. False if nothing was there."""
+        """Delete a file or folder; False if nothing was there.
+
+        Readers see all of a folder or nothing.
+        """
 
     @abstractmethod
     def make_dirs(self, path: str) -> None:
@@ -99,43 +117,51 @@ class Storage(ABC):
 
     @abstractmethod
     def free_bytes(self) -> int:
-        """How many bytes may still be written."""
+        """Return the number of bytes that may still be written."""
 
     def require_writable(self, path: str) -> None:  # noqa: B027 - a local directory is tried, where it matters
-        """Raise StorageRightsError if it is known beforehand that nothing may be made below a directory.
+        """Check that a directory below the root may be written.
 
-        One that is not there would be made in the one above it. Nothing is changed. Raises StorageError.
+        Raises StorageRightsError if writing is known to be refused. One that is not there would be made in the one
+        above it. Nothing is changed. Raises StorageError.
         """
 
     def secure(self, path: str) -> None:
-        """Make durable that a path is there: the process that renamed it may have been killed before it could.
+        """Make durable that a path exists.
 
-        Called before anything is done because of what was found. A namenode answers nothing that is not durable.
+        The process that renamed it may have been killed before that. Called before anything is done because of what was
+        found. A namenode answers nothing that is not durable.
         """
         check_path(path)
 
     def sweep(self, *, dry_run: bool = False) -> list_of[str]:
-        """Delete what killed requests left outside of all folders and return a line for each; `dry_run`: only look.
+        """Delete leftovers outside of all folders; return a line each.
 
-        A directory and HDFS have nothing of this kind. Raises StorageError.
+        `dry_run`: only look. A directory and HDFS have nothing of this kind. Raises StorageError.
         """
         return []
 
     def local_path(self, path: str) -> Path | None:
-        """Where a file lies on this machine's disk, None if the back end is elsewhere."""
+        """Return a file's place on this machine's disk, if any."""
         return None
 
     def exists(self, path: str) -> bool:
-        """Whether a file or folder is there."""
+        """Say whether a file or folder exists."""
         return self.stat(path) is not None
 
     def read_bytes(self, path: str) -> bytes:
-        """A whole small file. Raises PathNotFoundError."""
+        """Return a whole small file.
+
+        Raises PathNotFoundError.
+        """
         with self.open_read(path) as file:
             return file.read()
 
     def write_bytes(self, path: str, data: bytes) -> None:
-        """Create a small file: all of it or, after a crash, nothing. Raises TargetExistsError if the path is taken."""
+        """Create a small file, completely or not at all.
+
+        Raises TargetExistsError if the path is taken.
+        """
         hidden = hidden_next_to(path)
         with self._open_hidden(hidden) as file:
             file.write(data)
@@ -146,29 +172,42 @@ class Storage(ABC):
             raise
 
     def _open_hidden(self, path: str) -> BinaryIO:
-        """Open a new file that is renamed next. A store may leave it to the rename to make the name durable."""
+        """Open a new file that is renamed next.
+
+        A store may let the rename make the name durable.
+        """
         return self.open_write(path)
 
     def upload(self, local: Path, path: str) -> None:
-        """Copy a local file to a new file. Raises TargetExistsError if the path is taken."""
+        """Copy a local file to a new file.
+
+        Raises TargetExistsError if the path is taken.
+        """
         with os_errors(local, "cannot be read"), local.open("rb") as source, self.open_write(path) as target:
             shutil.copyfileobj(source, target, COPY_BYTES)
 
     def upload_final(self, local: Path, path: str) -> None:
-        """`upload` of a file that is not changed any more: a store on the same disk links it instead of copying."""
+        """Upload a file that never changes any more.
+
+        A store on the same disk links the file instead of copying.
+        """
         self.upload(local, path)
 
     def download(self, path: str, local: Path) -> None:
-        """Copy a file to a local path in a scratch folder, which is replaced. Raises PathNotFoundError.
+        """Copy a file to a local path in a scratch folder.
 
-        Raises ScratchError if this machine's disk refuses.
+        An existing local file is replaced. Raises PathNotFoundError. Raises ScratchError if this machine's disk
+        refuses.
         """
         refused = os_errors(local, "cannot be written", ScratchError)
         with self.open_read(path) as source, refused, local.open("wb") as target:
             shutil.copyfileobj(source, target, COPY_BYTES)
 
     def open_seekable(self, path: str) -> BinaryIO:
-        """A file for random reads, as Parquet needs them. Raises PathNotFoundError."""
+        """Open a file for random reads, as Parquet needs them.
+
+        Raises PathNotFoundError.
+        """
         return cast(BinaryIO, io.BufferedReader(_RangedFile(self, path), COPY_BYTES))
 
 

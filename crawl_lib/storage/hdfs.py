@@ -40,7 +40,9 @@ class HdfsStorage(Storage):
 
     @classmethod
     def open(cls, address: str, config: DfsConfig, stop: Event | None = None, *, make: bool = True) -> "HdfsStorage":
-        """The store at an address (`access.parse_address`); its root path is made if it is missing (and `make`).
+        """Open the store at an address (`access.parse_address`).
+
+        Its root path is made if missing (and `make`).
 
         `stop`: see `open_storage`. Raises ConfigError if the address is none, StorageError if no namenode answers or
         permission is missing, StoppedError.
@@ -83,7 +85,7 @@ class HdfsStorage(Storage):
         self._put(path, lambda: data, len(data))
 
     def upload(self, local: Path, path: str) -> None:
-        """All of the file or nothing; sent again if it breaks."""
+        """Upload a file completely or not at all, repeatedly if necessary."""
         with os_errors(local, "cannot be read"):
             size = local.stat().st_size
             local.open("rb").close()
@@ -120,7 +122,10 @@ class HdfsStorage(Storage):
             self._check_rename(source, target, before)
 
     def _check_rename(self, source: str, target: str, before: tuple[object, ...]) -> None:
-        """HttpFS knows no `renameoptions`: it answers yes or no, and moves into a folder that has just appeared."""
+        """Refuse a rename onto an existing target.
+
+        HttpFS knows no `renameoptions`: it answers yes or no, and moves into a folder that has just appeared.
+        """
         if self._identity(target) == before:
             return
         inside = f"{target}/{source.rpartition('/')[2]}"
@@ -190,7 +195,10 @@ class HdfsStorage(Storage):
             return None
 
     def _identity(self, path: str) -> tuple[object, ...] | None:
-        """What a file or folder keeps when it is renamed, None if nothing is there."""
+        """Return the part of a status that survives a rename.
+
+        None: nothing is there.
+        """
         status = self._status(path)
         # An HttpFS before 3.4 gives no file id: then kind, size and time must do.
         return status and tuple(status.get(name) for name in ("type", "fileId", "length", "modificationTime"))
@@ -200,7 +208,10 @@ class HdfsStorage(Storage):
             raise TargetExistsError(f"{self._show(path)}: is there already, it was not touched")
 
     def _put(self, path: str, body: Callable[[], bytes | Iterable[bytes]], size_bytes: int) -> None:
-        """Send a whole file under a hidden name, again if it breaks, and rename it."""
+        """Send a file under a hidden name, then rename it.
+
+        A broken request is repeated.
+        """
         tried: builtins.list[str] = []
         datanodes = Datanodes(self._hdfs)
 
@@ -222,7 +233,10 @@ class HdfsStorage(Storage):
                 self._discard(*tried)
 
     def _discard(self, *paths: str) -> None:
-        """Delete what broken requests left; a datanode may be about to make a file yet, so look again for a while."""
+        """Delete leftovers of broken requests.
+
+        A datanode may still make a file, so look again for a while.
+        """
         until_s = time.monotonic() + (STOPPED_DISCARD_S if self._hdfs.stop.is_set() else DISCARD_S)
         while (paths := tuple(path for path in paths if not self.delete(path))) and time.monotonic() < until_s:
             time.sleep(0.1)

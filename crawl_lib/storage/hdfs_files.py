@@ -35,11 +35,11 @@ class HdfsReader(io.RawIOBase):
         self._response = hdfs.persist("cannot be read", path, self._open)
 
     def readable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: object) -> int:
-        """The next bytes; 0 at the end."""
+        """Read the next bytes; return 0 at the end."""
         view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
         if self._left is not None:
             view = view[: self._left]
@@ -53,7 +53,7 @@ class HdfsReader(io.RawIOBase):
         return count
 
     def readall(self) -> bytes:
-        """All that is left."""
+        """Return all remaining bytes."""
         return b"".join(iter(lambda: self.read(COPY_BYTES) or b"", b""))
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class HdfsReader(io.RawIOBase):
         return len(data)
 
     def _open(self) -> requests.Response:
-        """A namenode names a datanode, which answers."""
+        """Open the file at the datanode that a namenode names."""
         length = {} if self._left is None else {"length": self._left}
         location = self._datanodes.location("OPEN", self._path, offset=self._at, **length)
         response = self._datanodes.exchange(location)
@@ -128,7 +128,7 @@ class HdfsWriter(io.RawIOBase):
         threading.Thread(target=self._run, name=f"hdfs-write-{path}", daemon=True).start()
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def write(self, data: object) -> int:
@@ -141,7 +141,10 @@ class HdfsWriter(io.RawIOBase):
         return len(view)
 
     def close(self) -> None:
-        """Send the rest and wait until HDFS has it. Raises StorageError if it has not; then nothing is left."""
+        """Send the rest and wait until HDFS has it.
+
+        Raises StorageError on failure; then nothing is left.
+        """
         if self.closed:
             return
         try:
@@ -167,7 +170,10 @@ class HdfsWriter(io.RawIOBase):
             self._delete_ours()
 
     def _delete_ours(self) -> None:
-        """Never hides the error that led here, and never takes what another writer put there."""
+        """Delete our file, without hiding the current error.
+
+        Files of other writers stay.
+        """
         error = self._sent.exception()  # it ends: it was told to, or what it met is the error that led here
         if self._begun and not isinstance(error, TargetExistsError):
             with suppress(StorageError, StoppedError):
@@ -180,7 +186,10 @@ class HdfsWriter(io.RawIOBase):
         return self._sent.result()
 
     def _run(self) -> None:
-        """Whatever ends the thread, the writer gets to know: it neither waits for ever nor takes the file for sent."""
+        """Send the file; tell the writer how the thread ended.
+
+        So the writer neither waits for ever nor takes the file for sent.
+        """
         try:
             self._sent.set_result(self._hdfs.persist("cannot be written", self._path, self._send))
         except (StorageError, StoppedError) as error:

@@ -32,9 +32,10 @@ class LocalStorage(Storage):
 
     @classmethod
     def open(cls, root: Path, *, make: bool = True) -> "LocalStorage":
-        """The store in a directory, which is made if its parent is there (and `make`).
+        """Open the store in a directory.
 
-        Raises ConfigError if the parent is missing or `root` is a file, StorageError if it cannot be made.
+        The directory is made if its parent exists (and `make`). Raises ConfigError if the parent is missing or `root`
+        is a file, StorageError if it cannot be made.
         """
         with _translated(root, "cannot be made"):
             if not root.exists() and not root.parent.is_dir():
@@ -54,7 +55,7 @@ class LocalStorage(Storage):
         return str(self.root)
 
     def local_path(self, path: str) -> Path:
-        """Where a file lies on the disk."""
+        """Return a file's place on the disk."""
         return self.root / check_path(path) if path else self.root
 
     def open_read(self, path: str, offset: int = 0, length: int | None = None) -> BinaryIO:
@@ -80,7 +81,7 @@ class LocalStorage(Storage):
         return self._new_file(path, sync_folder=False)
 
     def upload_final(self, local: Path, path: str) -> None:
-        """A hard link, where both lie on one file system that has them; else a copy."""
+        """Link a file on the same file system, else copy it."""
         place = self.local_path(path)
         self._make_dir(place.parent)
         try:
@@ -105,7 +106,10 @@ class LocalStorage(Storage):
                 fsync_dir(here.parent)
 
     def secure(self, path: str) -> None:
-        """All folders above it, since an earlier one may have been made in the same breath."""
+        """Sync all folders above a path.
+
+        An earlier one may be new too.
+        """
         place = self.local_path(path)
         with _translated(place, "cannot be made durable"):
             while place != self.root:
@@ -132,7 +136,7 @@ class LocalStorage(Storage):
         return None if status is None else f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
 
     def _status(self, path: str) -> os.stat_result | None:
-        """Return what the disk says of a path, None if nothing is there."""
+        """Return the disk's status of a path, or None."""
         place = self.local_path(path)
         try:
             return place.stat()
@@ -142,7 +146,10 @@ class LocalStorage(Storage):
             raise os_error(error, place, "cannot be looked at") from error
 
     def delete(self, path: str) -> bool:
-        """A folder first gets a hidden name, so that no reader sees half of it."""
+        """Delete a path.
+
+        A folder first gets a hidden name, so that no reader sees half of it.
+        """
         if not path:
             raise StorageError(f"{self.root}: the root of the file store is not deleted")
         place = self.local_path(path)
@@ -242,9 +249,9 @@ class _OldFile(io.FileIO):
 
 
 def rename_exclusive(source: Path, target: Path) -> None:
-    """Rename a file or folder, refusing any existing target in the same step (renameat2, RENAME_NOREPLACE).
+    """Rename a path, refusing an existing target in one step.
 
-    Raises OSError; FileExistsError for an existing target.
+    By renameat2 with RENAME_NOREPLACE. Raises OSError; FileExistsError for an existing target.
     """
     code = _renameat2(source, target)
     if code in NOT_SUPPORTED and not target.is_relative_to(source):  # a folder into itself is EINVAL too
@@ -254,7 +261,10 @@ def rename_exclusive(source: Path, target: Path) -> None:
 
 
 def _renameat2(source: Path, target: Path) -> int:
-    """0, or the error number; ENOSYS where the C library has no such call."""
+    """Call renameat2; return 0 or the error number.
+
+    ENOSYS: the C library has no such call.
+    """
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:
@@ -264,9 +274,10 @@ def _renameat2(source: Path, target: Path) -> int:
 
 
 def _rename_by_claim(source: Path, target: Path) -> None:
-    """The same for file systems without RENAME_NOREPLACE: `link` and `mkdir` refuse what is there.
+    """Rename without RENAME_NOREPLACE, by a claim on the target.
 
-    A reader may see the folder empty for a moment; a crash in that moment leaves an empty folder.
+    `link` and `mkdir` refuse an existing target. A reader may see the folder empty for a moment; a crash in that moment
+    leaves an empty folder.
     """
     if not source.is_dir():
         target.hardlink_to(source)

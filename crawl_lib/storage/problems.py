@@ -111,7 +111,7 @@ FOREIGN = (
 
 
 def problem_of(error: BaseException) -> RequestProblem:
-    """What a foreign exception means."""
+    """Return the problem that a foreign exception means."""
     if isinstance(error, RefusedError):
         return error.problem
     request = getattr(error, "request", None)
@@ -134,7 +134,7 @@ def problem_of(error: BaseException) -> RequestProblem:
 
 
 def problem_of_response(response: requests.Response) -> RequestProblem:
-    """What an answer with an error status means."""
+    """Return the problem that an answer's error status means."""
     server = urlsplit(response.url).netloc
     if response.is_redirect:
         aim = urlsplit(response.headers["Location"])  # its query may hold a token

@@ -183,11 +183,17 @@ class S3Storage(Storage):
                 raise
 
     def free_bytes(self) -> int:
-        """A number that no crawl writes: an object store has no end."""
+        """Return a number beyond any crawl's size.
+
+        An object store has no limit.
+        """
         return ENDLESS_BYTES
 
     def sweep(self, *, dry_run: bool = False) -> list_of[str]:
-        """End unfinished uploads older than a day, and deletions that broke off; return a line for each."""
+        """End unfinished uploads older than a day, and broken deletions.
+
+        Return a line for each.
+        """
         uploads = [one for one in self._client.uploads("") if one.age > OLD_UPLOAD]
         pages = self._client.pages("", below=True)  # of millions of objects only the claims are kept
         claims = [one.path for page in pages for one in page.objects if one.path.rpartition("/")[2].startswith(PREFIX)]
@@ -206,7 +212,10 @@ class S3Storage(Storage):
     # What is there
 
     def _entry(self, path: str) -> Entry | None:
-        """Return what is at a path, hidden or not, by one LIST: an object sorts before all that begin with its name."""
+        """Return the entry of a path, hidden or not, by one LIST.
+
+        An object sorts before all that begin with its name.
+        """
         name = path.rpartition("/")[2]
         for page in self._client.pages(path, below=False):
             if page.objects and page.objects[0].path == path:
@@ -218,7 +227,10 @@ class S3Storage(Storage):
         return None
 
     def _found(self, path: str) -> list_of[Entry]:
-        """Return what is directly in a folder, claims and hidden folders too; the folder's own object has no name."""
+        """Return a folder's direct content, claims and hidden folders too.
+
+        The folder's own object has no name.
+        """
         base = f"{path}/" if path else ""
         pages = list_of(self._client.pages(base, below=False))
         if len(pages) > 1:  # a claim may have been made between the first page and the last
@@ -227,7 +239,10 @@ class S3Storage(Storage):
         return [*files, *(Entry(one[len(base) :], True, 0) for page in pages for one in page.folders)]
 
     def _is_hidden(self, folder: str) -> bool:
-        """Whether a claim hides a folder in which something was found; one that was shown is not asked again."""
+        """Say whether a claim hides a folder with content.
+
+        A folder that was shown is not asked again.
+        """
         if folder in self._memory.shown:
             return False
         found = self._memory.unsure(folder)
@@ -240,12 +255,18 @@ class S3Storage(Storage):
         return seen.claim.hides or (seen.claim.does == MOVED and not self._is_target(seen.claim.other, folder))
 
     def _is_target(self, folder: str, source: str) -> bool:
-        """Whether a folder is the target of a rename of `source` that is not committed yet."""
+        """Say whether a folder is the target of an uncommitted rename.
+
+        `source`: the rename's source.
+        """
         seen = read_claim(self._client, folder)
         return seen is not None and seen.claim == PathClaim(source, COPY)
 
     def _has_claim(self, folder: str, found: set[str]) -> bool:
-        """Whether there is a claim to a folder; one LIST answers for all that were found next to the folder too."""
+        """Say whether there is a claim to a folder.
+
+        One LIST answers also for all that were found next to the folder.
+        """
         base = folder.rpartition("/")[0]
         base = f"{base}/" if base else ""
         pages = self._client.pages(base + PREFIX, below=False)
@@ -254,14 +275,17 @@ class S3Storage(Storage):
         return folder in claimed
 
     def _require_file(self, path: str, entry: Entry | None) -> None:
-        """Raise the clear error if a path is no file. `entry`: what is there."""
+        """Raise the clear error if a path is no file.
+
+        `entry`: the path's entry.
+        """
         if entry is None:
             raise PathNotFoundError(f"{self._show(path)}: is not there")
         if entry.is_dir:
             raise StorageError(f"{self._show(path)}: cannot be read: is a directory")
 
     def _require_no_file(self, path: str) -> None:
-        """Raise StorageError if a path, or a part of it, is a file."""
+        """Raise StorageError if a path, or part of it, is a file."""
         while path and path not in self._memory.shown and self._memory.may_exist(path):
             if self._client.head(path) is not None:
                 raise StorageError(f"{self._show(path)}: cannot be listed: is a regular file, not a directory")
@@ -270,7 +294,10 @@ class S3Storage(Storage):
     # What is made
 
     def _prepare(self, path: str) -> None:
-        """Make the folder of a new file. Raises TargetExistsError if the path is taken."""
+        """Make the folder of a new file.
+
+        Raises TargetExistsError if the path is taken.
+        """
         check_path(path)
         folder = path.rpartition("/")[0]
         self.make_dirs(folder)
@@ -282,10 +309,11 @@ class S3Storage(Storage):
         return TargetExistsError(f"{self._show(path)}: is there already, it was not touched")
 
     def _require_conditions(self) -> None:
-        """Refuse a server that ignores a condition, by requests for one object before this process's first write.
+        """Refuse a server that ignores conditions.
 
-        The object stays: a later process is refused with its first PUT, and asks no more. The process that made the
-        object tries each kind of request that has a condition.
+        Requests for one object test it before this process's first write. The object stays: a later process is refused
+        with its first PUT, and asks no more. The process that made the object tries each kind of request that has a
+        condition.
         """
         if self._holds_conditions:
             return
@@ -327,7 +355,10 @@ class S3Storage(Storage):
             raise PathNotFoundError(f"{self._show(source)}: was renamed by another task")
 
     def _move(self, source: str, target: str) -> str:
-        """Move a folder, or go on with the rename that was begun; return where it is now, "" if that was done."""
+        """Move a folder, or continue its rename.
+
+        Return the folder's current place, "" after an earlier end.
+        """
         mover = self._hold_source(source, target)
         to = mover.claim.other
         if mover.claim.does == MOVED and not self._is_target(to, source):
@@ -374,14 +405,20 @@ class S3Storage(Storage):
             raise PathNotFoundError(f"{self._show(source)}: is not there")
 
     def _awaited_claim(self, source: str) -> SeenClaim | None:
-        """Wait a moment for another task that renames a folder; return its claim as it is then, None if it ended."""
+        """Wait a moment for another task's rename of a folder.
+
+        Return its claim as it is then, None if it ended.
+        """
         begun = self._client.clock()
         while (seen := read_claim(self._client, source)) and self._client.clock() - begun < self._times.patience_s:
             self._client.pause("cannot be renamed", source, begun, "that another task renames it")
         return seen
 
     def _copy_folder(self, source: str, objects: list_of[S3Object], mover: Holder) -> None:
-        """Copy a folder under a claim to its target, and commit. Raises TargetExistsError."""
+        """Copy a folder under a claim to its target, and commit.
+
+        Raises TargetExistsError.
+        """
         target, made = mover.claim.other, dict[str, str]()
         holder = self._hold_target(source, target)
         if holder.claim.does == LOOK:
@@ -402,7 +439,10 @@ class S3Storage(Storage):
         holder.end()
 
     def _hold_target(self, source: str, target: str) -> Holder:
-        """Hold the claim to the target of a rename; a deletion that broke off there is finished first."""
+        """Hold the claim to the target of a rename.
+
+        A broken deletion there is finished first.
+        """
         while True:
             held = hold(self._client, target, PathClaim(source, LOOK), self._times)
             if isinstance(held, SeenClaim):
@@ -415,7 +455,10 @@ class S3Storage(Storage):
                 return held
 
     def _clear(self, target: str, holder: Holder) -> None:
-        """End the uploads of an earlier holder and delete what it copied: each object only as it was found."""
+        """Remove an earlier holder's uploads and copies.
+
+        Each object is deleted only as it was found.
+        """
         for upload in list_of(self._client.uploads(f"{target}/")):
             holder.keep()
             self._client.abort(upload.path, upload.upload_id)
@@ -424,10 +467,11 @@ class S3Storage(Storage):
             self._client.delete(one.path, one.etag)
 
     def _copy(self, one: S3Object, target: str, holder: Holder) -> str:
-        """Copy one object and return the ETag of the copy; the late copy of an earlier holder is deleted.
+        """Copy one object and return the copy's ETag.
 
-        A copy whose upload is ended while the claim is held, as by a rule of the bucket, is made again. Raises
-        ClaimLostError if another task has taken the claim: nothing of that task is touched.
+        A late copy of an earlier holder is deleted. A copy whose upload is ended while the claim is held, as by a rule
+        of the bucket, is made again. Raises ClaimLostError if another task has taken the claim: nothing of that task is
+        touched.
         """
         for _ in range(STRAY_COPIES):
             try:
@@ -447,7 +491,10 @@ class S3Storage(Storage):
     # What is deleted
 
     def _delete_folder(self, path: str) -> bool:
-        """Delete a folder under a claim; one that is just being made by a rename is left alone."""
+        """Delete a folder under a claim.
+
+        A folder in the middle of a rename stays.
+        """
         self._require_conditions()
         held = hold(self._client, path, PathClaim("", DELETE), self._times)
         if isinstance(held, SeenClaim):
@@ -465,7 +512,7 @@ class S3Storage(Storage):
             holder.end()
 
     def _delete_moved(self, source: str, objects: list_of[S3Object], mover: Holder) -> None:
-        """Delete the source of a rename, which its claim hides since the commit."""
+        """Delete a rename's source, hidden by its claim since the commit."""
         self._memory.forget(source)
         with suppress(ClaimLostError):  # another task deletes it too
             mover.keep()
@@ -473,14 +520,17 @@ class S3Storage(Storage):
             mover.end()
 
     def _finish_deletion(self, path: str) -> None:
-        """Finish a deletion that broke off, so that its folder can be made anew."""
+        """Finish a broken deletion, so that the folder can be made anew."""
         seen = read_claim(self._client, path)
         if seen is not None and seen.claim.does == COPY:
             raise StorageError(f"{self._show(path)}: is being renamed from {seen.claim.other}; run the task again")
         self._delete_folder(path)
 
     def _is_left(self, folder: str) -> bool:
-        """Whether a claim was left to a deletion that broke off, or to a rename whose source is gone."""
+        """Say whether a claim was abandoned.
+
+        By a broken deletion, or by a rename whose source is gone.
+        """
         seen = read_claim(self._client, folder)
         if seen is None or seen.claim.does == LOOK or seen.age_s <= self._times.takeover_s:
             return False
@@ -491,7 +541,7 @@ class S3Storage(Storage):
 
 
 def _is_refused(request: Callable[[], object]) -> bool:
-    """Whether the condition of a request does not hold."""
+    """Say whether the condition of a request does not hold."""
     try:
         request()
     except TargetExistsError:

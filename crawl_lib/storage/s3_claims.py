@@ -83,7 +83,10 @@ def claim_path(path: str) -> str:
 
 
 def read_claim(client: S3Client, path: str) -> SeenClaim | None:
-    """Return the claim to a path, None if there is none. Raises StorageError for an object that is no claim."""
+    """Return the claim to a path, or None.
+
+    Raises StorageError for an object that is no claim.
+    """
     place = claim_path(path)
     try:
         answer, data = _read(client, place)
@@ -98,7 +101,7 @@ def read_claim(client: S3Client, path: str) -> SeenClaim | None:
 
 
 def _read(client: S3Client, path: str) -> tuple[Any, bytes]:
-    """Return the answer to a GET and all its bytes. An answer that breaks off is asked for again."""
+    """Return a GET's answer and its bytes, repeatedly if necessary."""
     what, begun = "cannot be read", client.clock()
     while True:
         answer = client.ask(what, path, "get_object")
@@ -129,7 +132,10 @@ class Holder:
             self.become(self.claim)
 
     def _age_s(self) -> float:
-        """Return the time since the last renewal, in seconds. Raises StorageError if it is too long."""
+        """Return the seconds since the last renewal.
+
+        Raises StorageError if it is too long.
+        """
         age_s = self._client.clock() - self._renewed_s
         if age_s > self._times.hold_s:
             raise StorageError(f"{self._where()}: could not be renewed in time; run the task again")
@@ -145,7 +151,10 @@ class Holder:
         self.claim, self._renewed_s = claim, begun
 
     def end(self) -> None:
-        """Delete the claim, which commits what was done under it. Raises StorageError if another one has taken it."""
+        """Delete the claim, which commits the work under it.
+
+        Raises StorageError if another one has taken it.
+        """
         self._age_s()
         try:
             self._client.delete(claim_path(self._path), self._etag)
@@ -160,10 +169,11 @@ class Holder:
 
 
 def hold(client: S3Client, path: str, claim: PathClaim, times: Times) -> Holder | SeenClaim:
-    """Hold a path for what a claim says; a live claim that cannot be waited for is returned instead.
+    """Hold a path for a claim, or return the live claim.
 
-    The claim of an earlier try for the same source is taken up, and so is a claim that nobody renews. A rename waits
-    for another one: who is told that a target exists goes on to read it. Raises StorageError after `dfs.wait_s`.
+    A live claim is returned if waiting for it is impossible. The claim of an earlier try for the same source is taken
+    up, and so is a claim that nobody renews. A rename waits for another one: who is told that a target exists goes on
+    to read it. Raises StorageError after `dfs.wait_s`.
     """
     begun = client.clock()
     while True:
@@ -187,7 +197,7 @@ def hold(client: S3Client, path: str, claim: PathClaim, times: Times) -> Holder 
 
 
 def _free_source(client: S3Client, source: str, target: str) -> None:
-    """Delete the claim to the source of an earlier rename whose target another task takes over."""
+    """Delete the source's claim of a rename that another took over."""
     seen = read_claim(client, source)
     if seen is not None and seen.claim in {PathClaim(target, MOVE), PathClaim(target, MOVED)}:
         with suppress(TargetExistsError):  # a third task goes on with the rename

@@ -157,7 +157,7 @@ class S3Client:
             raise StoppedError(f"{self.address}: stopped as asked; run the task again to go on")
 
     def ask(self, what: str, path: str, operation: str, **words: Any) -> Any:
-        """Send a request for the object of a path and return the answer.
+        """Send a request for a path's object and return the answer.
 
         `what`: what fails, for messages ("cannot be read"). `operation`: a method of botocore's client. `words`: its
         arguments, without bucket and key. Raises StorageError and its children, StoppedError.
@@ -168,7 +168,7 @@ class S3Client:
             raise self.translated(what, path, error) from error
 
     def ask_once(self, what: str, path: str, operation: str, **words: Any) -> Any:
-        """Send a request, again while only time is needed, and return the answer.
+        """Send a request, repeatedly if only time is needed.
 
         Raises RequestRefusedError for what the server refuses, StorageAccessError if there are no credentials,
         StorageError if nothing answers for `dfs.wait_s`, StoppedError.
@@ -194,7 +194,9 @@ class S3Client:
             pause = min(pause * 2, LONGEST_PAUSE_S)
 
     def require_patience(self, what: str, path: str, begun: float, reason: str) -> None:
-        """Raise StorageError if a request has been repeated for `dfs.wait_s`, StoppedError if the task is to stop.
+        """Check the time limit of a repeated request.
+
+        Raises StorageError after `dfs.wait_s`, StoppedError if the task is to stop.
 
         `begun`: when the first try was, by `clock`.
         """
@@ -235,9 +237,9 @@ class S3Client:
         return kind(f"{where}: {problem}")
 
     def etag(self, path: str, answer: Mapping[str, Any]) -> str:
-        """Return the ETag of an answer as a condition names it: in quotes, and strong, as objects never change.
+        """Return an answer's ETag as a condition names it.
 
-        Raises StorageError if the server gives no ETag.
+        In quotes, and strong, because objects never change. Raises StorageError if the server gives no ETag.
         """
         text = str(answer.get("ETag") or "").removeprefix("W/").strip('"')
         if not text:
@@ -248,11 +250,17 @@ class S3Client:
         return f'"{text}"'
 
     def create(self, path: str, data: bytes) -> str:
-        """Make an object that must not exist and return its ETag. Raises TargetExistsError."""
+        """Create an object and return its ETag.
+
+        Raises TargetExistsError.
+        """
         return self._put(path, data, IfNoneMatch="*")
 
     def replace(self, path: str, data: bytes, etag: str) -> str:
-        """Replace the object that has an ETag and return the new one. Raises TargetExistsError where it has another."""
+        """Replace the object with an ETag; return the new ETag.
+
+        Raises TargetExistsError if the object has another one.
+        """
         return self._put(path, data, IfMatch=etag)
 
     def _put(self, path: str, data: bytes, **condition: str) -> str:
@@ -264,9 +272,9 @@ class S3Client:
             return self.own_etag(path, token, error, what)
 
     def own_etag(self, path: str, token: str, error: RequestRefusedError, what: str) -> str:
-        """Return the ETag of an object that an earlier try of a refused write made, by its token.
+        """Return the ETag of an earlier try's object, by token.
 
-        Raises the translated error if no earlier try did.
+        The later write was refused. Raises the translated error if no earlier try did.
         """
         if error.repeated and error.status in {404, 412}:
             head = self.head(path)
@@ -275,16 +283,16 @@ class S3Client:
         raise self.translated(what, path, error) from error
 
     def head(self, path: str) -> Any:
-        """Return what HEAD says of the object of a path, None if there is no object."""
+        """Return the HEAD of a path's object, or None."""
         try:
             return self.ask("cannot be looked at", path, "head_object")
         except PathNotFoundError:
             return None
 
     def delete(self, path: str, etag: str | None = None) -> None:
-        """Delete an object, or only the one that has an ETag. Raises TargetExistsError where it has another.
+        """Delete an object, or only the one with an ETag.
 
-        An object that is not there is no error.
+        Raises TargetExistsError if the object has another one. An object that is not there is no error.
         """
         words = {} if etag is None else {"IfMatch": etag}
         try:
@@ -293,9 +301,9 @@ class S3Client:
             return
 
     def delete_all(self, paths: list[str]) -> None:
-        """Delete objects, a thousand with each request. Those that are not there are no error.
+        """Delete objects, a thousand with each request.
 
-        Raises StorageError naming the first one that could not be deleted.
+        Missing objects are no error. Raises StorageError naming the first one that could not be deleted.
         """
         for at in range(0, len(paths), KEYS_OF_A_REQUEST):
             left, begun = paths[at : at + KEYS_OF_A_REQUEST], self.clock()
@@ -303,7 +311,7 @@ class S3Client:
                 self.pause("cannot be deleted", left[0], begun, "that it cannot delete this object now")
 
     def _delete_some(self, paths: list[str]) -> list[str]:
-        """Delete objects with one request, and return those that the server asks to delete later."""
+        """Delete objects with one request; return those to repeat."""
         what, by_key = "cannot be deleted", {self.key(path): path for path in paths}
         asked = {"Objects": [{"Key": key} for key in by_key], "Quiet": True}
         try:
@@ -321,7 +329,7 @@ class S3Client:
         return later
 
     def pages(self, prefix: str, *, below: bool) -> Iterator[Found]:
-        """List objects whose path begins with `prefix`, a page of at most a thousand for each request.
+        """List objects by prefix, at most a thousand for each request.
 
         `below`: all of them; False: those directly in a folder, and the folders in it.
         """
@@ -335,7 +343,10 @@ class S3Client:
             )
 
     def _listing(self, operation: str, prefix: str, marks: Mapping[str, str], **words: str) -> Iterator[Any]:
-        """Yield each answer of a LIST. `marks`: the arguments that go on, and the fields of an answer for them."""
+        """Yield each answer of a LIST.
+
+        `marks`: the arguments that go on, and the fields of an answer for them.
+        """
         words["Prefix"] = self.key(prefix)
         while True:
             try:
@@ -357,7 +368,7 @@ class S3Client:
         return [one for page in self.pages(prefix, below=True) for one in page.objects]
 
     def has_below(self, prefix: str) -> bool:
-        """Whether there is an object whose path begins with `prefix`."""
+        """Say whether any object's path begins with `prefix`."""
         return any(page.objects for page in self.pages(prefix, below=True))
 
     def uploads(self, prefix: str) -> Iterator[Unfinished]:
@@ -370,7 +381,7 @@ class S3Client:
                 yield Unfinished(one["Key"][cut:], one["UploadId"], now - one["Initiated"])
 
     def abort(self, path: str, upload_id: str) -> None:
-        """End an unfinished multipart upload; one that is not there is no error."""
+        """End an unfinished multipart upload, if it exists."""
         what = "cannot be ended"
         try:
             self.ask_once(what, path, "abort_multipart_upload", Key=self.key(path), UploadId=upload_id)
@@ -388,7 +399,10 @@ class _Failures(NamedTuple):
 
 
 def open_client(config: Config, credentials: S3Credentials | None) -> tuple[Any, _Failures]:
-    """Return botocore's client and its exceptions. Raises ConfigError if the package is missing or an option wrong."""
+    """Return botocore's client and its exceptions.
+
+    Raises ConfigError if the package is missing or an option wrong.
+    """
     try:
         from botocore import exceptions  # noqa: PLC0415 - an extra, which only a store of this kind needs
         from botocore.config import Config as ClientConfig  # noqa: PLC0415
@@ -423,7 +437,10 @@ def open_client(config: Config, credentials: S3Credentials | None) -> tuple[Any,
 
 
 def server_time(answer: Mapping[str, Any]) -> datetime:
-    """Return when the server answered, by its clock; by this machine's where the answer has no valid Date."""
+    """Return the time of an answer by the server's clock.
+
+    By this machine's if the answer has no valid Date.
+    """
     try:
         found = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"].get("date", ""))
     except ValueError:
@@ -433,7 +450,10 @@ def server_time(answer: Mapping[str, Any]) -> datetime:
 
 @cache
 def _loader() -> Any:
-    """Return what reads botocore's descriptions of services: once for a process, as they take 0.1 s of CPU."""
+    """Return botocore's loader of service descriptions.
+
+    Once for a process, because loading takes 0.1 s of CPU.
+    """
     from botocore.loaders import create_loader  # noqa: PLC0415 - an extra
 
     return create_loader()

@@ -99,7 +99,10 @@ class Upload:
             raise self._client.translated("cannot be written", self._path, error) from error
 
     def copy(self, source: S3Object, first: int, end: int) -> None:
-        """Copy bytes of another object, from `first` to before `end`, on the server, as the next part."""
+        """Copy a range of another object as the next part.
+
+        From byte `first` to before `end`, on the server.
+        """
         place = {"Bucket": self._client.address.bucket, "Key": self._client.key(source.path)}
         words: dict[str, Any] = {"CopySource": place, "CopySourceIfMatch": source.etag}
         if end - first < source.size_bytes:
@@ -120,7 +123,10 @@ class Upload:
         self._parts.append({"PartNumber": len(self._parts) + 1, "ETag": etag})
 
     def complete(self) -> str:
-        """Make the object and return its ETag. Raises TargetExistsError if one is there."""
+        """Make the object and return its ETag.
+
+        Raises TargetExistsError if one exists.
+        """
         self._keep()
         words = {"UploadId": self._id, "MultipartUpload": {"Parts": self._parts}, "IfNoneMatch": "*"}
         what, client = "cannot be written", self._client
@@ -131,13 +137,18 @@ class Upload:
         return client.etag(self._path, answer)
 
     def abort(self) -> None:
-        """End the upload, without hiding the error that led here; a sweep ends what is left."""
+        """End the upload, without hiding the current error.
+
+        A sweep ends leftovers.
+        """
         with suppress(StorageError, StoppedError):
             self._client.abort(self._path, self._id)
 
 
 def copy_object(client: S3Client, source: S3Object, target: str, keep: Callable[[], object] = lambda: None) -> str:
-    """Copy an object on the server to a path where none is, and return the ETag of the copy.
+    """Copy an object on the server; return the copy's ETag.
+
+    The target must not exist.
 
     `CopyObject` ignores If-None-Match on most servers, so this is a multipart upload. An upload can be ended by another
     process, so that a copy which arrives late makes no object. Raises TargetExistsError.
@@ -156,7 +167,10 @@ def copy_object(client: S3Client, source: S3Object, target: str, keep: Callable[
 
 
 def _of_source(client: S3Client, path: str, error: RequestRefusedError, what: str) -> StorageError:
-    """Return the error for a source that was refused: that it has another ETag now is no existing target."""
+    """Return the error for a refused source.
+
+    A changed ETag of the source is no existing target.
+    """
     if error.status == PRECONDITION_FAILED:
         return StorageError(f"{client.show(path)}: {what}: was replaced meanwhile; run the task again")
     return client.translated(what, path, error)
@@ -191,7 +205,10 @@ class S3Writer(io.RawIOBase):
         self._buffer.clear()
 
     def close(self) -> None:
-        """Make the object. Raises TargetExistsError if one is there, StorageError; then nothing is left."""
+        """Make the object.
+
+        Raises TargetExistsError if one exists, StorageError; then nothing is left.
+        """
         if self.closed:
             return
         try:

@@ -20,7 +20,10 @@ class Memory:
         self._folders: dict[str, set[str]] = {}
 
     def listed(self, folder: str, found: Collection[Entry]) -> None:
-        """Note all that is directly in a folder, claims too, as one LIST showed it; a claim is asked for again."""
+        """Note a folder's content and claims from one LIST.
+
+        A claim is asked for again.
+        """
         base = f"{folder}/" if folder else ""
         self.shown -= {base + one.name.removeprefix(PREFIX) for one in found if one.name.startswith(PREFIX)}
         self._names[folder] = {one.name for one in found}
@@ -37,17 +40,17 @@ class Memory:
         self._names.get(folder, set()).add(name)
 
     def may_exist(self, path: str) -> bool:
-        """Whether something, or the claim to it, may be at a path."""
+        """Say whether an object or claim may be at a path."""
         folder, _, name = path.rpartition("/")
         names = self._names.get(folder)
         return names is None or not names.isdisjoint({name, PREFIX + name})
 
     def unsure(self, folder: str) -> set[str]:
-        """Return the folders next to one, and itself, that were found and of whose claims nothing is known."""
+        """Return a folder and its neighbours with unknown claims."""
         return self._folders.get(folder.rpartition("/")[0], set()) - self.shown
 
     def forget(self, path: str) -> None:
-        """Note that a file, or a folder with all in it, is deleted."""
+        """Note that a file or folder is deleted."""
         folder, _, name = path.rpartition("/")
         self._names.get(folder, set()).discard(name)
         for known in (self.shown, self._names, self._folders):

@@ -76,11 +76,11 @@ class Negotiate(AuthBase):
         return request
 
     def credentials(self) -> Any:
-        """Whose ticket is shown; None: the one that the variables name."""
+        """Return the credentials to show; None: the environment's."""
         return None
 
     def _answered(self, response: requests.Response, **options: Any) -> requests.Response:
-        """The answer, or if it asks who we are, that of the same request with a ticket."""
+        """Return the answer, repeated with a ticket if asked."""
         request = response.request
         can_be_sent_again = request.body is None or isinstance(request.body, bytes)
         if response.status_code != requests.codes.unauthorized or _token_of(response) is None or not can_be_sent_again:
@@ -110,7 +110,10 @@ class Negotiate(AuthBase):
     def _exchanged(
         self, request: requests.PreparedRequest, host: str, send: Callable[[], requests.Response]
     ) -> requests.Response:
-        """The answer to a request with a ticket, after the server has shown its own key. Raises GSSError."""
+        """Send a request with a ticket, and check the server's key.
+
+        Raises GSSError.
+        """
         gssapi = self._gssapi
         context = gssapi.SecurityContext(
             name=gssapi.Name(f"HTTP@{host}", gssapi.NameType.hostbased_service),
@@ -131,7 +134,7 @@ class Negotiate(AuthBase):
 
 
 def _token_of(response: requests.Response) -> bytes | None:
-    """What a server says behind `Negotiate`, None if it says no such word."""
+    """Return the token behind `Negotiate`, or None."""
     offer = _OFFER.search(response.headers.get("WWW-Authenticate", ""))
     if offer is None:
         return None
@@ -150,10 +153,10 @@ class _Cookies(RequestsCookieJar):
 
 
 def open_session(config: DfsConfig) -> requests.Session:
-    """A session with pooled connections that checks certificates and takes nothing from the environment.
+    """Open a session that checks certificates and ignores the environment.
 
-    Raises ConfigError where a certificate file is missing, or where Kerberos is asked for and its packages are not
-    installed.
+    Connections are pooled. Raises ConfigError where a certificate file is missing, or where Kerberos is asked for and
+    its packages are not installed.
     """
     for name in ("ca_file", "cert_file", "key_file"):
         path = getattr(config, name)

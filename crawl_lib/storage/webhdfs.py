@@ -97,16 +97,18 @@ class WebHdfs:
         self.let_in = False
 
     def place(self, path: str) -> str:
-        """The absolute path in HDFS of a path of the store."""
+        """Return the absolute HDFS path of a path."""
         return f"{self.address.root}/{path}" if path else self.address.root or "/"
 
     def above(self) -> "WebHdfs":
-        """The same HDFS, from the directory on in which the root path lies."""
+        """Return the same HDFS, rooted at the root path's parent."""
         address = self.address._replace(root=self.address.root.rpartition("/")[0])
         return WebHdfs(address, self.config, stop=self.stop, sleep=self._sleep, clock=self._clock)
 
     def call(self, what: str, operation: str, path: str, **params: object) -> Any:
-        """Ask the namenodes and return what they answer: the one value of the JSON, None if there is no JSON.
+        """Ask the namenodes and return the answer's value.
+
+        That is the one value of the JSON, None if there is no JSON.
 
         `what`: what fails, for messages ("cannot be listed"). `operation`: of WebHDFS. Raises StorageError and its
         children.
@@ -114,8 +116,9 @@ class WebHdfs:
         return self.persist(what, path, lambda: self.ask(operation, path, **params))
 
     def ask(self, operation: str, path: str, **params: object) -> Any:
-        """The same once, for use inside `persist`: the namenodes in turn, until one knows the answer. RefusedError,
-        LookupError for an answer that is none.
+        """Ask the namenodes in turn, until one knows the answer.
+
+        For use inside `persist`. RefusedError, LookupError for an answer that is none.
         """
         method, name = _OPERATIONS[operation]
         asked, refused = {"op": operation, **params}, None
@@ -141,8 +144,9 @@ class WebHdfs:
         raise refused or LookupError("no namenode")
 
     def exchange(self, method: str, url: str, **options: Any) -> requests.Response:
-        """The answer of a server that did what it was asked. RefusedError, which does not tell the address: it may
-        hold the token that lets its holder in.
+        """Return the answer of a server that did as asked.
+
+        RefusedError, which does not tell the address: it may hold the token that lets its holder in.
         """
         options = {"timeout": (self.config.connect_timeout_s, self.config.timeout_s), **options}
         try:
@@ -155,10 +159,11 @@ class WebHdfs:
             raise RefusedError(problem_of_response(response))
 
     def token(self) -> dict[str, str]:
-        """The parameter that lets a datanode act for us, empty without Kerberos; RefusedError.
+        """Return the parameter that lets a datanode act for us.
 
-        One for the session, until it is `TOKEN_AGE_S` old or a server takes it no more (a day, by default): else a
-        namenode makes one for each file that is opened, writes it into its log and keeps it for that day.
+        Empty without Kerberos. Raises RefusedError. One for the session, until it is `TOKEN_AGE_S` old or a server
+        takes it no more (a day, by default): else a namenode makes one for each file that is opened, writes it into its
+        log and keeps it for that day.
         """
         token = self._token  # another thread may find out in between that it is taken no more
         if token is None or (token and self._clock() - self._token_made_s > TOKEN_AGE_S):
@@ -192,13 +197,19 @@ class WebHdfs:
             pause = min(pause * 2, LONGEST_PAUSE_S)
 
     def go_on(self, failure: BaseException | None = None) -> None:
-        """Raise StoppedError if the task is to stop. `failure`: what it would wait for."""
+        """Raise StoppedError if the task is to stop.
+
+        `failure`: what it would wait for.
+        """
         if self.stop.is_set():
             waited = f", while waiting for {problem_of(failure)}" if failure is not None else ""
             raise StoppedError(f"{self.address}: stopped as asked{waited}; run the task again to go on") from failure
 
     def translated(self, what: str, path: str, problem: RequestProblem, more: str = "") -> StorageError:
-        """The error for a problem, naming path and servers. `more`: what is to be known of a server that failed."""
+        """Return the error for a problem, naming path and servers.
+
+        `more`: facts about a failed server.
+        """
         where = f"{';'.join(self.address.namenodes)}{self.place(path)}: {what}"
         if problem.exception == "ParentNotDirectoryException" or "(is not a directory)" in problem.message:
             return BelowAFileError(f"{where}: a part of this path is a regular file, not a directory")
@@ -232,7 +243,10 @@ class Datanodes:
         self._hdfs, self._failed = hdfs, ""
 
     def location(self, operation: str, path: str, **params: object) -> str:
-        """The address to go to; RefusedError."""
+        """Return the address to go to.
+
+        Raises RefusedError.
+        """
         failed, self._failed = self._failed, ""
         params |= {"noredirect": "true", **self._hdfs.token()}
         if failed:
@@ -241,7 +255,10 @@ class Datanodes:
         return str(self._hdfs.ask(operation, path, **params))
 
     def exchange(self, location: str, body: bytes | Iterable[bytes | bytearray] | None = None) -> requests.Response:
-        """Without a body, the streamed answer; a body is in HDFS when this returns. RefusedError."""
+        """Return the streamed answer, or send a body to HDFS.
+
+        A body is in HDFS when this returns. Raises RefusedError.
+        """
         # The socket keeps the connection's time limit while a body is sent, so here that is the longer one.
         limit_s = self._hdfs.config.timeout_s
         options = {"data": body, "headers": _HEADERS, "timeout": (limit_s, limit_s * ANSWER_FACTOR)}

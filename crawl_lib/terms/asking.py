@@ -21,10 +21,11 @@ Row = dict[str, Any]
 
 
 def postings_of(stores: Stores, text: str) -> list[Row]:
-    """Return a row for each different word of `text` that the table has: `word`, `pages`, `postings` (url, tf_idf).
+    """Return the table's row for each different word of `text`.
 
-    Words are read as the text stage reads them: lower case, NFC, pairs of characters in scripts without spaces. Raises
-    InputError before the first version, DamagedFileError, StorageError, StoppedError.
+    `word`, `pages`, `postings` (url, tf_idf). Words are read as the text stage reads them: lower case, NFC, pairs of
+    characters in scripts without spaces. Raises InputError before the first version, DamagedFileError, StorageError,
+    StoppedError.
     """
     versions, version = Versions(stores, TERMS), _newest(stores)
     words = [word for word in count_words(nfc(text[:MAX_CHARS])) if not is_long_word(word)][:MAX_WORDS]
@@ -38,10 +39,11 @@ def postings_of(stores: Stores, text: str) -> list[Row]:
 
 
 def search_terms(stores: Stores, texts: Iterable[str], *, count: int = 10) -> list[Row]:
-    """Return the best pages for some words: `url`, `score`, `words` (how many of the words the page has), `rank`.
+    """Return the best pages for some words.
 
-    A score is the sum of the words' tf-idf, times the rank of the page. Ranks are divided by their mean; a page without
-    a rank has 1. Only the postings of the table count. `count`: of pages. Raises as `postings_of`.
+    `url`, `score`, `words` (how many of the words the page has), `rank`. A score is the sum of the words' tf-idf, times
+    the rank of the page. Ranks are divided by their mean; a page without a rank has 1. Only the postings of the table
+    count. `count`: of pages. Raises as `postings_of`.
     """
     rows = postings_of(stores, " ".join(texts))
     found = ({**posting, "key": key_of(posting["url"])} for row in rows for posting in row["postings"])

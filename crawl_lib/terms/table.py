@@ -65,10 +65,10 @@ TERMS_OUTPUT = TermsOutput("terms", ("text", "crawldb"), TERMS, "postings")
 
 
 def update_terms(stores: Stores, *, now: datetime) -> Version:
-    """Make the table of terms, or find the version that was made of the same captures. `now`: for the manifest.
+    """Make or find the table of terms of the current captures.
 
-    Raises InputError where there is nothing to read, DamagedFileError, StorageError, NoRoomError, StoppedError,
-    ConfigError.
+    `now`: for the manifest. Raises InputError where there is nothing to read, DamagedFileError, StorageError,
+    NoRoomError, StoppedError, ConfigError.
     """
     versions = Versions(stores, TERMS)
     while True:
@@ -85,7 +85,10 @@ def update_terms(stores: Stores, *, now: datetime) -> Version:
 
 
 def _rows(captures: Captures, facts: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-    """Make the rows of a version in order of words, and count pages and postings in `facts`."""
+    """Make a version's rows in word order, and count them.
+
+    `facts` gets the numbers of pages and postings.
+    """
     work = captures.work
     work.keep("words", _WORDS, _words(captures.read("terms"), facts))
     limits = {"pages": pa.array([facts["pages"]], pa.int64()), "most": pa.array([MAX_POSTINGS], pa.int64())}
@@ -97,7 +100,10 @@ def _rows(captures: Captures, facts: dict[str, Any]) -> Iterator[pa.RecordBatch]
 
 
 def _words(pages: Iterable[Sequence[Row]], facts: dict[str, Any]) -> Iterator[pa.Table]:
-    """Yield a row for each word of each page: `tf` is the word's count, divided by the largest count of the page."""
+    """Yield a row for each word of each page.
+
+    `tf` is the word's count, divided by the largest count of the page.
+    """
     for rows in pages:
         words, urls, shares = list[str](), list[str](), list[float]()
         for row in rows:
@@ -113,7 +119,10 @@ def _words(pages: Iterable[Sequence[Row]], facts: dict[str, Any]) -> Iterator[pa
 
 
 def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Make one row of the postings of each word. `batches`: postings in order of words, `POSTING_ROWS` each."""
+    """Make one row of the postings of each word.
+
+    `batches`: postings in order of words, `POSTING_ROWS` each.
+    """
     held: list[pa.RecordBatch] = []
     for batch in batches:
         table = pa.Table.from_batches([*held, batch]).combine_chunks()

@@ -22,13 +22,13 @@ DESCRIPTORS = 64
 
 
 def read_message(file: BinaryIO) -> bytes | None:
-    """The next message, None at the end."""
+    """Read the next message; None at the end."""
     size = file.read(LENGTH_BYTES)
     return file.read(int.from_bytes(size, "big")) if len(size) == LENGTH_BYTES else None
 
 
 def message(data: bytes) -> bytes:
-    """A message that says this."""
+    """Encode data as a message."""
     return len(data).to_bytes(LENGTH_BYTES, "big") + data
 
 

@@ -53,9 +53,9 @@ class Child:
         self._send()
 
     def answer(self) -> list[Any] | None:
-        """What was found in it (`PageText`), None if it killed a process that had read nothing before.
+        """Return the child's answer (`PageText`).
 
-        Raises StoppedError.
+        None: the page killed a process that had read nothing before. Raises StoppedError.
         """
         while True:
             was_new, self._is_new = self._is_new, False
@@ -92,7 +92,10 @@ class Child:
             self._process.stdin.flush()
 
     def _receive(self) -> bytes | None:
-        """Its answer, None if it is dead, or says nothing that is one in time."""
+        """Return the child's answer.
+
+        None: it is dead, or sends no complete answer in time.
+        """
         assert self._process.stdout is not None
         file, data, size = self._process.stdout.fileno(), bytearray(), LENGTH_BYTES
         poll = select.poll()
@@ -115,7 +118,10 @@ class Child:
 
 
 def answers(children: Sequence[Child], questions: Iterable[bytes]) -> Iterator[list[Any] | None]:
-    """What `children` find in pages, in the order of these; they take turns."""
+    """Return the answers of `children`, in the order of pages.
+
+    The children take turns.
+    """
     asked: deque[Child] = deque()
     for number, question in enumerate(questions):
         if len(asked) == len(children):

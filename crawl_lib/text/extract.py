@@ -58,10 +58,10 @@ class ExtractOptions(NamedTuple):
 
 
 def page_text(member: bytes, kind: str, asked: ExtractOptions) -> PageText:
-    """Read a page. `member`: its response record, as in the WARC file; `kind`: a letter of `KINDS`.
+    """Read a page.
 
-    Content is read up to `max_bytes`, and the text kept up to `max_chars`. Raises DamagedFileError if the member is no
-    record.
+    `member`: its response record, as in the WARC file; `kind`: a letter of `KINDS`. Content is read up to `max_bytes`,
+    and the text kept up to `max_chars`. Raises DamagedFileError if the member is no record.
     """
     record = read_one(member, 0, "")
     head, body = split_head(record.block)
@@ -130,7 +130,10 @@ def _cut(text: str, asked: ExtractOptions) -> str:
 
 
 def _with_words(page: PageText, text: str, declared: str | None) -> PageText:
-    """Return the page with its text, the language, the words and the profile, which counts long words too."""
+    """Add text, language, words and profile to a page.
+
+    The profile counts long words too.
+    """
     counted = count_words(text)
     profile = text_profile(counted)
     words = {word: count for word, count in counted.items() if not is_long_word(word)}
@@ -144,7 +147,7 @@ def _with_words(page: PageText, text: str, declared: str | None) -> PageText:
 
 
 def main_text(html: str) -> str:
-    """Return the main text of an HTML page, a line for each of its blocks."""
+    """Return an HTML page's main text, a line for each block."""
     return _main_text(HTMLTree.parse(html))
 
 
@@ -155,13 +158,16 @@ def _main_text(tree: HTMLTree) -> str:
 
 
 def declared_language(values: Sequence[str]) -> str | None:
-    """Return the language that Content-Language declares; None unless the fields name exactly one."""
+    """Return the language in Content-Language, if exactly one."""
     tags = [tag for value in values for tag in value.split(",") if tag.strip()]
     return language_of_tag(tags[0]) if len(tags) == 1 else None
 
 
 def language_of(text: str) -> str | None:
-    """Detect the language of a text; None where the text is short, or unlike all known languages."""
+    """Detect the language of a text; None if unclear.
+
+    Short texts have no result.
+    """
     if len(text) < LEAST_CHARS:
         return None
     language, score = detect_fast(text[:LANGUAGE_CHARS])

@@ -20,11 +20,14 @@ class TextOutput(Output):
     """The tables of texts, by segment."""
 
     def paths(self, stores: Stores) -> list[str]:
-        """Name the folders of texts of all iterations, where they are of this crawl."""
+        """Return the folders of texts of all iterations of this crawl."""
         return text_folders(stores)
 
     def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
-        """Make the tables of all committed segments that have none yet; return what the stage did."""
+        """Make the missing tables of committed segments.
+
+        Return the stage's report.
+        """
         note_texts(stores)
         return asdict(extract_text(stores, stores.crawl.segments()))
 
@@ -39,11 +42,14 @@ class TextOutput(Output):
         return findings.list()
 
     def leftovers(self, stores: Stores) -> Iterator[tuple[str, str]]:
-        """Find tables of segments that are gone, and what lies next to a segment's newest table."""
+        """Find tables of deleted segments, and files beside newest tables."""
         return check_text_leftovers(stores)
 
     def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:
-        """Find tables that have a page. One that cannot be read is named, to be safe."""
+        """Find tables with a page.
+
+        An unreadable table is included, to be safe.
+        """
         for folder in self._folders_of(stores, pages):
             for entry in stores.storage.list(folder):
                 holds, path = True, f"{folder}/{entry.name}"
@@ -53,7 +59,7 @@ class TextOutput(Output):
                     yield PagePlace(path, "`krake text` makes the table again without it; or delete the table")
 
     def _folders_of(self, stores: Stores, pages: Pages) -> list[str]:
-        """Name the folders of texts of the segments that have, or had, one of these pages."""
+        """Return the text folders of segments with one of these pages."""
         names = sorted({name for names in pages.values() for name in names})
         return existing(stores, *(text_folder(stores, stores.crawl.segment_named(name)) for name in names))
 

@@ -19,9 +19,10 @@ class PdfText(NamedTuple):
 
 
 def pdf_text(data: bytes, max_chars: int) -> PdfText:
-    """Read the text of a PDF up to `max_chars`, a line break between pages; pages that are damaged have none.
+    """Read the text of a PDF up to `max_chars`.
 
-    Raises ValueError where the file cannot be read, or needs a password.
+    Pages have a line break between them; damaged pages have no text. Raises ValueError where the file cannot be read,
+    or needs a password.
     """
     try:
         document = PdfDocument(data)

@@ -33,7 +33,7 @@ _IS_SPACELESS = re.compile(f"[{_SPACELESS}]")
 
 
 def count_words(text: str) -> Counter[str]:
-    """Count each word of a text, in lower case, and each bigram of scripts without spaces."""
+    """Count words in lower case, and bigrams of unspaced scripts."""
     if text.isascii() or not _IS_SPACELESS.search(text):
         return Counter(word.lower() for word in _WORD.findall(text))
     found: Counter[str] = Counter()
@@ -52,7 +52,7 @@ def _bigrams(run: str) -> list[str]:
 
 
 def text_profile(words: Mapping[str, int]) -> bytes | None:
-    """The signature of a text with these words; None if none of them counts."""
+    """Return the signature of a text's words; None without countable words."""
     counted = {word: n for word, n in words.items() if len(word) > LONGER_THAN or _IS_SPACELESS.match(word)}
     if not counted:
         return None

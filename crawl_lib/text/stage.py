@@ -81,7 +81,7 @@ class TextReport:
 
 
 def text_table(stores: Stores, segment: SegmentRef) -> str:
-    """The path of the table of a segment's texts, whether it is there or not.
+    """Return the path of a segment's text table, existing or not.
 
     Raises PathNotFoundError, StorageError.
     """
@@ -94,9 +94,10 @@ def text_table(stores: Stores, segment: SegmentRef) -> str:
 
 
 def extract_text(stores: Stores, segments: Iterable[SegmentRef]) -> TextReport:
-    """Make the tables of segments that have none yet. May be run again at any time, also twice at once.
+    """Make the missing tables of segments.
 
-    Raises StorageError, DamagedFileError or PathNotFoundError naming what of a segment cannot be read, StoppedError.
+    May be run again at any time, also twice at once. Raises StorageError, DamagedFileError or PathNotFoundError naming
+    what of a segment cannot be read, StoppedError.
     """
     report, config, limits = TextReport(), stores.config, _limits(stores.config)
     with ExitStack() as stack:
@@ -145,7 +146,7 @@ def _limits(config: Config) -> ChildLimits:
 
 
 def _make(stores: Stores, segment: SegmentRef, table: str, children: list[Child], report: TextReport) -> None:
-    """Write the table on the local disk, then under a hidden name, then rename it."""
+    """Write the table locally, upload it hidden, then rename it."""
     pages = _pages(stores, segment)
     name = f"text-{segment.folder}-{segment.node}"
     progress = Progress(stores, f"text {segment}", pages.num_rows, "pages")
@@ -167,7 +168,10 @@ def _make(stores: Stores, segment: SegmentRef, table: str, children: list[Child]
 
 
 def _pages(stores: Stores, segment: SegmentRef) -> pa.Table:
-    """The rows of `pages` with text to read, in the order of their records. The bodies of revisits are elsewhere."""
+    """Return the rows of `pages` with readable text, by record.
+
+    The bodies of revisits are elsewhere.
+    """
     is_read = (pc.field("outcome") == str(Outcome.OK)) & pc.field("mime_detected").isin(sorted(KINDS))
     batches = SegmentReader(stores.storage, segment.path).pages(_COLUMNS)
     wanted = [batch.filter(is_read & pc.field("refers_to").is_null()) for batch in stores.until_stopped(batches)]
@@ -232,12 +236,12 @@ def _write(path: Path, rows: Iterable[dict[str, Any]], progress: Progress) -> No
 
 
 def text_folder(stores: Stores, segment: SegmentRef) -> str:
-    """Return the path of the folder of a segment's tables, whether it is there or not."""
+    """Return the folder of a segment's tables, existing or not."""
     return f"{stores.config.text.directory.strip('/')}/{segment.folder}/{segment.node}"
 
 
 def _delete_others(stores: Stores, table: str) -> None:
-    """Delete what else is next to a table that is there: of older versions, and of attempts that were killed."""
+    """Delete older tables and leftovers next to the current table."""
     folder, _, name = table.rpartition("/")
     for entry in stores.storage.list(folder):
         if entry.name != name:
@@ -246,9 +250,9 @@ def _delete_others(stores: Stores, table: str) -> None:
 
 
 def check_text_leftovers(stores: Stores) -> Iterator[tuple[str, str]]:
-    """Find what of the stage is never read again: paths, each with its cause; nothing where texts are another crawl's.
+    """Find unused paths of the stage, each with its cause.
 
-    Raises StorageError, StoppedError.
+    Texts of another crawl have none. Raises StorageError, StoppedError.
     """
     for segment, table, names in _looked_at(stores):
         if table is None:
@@ -258,20 +262,27 @@ def check_text_leftovers(stores: Stores) -> Iterator[tuple[str, str]]:
 
 
 def text_tables(stores: Stores) -> Iterator[str]:
-    """The newest table of each segment that has one. Raises as above."""
+    """Yield the newest table of each segment.
+
+    Raises as above.
+    """
     return (table for _, table, names in _looked_at(stores) if table in names)
 
 
 def text_folders(stores: Stores) -> list[str]:
-    """Return the folders of iterations that have texts; none where texts are another crawl's. Raises StorageError."""
+    """Return the folders of iterations with texts.
+
+    Texts of another crawl have none. Raises StorageError.
+    """
     base = stores.config.text.directory.strip("/")
     return [f"{base}/{name}" for name in _names(stores, base)] if has_own_texts(stores) else []
 
 
 def _looked_at(stores: Stores) -> Iterator[tuple[SegmentRef, str | None, list[str]]]:
-    """Each segment with a folder of texts: where its newest table is, or would be, and what is there.
+    """Yield each segment with its newest table and its files.
 
-    None in place of the table: the segment is gone. One that is damaged is left to its own check.
+    The table's path is given even if the table is missing. None in place of the table: the segment is gone. One that is
+    damaged is left to its own check.
     """
     for path in text_folders(stores):
         for node in stores.until_stopped(_names(stores, path)):

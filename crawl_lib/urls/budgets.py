@@ -61,5 +61,5 @@ def budgets_in_words(counts: dict[str, int]) -> str:
 
 
 def budget_key(rule: str, name: str) -> str:
-    """Return the name under which reports count the URLs that a budget refused."""
+    """Return the report name for URLs refused by a budget."""
     return f"{rule} {name}"

@@ -57,7 +57,7 @@ class _Segment(NamedTuple):
 
 
 def canonicalize(url: str, *, max_length_chars: int = DEFAULT_MAX_LENGTH_CHARS) -> str:
-    """Return the canonical form of an absolute URL: pure ASCII, without any white space.
+    """Return the canonical form of an absolute URL: ASCII, without white space.
 
     Raises UrlError whose `reason` is a `Rejection` (invalid, scheme, too_long); the caller counts it.
     """
@@ -65,9 +65,10 @@ def canonicalize(url: str, *, max_length_chars: int = DEFAULT_MAX_LENGTH_CHARS) 
 
 
 def resolve(base: str, href: str, *, max_length_chars: int = DEFAULT_MAX_LENGTH_CHARS) -> str:
-    """Return the canonical form of `href` as found on a page whose base URL (canonical) is `base`.
+    """Return the canonical form of a reference on a page.
 
-    Raises UrlError as `canonicalize` does. `LinkResolver` gives the same answers, faster.
+    `base`: the page's canonical base URL. Raises UrlError as `canonicalize` does. `LinkResolver` gives the same
+    answers, faster.
     """
     text = _limited(href, max_length_chars)
     try:
@@ -78,7 +79,10 @@ def resolve(base: str, href: str, *, max_length_chars: int = DEFAULT_MAX_LENGTH_
 
 
 def _limited(text: str, max_length_chars: int) -> str:
-    """Return a text that may be parsed: of one that is long, without its fragment. Raises UrlError: too_long."""
+    """Return a text to parse, without its fragment if long.
+
+    Raises UrlError: too_long.
+    """
     longest = RAW_CHARS_FACTOR * max_length_chars
     if len(text) > longest:
         cut = text.find("#", 0, longest + 1)
@@ -91,16 +95,16 @@ def _limited(text: str, max_length_chars: int) -> str:
 
 
 def _has_long_label(text: str) -> bool:
-    """Say whether the host in a text has a label that is not ASCII and too long to be written in ASCII."""
+    """Say whether a host in a text has an overlong non-ASCII label."""
     match = _AUTHORITY.match(text.translate(_IGNORED).lstrip(_C0_AND_SPACE))
     labels = _DOT.split(match[1].rpartition("@")[2]) if match else []
     return any(len(label) - 2 * label.count("%") > MAX_LABEL_CHARS and _NON_ASCII.search(label) for label in labels)
 
 
 def canonical_of(serialised: str, given: str, max_length_chars: int) -> str:
-    """Carry a WHATWG serialisation to the canonical form; `given` is the text that errors name.
+    """Convert a WHATWG serialisation to the canonical form.
 
-    Raises UrlError for the caller to count.
+    `given`: the text that errors name. Raises UrlError for the caller to count.
     """
     if not serialised.startswith(("http://", "https://")):
         raise UrlError(Rejection.SCHEME, given)
@@ -162,7 +166,10 @@ def _replace_escape(match: re.Match[str]) -> str:
 
 
 def _decode(text: str) -> _Segment:
-    """Decode escapes of unreserved characters, also those that decoding reveals, in one pass with a stack."""
+    """Decode escapes of unreserved characters, nested ones too.
+
+    One pass with a stack suffices.
+    """
     if "%" not in text:
         return _Segment(text, 0)
     tokens, rounds = ["", ""], [0, 0]

@@ -48,7 +48,10 @@ class Chain:
     """
 
     def __init__(self, config: UrlsConfig, scope: Scope) -> None:
-        """Raises ConfigError: a line for each rule that cannot work, with file and line."""
+        """Compile the chain of a scope.
+
+        Raises ConfigError: a line for each invalid rule, with file and line.
+        """
         self.errors: Counter[str] = Counter()
         self._max_length_chars = config.max_length_chars
         self._normalizers: Sequence[tuple[str, Normalizer]] = _steps(NORMALIZERS, *_of(config, "normalizers", scope))
@@ -65,7 +68,7 @@ class Chain:
         return not self._normalizers and not self.filters
 
     def normalize(self, url: str) -> str:
-        """The canonical URL that a canonical URL becomes; often itself."""
+        """Return the normalised form of a canonical URL."""
         passed = [url]
         for _ in range(MAX_PASSES if self._normalizers else 0):
             result = self._pass(passed[-1])
@@ -85,7 +88,10 @@ class Chain:
         return url
 
     def rejects(self, url: str, host: str) -> str | None:
-        """The rule of a filter that rejects a canonical URL, such as `regex-urlfilter.txt:3 -[?*!@=]`, else None."""
+        """Return the filter rule that rejects a canonical URL, else None.
+
+        Such as `regex-urlfilter.txt:3 -[?*!@=]`.
+        """
         for name, step in self.filters:
             try:
                 if rule := step(url, host):
@@ -95,7 +101,10 @@ class Chain:
         return None
 
     def objection(self, url: str) -> str:
-        """Why a URL of the queue or of the table is not visited, "" if it is: what it becomes, or the rule."""
+        """Return the reason against visiting a URL, "" if none.
+
+        The reason is the normalised URL, or the rejecting rule.
+        """
         if (target := self.normalize(url)) != url:
             return f"{_BECOMES}{target}"
         rule = self.rejects(url, host_of(url))
@@ -103,12 +112,15 @@ class Chain:
 
 
 def target_of_error(error: str) -> str:
-    """The URL that a normaliser made of another one, "" if an objection is a filter's."""
+    """Return the normalised URL in an objection; "" for a filter's."""
     return error.removeprefix(_BECOMES) if error.startswith(_BECOMES) else ""
 
 
 def require_chains(config: UrlsConfig) -> None:
-    """Raise ConfigError with all that is wrong in the chains of all scopes, each line once."""
+    """Raise ConfigError with all mistakes in the chains of all scopes.
+
+    Each line comes once.
+    """
     lines: dict[str, None] = {}
     for scope in Scope:
         try:

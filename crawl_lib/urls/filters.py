@@ -34,10 +34,11 @@ class UrlFilter:
     """
 
     def __init__(self, config: UrlsConfig, scope_hosts: Iterable[str], traps: TrapsConfig | None = None) -> None:
-        """Compile the rules. `scope_hosts`: unused with scope `any`. `traps`: None for seeds, which are wanted.
+        """Compile the rules.
 
-        Seeds have the chain of `inject`, all others that of `outlink`. Raises ConfigError, which names each rule whose
-        value cannot work by its index from 0, or by file and line.
+        `scope_hosts`: unused with scope `any`. `traps`: None for seeds, which are wanted. Seeds have the chain of
+        `inject`, all others that of `outlink`. Raises ConfigError, which names each rule whose value cannot work by its
+        index from 0, or by file and line.
         """
         self.chain = Chain(config, Scope.OUTLINK if traps else Scope.INJECT)
         self._rules = _compiled(config.rules)
@@ -49,7 +50,7 @@ class UrlFilter:
         self._few_slashes = math.inf if self._max_segments is None else self._max_segments + _SLASHES_BEFORE
 
     def verdict(self, url: str, host: str, depth: int) -> tuple[bool, str]:
-        """Say whether a canonical URL belongs to the crawl, and by what name.
+        """Say whether a canonical URL belongs to the crawl, and why.
 
         `host`: of the URL; `depth`: links from its seed. Accepted: the text of the rule (`+ domain example.org`), or
         "accepted". Rejected: a `Rejection` (port, depth, path_depth, filter, rule, scope).
@@ -64,10 +65,12 @@ class UrlFilter:
         return False, Rejection.SCOPE
 
     def verdict_on_requisite(self, url: str, host: str, domain: str | None) -> tuple[bool, str]:
-        """Say whether a requisite of a page may be fetched, and by what name. Depth and scope do not refuse it.
+        """Say whether a page's requisite may be fetched, and why.
 
-        `host`: of the canonical URL; `domain`: the registered domain that the host must have, unless a rule accepts
-        the URL; None: any. Accepted: `REQUISITE`. Rejected: port, path_depth, filter, rule, other_site.
+        Depth and scope do not refuse requisites.
+
+        `host`: of the canonical URL; `domain`: the registered domain that the host must have, unless a rule accepts the
+        URL; None: any. Accepted: `REQUISITE`. Rejected: port, path_depth, filter, rule, other_site.
         """
         if (limit := self._limit(url, host, 0)) is not None:
             return False, limit
@@ -79,7 +82,7 @@ class UrlFilter:
         return True, REQUISITE
 
     def _limit(self, url: str, host: str, depth: int) -> Rejection | None:
-        """Why a URL is refused whatever rules and scope say."""
+        """Return the limit that refuses a URL whatever the rules say."""
         if refused_port(url, host) is not None:
             return Rejection.PORT
         if self._max_depth is not None and depth > self._max_depth:
@@ -89,11 +92,17 @@ class UrlFilter:
         return Rejection.FILTER if self.chain.filters and self.chain.rejects(url, host) else None
 
     def _is_deep(self, url: str) -> bool:
-        """Whether the path has too many segments; a slash at its end begins none."""
+        """Say whether a path has too many segments.
+
+        A final slash begins no segment.
+        """
         return url.partition("?")[0].removesuffix("/").count("/") > self._few_slashes
 
     def first_rule(self, url: str, host: str) -> str:
-        """The rule of a filter that rejects a canonical URL, else the first of `urls.rules` that matches, or ""."""
+        """Return the first rule of filters or `urls.rules` that matches.
+
+        The result is "" without a match.
+        """
         rejecting = self.chain.rejects(url, host)
         return rejecting or next((text for _, text, matches in self._rules if matches(url, host)), "")
 

@@ -50,7 +50,10 @@ class LinkResolver:
     def __init__(
         self, max_length_chars: int = DEFAULT_MAX_LENGTH_CHARS, normalize: Callable[[str], str] | None = None
     ) -> None:
-        """`max_length_chars`: of a canonical URL; `normalize`: what a canonical URL becomes; None: it stays."""
+        """Resolve links with canonical URLs up to a length.
+
+        `max_length_chars`: of a canonical URL; `normalize`: gives the normalised URL; None: no change.
+        """
         self._normalize = normalize
         self._max_length_chars = max_length_chars
         self._longest_raw_chars = RAW_CHARS_FACTOR * max_length_chars
@@ -70,7 +73,9 @@ class LinkResolver:
         self._host = host_of(base)
 
     def find(self, text: str) -> tuple[Target, bool]:
-        """Resolve a reference; return also whether the answer holds for every page of the folder.
+        """Resolve a reference.
+
+        Return also whether the answer holds for every page of the folder.
 
         `text`: with or without its fragment.
         """

@@ -27,12 +27,15 @@ REFUSED_PORTS = frozenset(
 
 
 def key_of(url: str) -> bytes:
-    """Return the key of a canonical URL: the SHA-1 of its ASCII bytes, 20 bytes."""
+    """Return the key of a canonical URL: its SHA-1, 20 bytes."""
     return sha1(url.encode("ascii"), usedforsecurity=False).digest()
 
 
 def host_of(url: str) -> str:
-    """Return the host of a canonical URL: a name or an address, without port; IPv6 stays in brackets."""
+    """Return the host of a canonical URL, without port.
+
+    A host is a name or an address; IPv6 stays in brackets.
+    """
     host = url.split("/", 3)[2]
     if ":" not in host or host[-1] == "]":
         return host
@@ -40,12 +43,15 @@ def host_of(url: str) -> str:
 
 
 def authority_of(url: str) -> str:
-    """Return `scheme://host[:port]` of a canonical URL: what robots.txt is asked of (RFC 9309, 2.3)."""
+    """Return `scheme://host[:port]` of a canonical URL.
+
+    robots.txt belongs to this authority (RFC 9309, 2.3).
+    """
     return url[: url.index("/", 8)]
 
 
 def is_address(host: str) -> bool:
-    """Say whether a canonical host is an IPv4 or IPv6 address, not a name.
+    """Say whether a canonical host is an IP address.
 
     The WHATWG parser reads every host whose last label is a number as IPv4, so the last label decides.
     """
@@ -67,11 +73,11 @@ def domain_of(host: str) -> str:
 
 @lru_cache(_MAX_REMEMBERED)
 def budget_domain_of(host: str) -> str:
-    """Return the domain by which a canonical host is counted: its registrable domain.
+    """Return the domain that counts for a canonical host's budgets.
 
-    Where no listed suffix ends the host, the last label is taken for the suffix, as the list's algorithm has it
-    (https://publicsuffix.org/list/, "If no rules match, the prevailing rule is *"): `x.wiki.internal` ->
-    `wiki.internal`. Addresses and single labels are their own domain.
+    That is the registrable domain. Where no listed suffix ends the host, the last label is taken for the suffix, as the
+    list's algorithm has it (https://publicsuffix.org/list/, "If no rules match, the prevailing rule is *"):
+    `x.wiki.internal` -> `wiki.internal`. Addresses and single labels are their own domain.
     """
     domain = domain_of(host)
     if domain != host or is_address(host) or _suffixes().publicsuffix(host):
@@ -80,7 +86,10 @@ def budget_domain_of(host: str) -> str:
 
 
 def has_listed_suffix(host: str) -> bool:
-    """Say whether a canonical host is a name that ends with, or is, a suffix of the public suffix list."""
+    """Say whether a canonical host has a suffix of the list.
+
+    The list is the public suffix list; a host may also be a suffix.
+    """
     return not is_address(host) and bool(_suffixes().publicsuffix(host))
 
 
@@ -97,7 +106,7 @@ class Suffixes(NamedTuple):
 
 
 def suffixes_of(host: str) -> Suffixes:
-    """Return the suffixes and domains of a canonical host that is a name."""
+    """Return the suffixes and domains of a canonical host name."""
     icann, whole = _suffixes(icann_only=True), _suffixes()
     return Suffixes(
         icann.publicsuffix(host), icann.privatesuffix(host), whole.publicsuffix(host), whole.privatesuffix(host)
@@ -106,7 +115,10 @@ def suffixes_of(host: str) -> Suffixes:
 
 @cache
 def _suffixes(*, icann_only: bool = False) -> PublicSuffixList:
-    """Read the list, once, at first use. Only lines that are not ASCII need IDNA, which else takes half the time."""
+    """Read the public suffix list once, at first use.
+
+    Only non-ASCII lines need IDNA, which would otherwise take half the time.
+    """
     text = Path(PSLFILE).read_text("utf-8")
     lines = (text.partition(_PRIVATE_SECTION)[0] if icann_only else text).splitlines()
     rules = [line if line.isascii() else _to_ascii(line) for line in lines if line and not line.startswith("//")]
@@ -120,7 +132,7 @@ def _to_ascii(rule: str) -> str:
 
 
 def host_matches(kind: str, value: str, host: str) -> bool:
-    """Say whether an entry of `fetch.hosts` or `urls.domains` is for a host, or for a domain.
+    """Say whether an entry of `fetch.hosts` or `urls.domains` matches.
 
     `kind`: `regex` is searched in the name; `domain` is the name itself and all below it.
     """
@@ -130,7 +142,10 @@ def host_matches(kind: str, value: str, host: str) -> bool:
 
 
 def refused_port(url: str, host: str) -> int | None:
-    """The port of a canonical URL (or of its authority) if browsers refuse it, else None. `host`: of the URL."""
+    """Return a canonical URL's port if browsers refuse the port.
+
+    `url`: or its authority. `host`: of the URL.
+    """
     end = (8 if url[4] == "s" else 7) + len(host)
     if url[end : end + 1] != ":":
         return None
@@ -155,7 +170,7 @@ class Owners:
         self.index = lru_cache(_MAX_REMEMBERED)(self._index)
 
     def owner(self, host: str) -> str:
-        """Return the name of the node that owns `host` (as `host_of` gives it)."""
+        """Return the node that owns `host`, a result of `host_of`."""
         return self.nodes[self.index(host)]
 
     def _index(self, host: str) -> int:
@@ -166,15 +181,18 @@ class Owners:
 
 
 def scope_bytes(hosts: Iterable[str]) -> bytes:
-    """A list of hosts as a file: sorted, a line each."""
+    """Return a sorted list of hosts as a file's bytes."""
     return "".join(f"{host}\n" for host in sorted(hosts)).encode()
 
 
 def is_list_of_hosts(data: bytes) -> bool:
-    """Whether bytes can be a whole list of hosts, a line each; an empty one is whole."""
+    """Say whether bytes may be a complete list of hosts.
+
+    An empty list is complete.
+    """
     return all(_HOST_LINE.fullmatch(line) for line in data.splitlines(keepends=True))
 
 
 def whole_hosts(data: bytes) -> set[str]:
-    """The lines of a damaged list that can be hosts."""
+    """Return the valid hosts in a damaged list."""
     return {line[:-1].decode("ascii") for line in data.splitlines(keepends=True) if _HOST_LINE.fullmatch(line)}

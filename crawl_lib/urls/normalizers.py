@@ -17,7 +17,7 @@ _EXTENSION_CHARS = 6
 
 
 def _basic(_: RuleText) -> Normalizer:
-    """The canonical form, and slashes in a row made one."""
+    """Make a normaliser that merges slashes in a row."""
 
     def merged(url: str) -> str:
         path, mark, query = url.partition("?")
@@ -28,7 +28,7 @@ def _basic(_: RuleText) -> Normalizer:
 
 
 def _query(_: RuleText) -> Normalizer:
-    """The parts of the query in order."""
+    """Make a normaliser that sorts the parts of the query."""
 
     def ordered(url: str) -> str:
         path, mark, query = url.partition("?")
@@ -42,7 +42,10 @@ def _session(_: RuleText) -> Normalizer:
 
 
 def _regex(rules: RuleText) -> Normalizer:
-    """Replacements by the rules of a regex-normalize.xml, in their order."""
+    """Make a normaliser by the rules of a regex-normalize.xml.
+
+    The rules apply in the order of the file.
+    """
     steps: Sequence[Normalizer] = list(rules.substitutions())
 
     def replaced(url: str) -> str:
@@ -54,7 +57,10 @@ def _regex(rules: RuleText) -> Normalizer:
 
 
 def _hosts(rules: RuleText) -> Normalizer:
-    """Aliases: a line `host target`, or `*.domain target` for all hosts below a domain; the shortest domain counts."""
+    """Make a normaliser that renames hosts.
+
+    A line is `host target`, or `*.domain target` for all hosts below a domain; the shortest domain counts.
+    """
     targets: dict[str, str] = {}
     for number, line in rules.lines():
         match line.split():
@@ -78,7 +84,10 @@ def _hosts(rules: RuleText) -> Normalizer:
 
 
 def _slashes(rules: RuleText) -> Normalizer:
-    """A slash at the end of a host's paths, or none: a line `host +` or `host -`."""
+    """Make a normaliser for slashes at the end of paths.
+
+    A line is `host +` or `host -`.
+    """
     wanted: dict[str, bool] = {}
     for number, line in rules.lines():
         match line.split():

@@ -28,7 +28,10 @@ class RuleText:
         self.problems: list[str] = []
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Number and text of each line that is neither blank nor a comment, without white space around it."""
+        """Yield number and text of each rule line.
+
+        Blank lines and comments are left out, as is white space around a rule.
+        """
         for number, line in enumerate((self.text or "").splitlines(), 1):
             if (rule := line.strip()) and not rule.startswith("#"):
                 yield number, rule
@@ -38,13 +41,13 @@ class RuleText:
         self.problems.append(f"{self.place}:{number}: {why}")
 
     def host(self, number: int, text: str) -> str:
-        """The canonical form of a host's name, "" if it is none."""
+        """Return the canonical form of a host's name, "" if invalid."""
         if not (name := host_name(text)):
             self.wrong(number, f"{text!r} is not the name of a host or domain, such as example.org")
         return name
 
     def pattern(self, number: int, text: str) -> "re.Pattern[str] | None":
-        """A regular expression of Java's syntax, compiled; None if it is none."""
+        """Compile a regular expression in Java's syntax; None if invalid."""
         try:
             return re.compile(python_syntax(text))
         except (re.error, OverflowError, RecursionError) as error:
@@ -52,7 +55,10 @@ class RuleText:
             return None
 
     def substitutions(self) -> Iterator[Callable[[str], str]]:
-        """What a regex-normalize.xml replaces, rule by rule: in a pattern's place comes a text with `$1` and `\\x`."""
+        """Yield the replacing function of each rule in a regex-normalize.xml.
+
+        A pattern's match is replaced by a text with `$1` and `\\x`.
+        """
         for number, text, replacement in self._xml_rules():
             pattern = self.pattern(number, text)
             most = max((int(found[2] or 0) for found in _REPLACEMENT.finditer(replacement)), default=0)
@@ -95,7 +101,7 @@ class RuleText:
 
 
 def host_name(text: str) -> str:
-    """The canonical form of a host's name, "" if it is none."""
+    """Return the canonical form of a host's name, "" if invalid."""
     try:
         return "" if set("/*@:?#") & set(text) else host_of(canonicalize(f"http://{text}/"))
     except UrlError:
@@ -112,7 +118,9 @@ def _template(replacement: str) -> str:
 
 
 def python_syntax(pattern: str) -> str:
-    """A regular expression of Java's in Python's syntax: flags in the middle hold for the rest of their group.
+    """Convert a regular expression in Java's syntax to Python's.
+
+    Flags in the middle hold for the rest of their group.
 
     `a(?i)b|c` is `a(?i:b)|(?i:c)`.
     """

@@ -15,7 +15,10 @@ FileFilter = Callable[[str, str], str | None]
 
 
 def _domain(rules: RuleText) -> FileFilter:
-    """A line is a public suffix (`org`), a registered domain with all below it, or one host."""
+    """Make a filter of public suffixes, registered domains and hosts.
+
+    A domain stands for all hosts below.
+    """
     names = {rules.host(number, line) for number, line in rules.lines()}
 
     def judge(_: str, host: str) -> str | None:
@@ -26,7 +29,7 @@ def _domain(rules: RuleText) -> FileFilter:
 
 
 def _prefix(rules: RuleText) -> FileFilter:
-    """A line is how a URL may begin."""
+    """Make a filter of beginnings of URLs."""
     prefixes: list[str] = []
     for prefix in sorted(line for _, line in rules.lines()):
         if not (prefixes and prefix.startswith(prefixes[-1])):  # what a shorter one has is not looked at
@@ -40,7 +43,10 @@ def _prefix(rules: RuleText) -> FileFilter:
 
 
 def _suffix(rules: RuleText) -> FileFilter:
-    """A line `+` or `-` says whether URLs that end in no suffix are accepted; `I`: in either case, `P`: of the path."""
+    """Make a filter of ends of URLs.
+
+    A line `+` or `-` says whether URLs without a listed suffix are accepted; `I`: ignore case, `P`: compare the path.
+    """
     mode, options, suffixes = "", set[str](), list[str]()
     for number, line in rules.lines():
         if line[0] not in "+-":

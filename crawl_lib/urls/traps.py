@@ -78,7 +78,10 @@ _QUERY_DATE = (
 
 @cache
 def _compiled(expression: bytes) -> re.Pattern[bytes]:
-    """Compile a regular expression at its first use: the large ones take 8 ms, and most commands need none."""
+    """Compile a regular expression at its first use.
+
+    The large ones take 8 ms, and most commands need none.
+    """
     return re.compile(expression)
 
 
@@ -86,7 +89,10 @@ class Traps:
     """The rules with their limits. Immutable."""
 
     def __init__(self, config: TrapsConfig) -> None:
-        """A limit of None: there is no such rule."""
+        """Take the limits of a config.
+
+        A limit of None turns its rule off.
+        """
         self._limits = (
             (Rejection.REPEATED_SEGMENT, config.max_repeated, _repeated),
             (Rejection.CALENDAR, config.max_dates, _dated),
@@ -96,7 +102,10 @@ class Traps:
         self.has_patterns = config.max_similar is not None
 
     def groups(self, url: bytes, host_of: Callable[[bytes], bytes]) -> list[Groups]:
-        """What a canonical URL is in, a rule at a time. The names begin with its host (`host_of`) and a slash."""
+        """Return the trap groups of a canonical URL, by rule.
+
+        The names begin with the URL's host (`host_of`) and a slash.
+        """
         segments = url.split(b"/")
         may_have_id = b"=" in url or b"))/" in url
         if len(set(segments)) == len(segments) and not may_have_id and b"?" not in url and not _path_date(url):
@@ -118,7 +127,10 @@ class Traps:
 
 
 def without_session(url: str) -> str:
-    """A URL without its session ids, names included; it may have lost its query but for the `?`."""
+    """Return a URL without session ids and their names.
+
+    Of an emptied query only the `?` may stay.
+    """
     if "=" not in url and "))/" not in url:
         return url
     return _REMOVED.sub(b"", _compiled(_SESSION).sub(b"\0", url.encode())).decode()
@@ -166,7 +178,7 @@ def _combined(_: bytes, path: bytes, query: bytes) -> list[bytes]:
 
 
 def pattern_of(url: bytes, host: bytes) -> bytes:
-    """The name of what a canonical URL has in common with others of its host: where it is, and what it is asked for.
+    """Return the pattern that a canonical URL shares with others.
 
     That is the folder of its path, segments with a digit being all alike; with a query the path and the names of its
     parts. It begins with the host, as those of groups do.
@@ -186,7 +198,10 @@ def _pattern_name(path: bytes, host: bytes) -> bytes:
 
 
 def _asked(query: bytes) -> set[bytes]:
-    """Find the names of a query's parts; a part without `=` has an empty name."""
+    """Return the names of a query's parts.
+
+    A part without `=` has an empty name.
+    """
     names = _ASKED.findall(query)
     has_all = len(names) > query.count(b"&") + query.count(b";")
     return {*names} if has_all else {*names, b""}

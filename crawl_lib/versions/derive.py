@@ -23,11 +23,12 @@ def derive(
     rows: Callable[[VersionWork], Iterator[pa.RecordBatch]],
     now: datetime,
 ) -> Version:
-    """The version that follows from the rows of another table's version `of`, and from `settings`.
+    """Make or find the version derived from another table's version.
 
-    That is the newest one, if its manifest says so; else one is made, `rows` in order of keys. Its manifest has `now`
-    (POSIX seconds), `config_digest`, `of` (a digest of those rows) and `settings`. Where none is whole, one is made
-    too: all of it can be found again. Raises StorageError, NoRoomError, StoppedError, ConfigError.
+    It follows from the rows of `of`, and from `settings`. That is the newest one, if its manifest says so; else one is
+    made, `rows` in order of keys. Its manifest has `now` (POSIX seconds), `config_digest`, `of` (a digest of those
+    rows) and `settings`. Where none is whole, one is made too: all of it can be found again. Raises StorageError,
+    NoRoomError, StoppedError, ConfigError.
     """
     stores = versions.stores
     facts = {"of": of.digest, "settings": dict(settings)}

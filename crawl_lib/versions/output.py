@@ -16,7 +16,10 @@ from crawl_lib.versions.version import Family, Version, Versions
 
 
 def has_key(stores: Stores, path: str, keys: Collection[bytes], column: str = "key") -> bool:
-    """Say whether a column of a table has one of some keys of pages. Raises DamagedFileError, StorageError."""
+    """Say whether a table's column has one of some pages' keys.
+
+    Raises DamagedFileError, StorageError.
+    """
     wanted = pa.array(sorted(keys), pa.binary(20))
     batches = parquet_batches(stores.storage, path, pa.schema([pa.field(column, pa.binary(20))]), [column])
     found = (pc.is_in(batch.column(0), value_set=wanted) for batch in stores.until_stopped(batches))
@@ -39,7 +42,10 @@ class TableOutput(Output):
         return existing(stores, self.versions(stores).folder)
 
     def check(self, stores: Stores, *, full: bool) -> list[Finding]:
-        """Find versions that are not whole. Where none is, each finding says how one is made again."""
+        """Find damaged versions.
+
+        If none is complete, each finding says how one is made again.
+        """
         versions = self.versions(stores)
         found = versions.check(full=full)
         if not self._may_be_the_last(versions, found):
@@ -48,7 +54,10 @@ class TableOutput(Output):
         return [replace(one, repair=repair) for one, repair in zip(found, repairs, strict=True)]
 
     def set_aside(self, stores: Stores, finding: Finding, *, dry_run: bool) -> str | None:
-        """Set a damaged version aside; None where no version is whole, and something may be lost without them."""
+        """Set a damaged version aside, unless it may be the last.
+
+        None: no version is whole, and something may be lost without them.
+        """
         versions = self.versions(stores)
         if finding.repair != self.family.remedy:
             return None
@@ -57,7 +66,10 @@ class TableOutput(Output):
         return f"{finding.where}: set aside; {self.family.made_again}"
 
     def aside(self, stores: Stores) -> SetAside:
-        """Find versions that were set aside; they are kept where no version is whole."""
+        """Find versions set aside.
+
+        They are kept where no version is whole.
+        """
         versions = self.versions(stores)
         paths = [f"{versions.folder}/{name}" for name in versions.aside()]
         if paths and self._may_be_the_last(versions, versions.check()):
@@ -75,7 +87,10 @@ class TableOutput(Output):
                 yield f"{versions.folder}/{entry.name}", problem
 
     def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:
-        """Find versions that repeat content of a page. One that cannot be read is named, to be safe."""
+        """Find versions that repeat content of a page.
+
+        One that cannot be read is named, to be safe.
+        """
         versions = self.versions(stores)
         for number in versions.numbers() if self.page_column else ():
             holds = True
@@ -87,11 +102,17 @@ class TableOutput(Output):
                 yield PagePlace(versions.path(number), until)
 
     def holds(self, versions: Versions, version: Version, pages: Pages) -> bool:
-        """Say whether a version has one of these pages. Raises DamagedFileError, StorageError, StoppedError."""
+        """Say whether a version has one of these pages.
+
+        Raises DamagedFileError, StorageError, StoppedError.
+        """
         if self.page_column == "key":
             return any(len(rows) for key in pages for rows in versions.rows_of(version, key))
         return any(has_key(versions.stores, path, pages, self.page_column) for path in version.paths)
 
     def _may_be_the_last(self, versions: Versions, found: list[Finding]) -> bool:
-        """Say whether no version is whole, and what is lost then cannot be made again by the usual command."""
+        """Say whether damaged versions are the last of their data.
+
+        No version is complete, and the usual command cannot make the data again.
+        """
         return bool(self.family.rebuilt) and len(found) == len(versions.numbers())

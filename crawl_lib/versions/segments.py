@@ -37,13 +37,16 @@ class SegmentInputs:
         return sha256(lines).hexdigest()
 
     def taken_in(self, before: Mapping[str, str]) -> dict[str, str]:
-        """The segments of the next version with their digests: those of before that are there, and the new ones."""
+        """Return the next version's segments with their digests.
+
+        The earlier ones that still exist, and the new ones.
+        """
         there = {str(segment) for segment in self.there}
         kept = {name: digest for name, digest in before.items() if name in there}
         return kept | {str(segment): digest for segment, digest in self.segments}
 
     def facts(self, parent: Version | None, now: datetime) -> dict[str, Any]:
-        """What the manifest of a version that takes them in says first."""
+        """Return the first facts of a manifest with these segments."""
         return {
             "parent": parent.number if parent else None,
             "now": int(now.timestamp()),
@@ -52,11 +55,12 @@ class SegmentInputs:
         }
 
     def give(self, engine: Engine, pages: str = "pages", links: str | None = "links") -> None:
-        """Tables of an engine: `pages` and `links` of the new segments, whose places and names are `segments`;
-        `dropped` (key, segment) of them, and `taken_out` (key, name) of all that are there. With `links` there is
-        `unread` (key, segment), the captures of which nothing could be read.
+        """Make tables of the new segments for an engine.
 
-        `pages`, `links`: other names for the tables of these names; None: it is not made.
+        `pages` and `links` of the new segments, whose places and names are `segments`; `dropped` (key, segment) of
+        them, and `taken_out` (key, name) of all that are there. With `links` there is `unread` (key, segment), the
+        captures of which nothing could be read. `pages`, `links`: other names for the tables of these names; None: it
+        is not made.
         """
         fresh = [segment for segment, _ in self.segments]
         marked = {name for _, name in self.taken_out}
@@ -76,7 +80,10 @@ class SegmentInputs:
 
 
 def find_segments(stores: Stores, known: Collection[str]) -> SegmentInputs:
-    """What a version that knows some segments lacks. Raises StorageError, DamagedFileError, StoppedError."""
+    """Return the segments that a version lacks.
+
+    `known`: the version's segments. Raises StorageError, DamagedFileError, StoppedError.
+    """
     there = tuple(stores.crawl.segments())
     fresh = stores.until_stopped([segment for segment in there if str(segment) not in known])
     found = tuple((one, SegmentReader(stores.storage, one.path).digest) for one in fresh)
@@ -84,16 +91,20 @@ def find_segments(stores: Stores, known: Collection[str]) -> SegmentInputs:
 
 
 def give_segments(stores: Stores, engine: Engine, table: str, segments: Sequence[SegmentRef], name: str) -> None:
-    """Make a table of an engine of one of the tables of segments (`PAGES_NAME`, `LINKS_NAME`).
+    """Make an engine's table of one of the segments' tables.
 
-    The digest of each was compared then. Raises DamagedFileError naming the file, StorageError, StoppedError.
+    `PAGES_NAME` or `LINKS_NAME`. The digest of each was compared then. Raises DamagedFileError naming the file,
+    StorageError, StoppedError.
     """
     paths = [SegmentReader(stores.storage, segment.path).verified(name, stores) for segment in segments]
     engine.tables(table, paths, LINKS_SCHEMA if name == LINKS_NAME else PAGES_SCHEMA)
 
 
 def _give_unread(engine: Engine, pages: str, links: str) -> None:
-    """The table `unread`. Links are read only where a capture is suspected, which is seldom."""
+    """Make the table `unread`.
+
+    Links are read only where a capture is suspected, which is seldom.
+    """
     engine.define("given_pages", f"select * from {pages}")
     engine.define("given_links", f"select * from {links}")
     engine.keep("suspects", "versions/suspects")
@@ -104,7 +115,7 @@ def _give_unread(engine: Engine, pages: str, links: str) -> None:
 
 
 def numbered(names: Iterable[str]) -> pa.Table:
-    """Segments by their place."""
+    """Return segments by their place."""
     return _table([(number, name) for number, name in enumerate(names)], _SEGMENTS)
 
 

@@ -73,7 +73,10 @@ class Version:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of its rows in hex; of a version whose bytes differ from run to run, what its maker noted."""
+        """SHA-256 of the rows in hex, or the maker's digest.
+
+        The maker notes one for versions whose bytes differ from run to run.
+        """
         if noted := self.manifest.get("digest"):
             return str(noted)
         digests = "\n".join(part["sha256"] for part in self.manifest["parts"])
@@ -93,31 +96,40 @@ class Versions:
         return self.stores.crawl.at(self.family.folder)
 
     def path(self, number: int) -> str:
-        """The folder of a version, whether it is there or not."""
+        """Return the folder of a version, existing or not."""
         return f"{self.folder}/{number}"
 
     def hidden(self, number: int) -> str:
-        """Return the path of a new hidden folder for an attempt to make a version."""
+        """Return a new hidden path for an attempt at a version."""
         return f"{self.folder}/.{number}-{uuid.uuid4().hex}"
 
     def numbers(self) -> list[int]:
-        """The versions that are there, whole or not, newest first."""
+        """Return the existing versions, complete or not, newest first."""
         names = self.stores.crawl.names(self.family.folder)
         return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
 
     def aside(self) -> list[str]:
-        """The folders of damaged versions that were set aside, sorted: `.damaged-<number>-<time>`."""
+        """Return the folders of damaged versions set aside, sorted.
+
+        `.damaged-<number>-<time>`.
+        """
         storage = self.stores.storage
         names = [entry.name for entry in storage.list(self.folder)] if storage.exists(self.folder) else []
         return sorted(name for name in names if name.startswith(DAMAGED_PREFIX))
 
     def next_number(self) -> int:
-        """The number of the version that is made next: above all that are there, whole, damaged or set aside."""
+        """Return the number of the next version.
+
+        It is above all that exist: complete, damaged or set aside.
+        """
         aside = (name.removeprefix(DAMAGED_PREFIX).partition("-")[0] for name in self.aside())
         return max([0, *self.numbers(), *map(int, aside)]) + 1
 
     def read(self, number: int) -> Version:
-        """A version. Raises DamagedFileError if it is not whole, naming what it lacks, or StorageError."""
+        """Return a version.
+
+        Raises DamagedFileError if it is not complete, naming the missing part, or StorageError.
+        """
         folder, storage, remedy = self.path(number), self.stores.storage, self.family.remedy
         try:
             manifest = read_json(storage, f"{folder}/{MANIFEST_FILE}")
@@ -132,10 +144,10 @@ class Versions:
         return Version(number, folder, manifest, tuple(f"{folder}/{name}" for name, _ in parts))
 
     def newest(self) -> Version | None:
-        """The newest whole version, None before the first. Raises StorageError.
+        """Return the newest complete version, or None.
 
-        Those that are newer and damaged are named in the log. Raises DamagedFileError if there are versions, and none
-        is whole: what is made next would begin with nothing.
+        None: before the first. Raises StorageError. Those that are newer and damaged are named in the log. Raises
+        DamagedFileError if there are versions, and none is whole: what is made next would begin with nothing.
         """
         damaged: DamagedFileError | None = None
         for number in self.numbers():
@@ -150,9 +162,10 @@ class Versions:
         return None
 
     def give(self, version: Version | None, engine: Engine, name: str) -> None:
-        """Make a table of an engine of a version's rows, once the digest of each part was compared; None: no rows.
+        """Make an engine's table of a version's checked rows.
 
-        Raises DamagedFileError naming the part, PathNotFoundError, StorageError, StoppedError.
+        The digest of each part is compared. None: no rows. Raises DamagedFileError naming the part, PathNotFoundError,
+        StorageError, StoppedError.
         """
         if version is not None:
             self._require_digests(version)
@@ -161,9 +174,10 @@ class Versions:
     def batches(
         self, version: Version, columns: Sequence[str], *, is_compared: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """Read columns of a whole version in order of keys. Raises as `give`.
+        """Read columns of a complete version in key order.
 
-        The digest of each part is compared first. `is_compared`: this task has done so already, by `give`.
+        Raises as `give`. The digest of each part is compared first. `is_compared`: this task has done so already, by
+        `give`.
         """
         for number, path in enumerate(version.paths):
             if not is_compared:
@@ -172,9 +186,10 @@ class Versions:
             yield from self.stores.until_stopped(batches)
 
     def rows_of(self, version: Version, key: bytes) -> Iterator[pa.RecordBatch]:
-        """The rows of a key. Of each part that may have some only keys of a few row groups are read, and their rows.
+        """Yield the rows of a key.
 
-        Raises DamagedFileError where the checksum of a page that is read differs, StorageError, StoppedError.
+        Of each part that may have some, only keys of a few row groups are read, and their rows. Raises DamagedFileError
+        where the checksum of a page that is read differs, StorageError, StoppedError.
         """
         storage, schema, remedy = self.stores.storage, self.family.schema, f"; {self.family.remedy}"
         for part, path in zip(version.manifest["parts"], version.paths, strict=True):
@@ -185,7 +200,10 @@ class Versions:
                     yield from self.stores.until_stopped(find_rows(table, key))
 
     def check(self, *, full: bool = True) -> list[Finding]:
-        """Versions that are not whole. `full`: every byte is read. Raises StorageError, StoppedError."""
+        """Return the damages of versions.
+
+        `full`: every byte is read. Raises StorageError, StoppedError.
+        """
         findings = Findings(self.family.folder, self.family.remedy)
         for number in self.numbers():
             try:
@@ -199,9 +217,9 @@ class Versions:
         return findings.list()
 
     def set_aside(self, number: int) -> str:
-        """Rename the folder of a damaged version, so that the one before it counts; returns the new path.
+        """Rename a damaged version's folder; return the new path.
 
-        Raises StorageError.
+        The version before it counts then. Raises StorageError.
         """
         aside = f"{self.folder}/{DAMAGED_PREFIX}{number}-{time.time_ns()}"  # two of a second keep both
         self.stores.storage.rename(self.path(number), aside)
@@ -219,7 +237,10 @@ class Versions:
 
 
 def find_rows(table: ParquetTable, key: bytes) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a key in a table in order of keys. Raises DamagedFileError, StorageError."""
+    """Yield a key's rows in a table in key order.
+
+    Raises DamagedFileError, StorageError.
+    """
 
     @cache
     def ends(group: int) -> tuple[bytes, bytes]:
@@ -235,10 +256,11 @@ def find_rows(table: ParquetTable, key: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def _first_group(table: ParquetTable, key: bytes, ends: Callable[[int], tuple[bytes, bytes]]) -> int:
-    """Find the first row group whose last key is not less than a key. `ends`: reads the ends of a group.
+    """Find the first row group that may have a key.
 
-    The footer tells the last key of each group. No checksum protects the footer, so the keys of two groups are read: if
-    these keys do not agree, the keys of further groups are read, by bisection.
+    Its last key is not less than the key. `ends`: reads the ends of a group. The footer tells the last key of each
+    group. No checksum protects the footer, so the keys of two groups are read: if these keys do not agree, the keys of
+    further groups are read, by bisection.
     """
     groups = range(table.groups)
     found = bisect_left(groups, key, key=lambda group: table.last_key(group) or ends(group)[1])

@@ -44,14 +44,17 @@ _LONGEST_ANSWER_S = 7 * 86_400.0
 
 
 def answer_folder(stores: Stores, now_s: float) -> str:
-    """Name a hidden folder of the store for an answer that begins now, in POSIX seconds."""
+    """Name a hidden folder of the store for an answer.
+
+    The answer begins now, in POSIX seconds.
+    """
     return stores.crawl.at(f".read-{int(now_s)}-{uuid.uuid4().hex}")
 
 
 def is_answer_over(name: str, now_s: float) -> bool:
-    """Tell whether a hidden name of the crawl directory is of an answer that has ended, or was killed.
+    """Say whether a hidden name belongs to an ended answer.
 
-    Names without a time are of older versions of Krake.
+    The answer may have been killed. Names without a time are of older versions of Krake.
     """
     found = _ANSWER.fullmatch(name)
     if found is None:
@@ -76,16 +79,20 @@ class VersionWork:
     @classmethod
     @contextmanager
     def of(cls, versions: Versions, number: int) -> "Iterator[VersionWork]":
-        """For a version of that number. Raises as `at` does."""
+        """Open the engine for a version of that number.
+
+        Raises as `at` does.
+        """
         with cls.at(versions.stores, versions.hidden(number)) as work:
             yield work
 
     @classmethod
     @contextmanager
     def to_read(cls, stores: Stores) -> "Iterator[VersionWork]":
-        """Open the engine for an answer: a killed process leaves nothing on the store. Raises as `at` does.
+        """Open the engine for an answer.
 
-        Only Spark on many machines (`spark.dfs_url`) writes to the store, below a hidden name with the time in it.
+        A killed process leaves nothing on the store. Raises as `at` does. Only Spark on many machines (`spark.dfs_url`)
+        writes to the store, below a hidden name with the time in it.
         """
         with cls.at(stores, answer_folder(stores, time.time())) as work:
             yield replace(work, tables=LocalStorage(work.scratch), folder=_TABLES)
@@ -93,7 +100,10 @@ class VersionWork:
     @classmethod
     @contextmanager
     def at(cls, stores: Stores, folder: str) -> "Iterator[VersionWork]":
-        """Open the engine; with the block its tables go. Raises ConfigError, StorageError, NoRoomError."""
+        """Open the engine for a block, with tables.
+
+        Raises ConfigError, StorageError, NoRoomError.
+        """
         limits = stores.config.scratch
         try:
             with scratch_folder(stores.config, f"work-{uuid.uuid4().hex}") as scratch:
@@ -106,12 +116,18 @@ class VersionWork:
             stores.storage.delete(folder)
 
     def ask(self, name: str, schema: pa.Schema, query: str, stage: str) -> None:
-        """Make a table of the answer of a query, which is asked once then, however often the table is read."""
+        """Make a table of a query's answer.
+
+        The query is asked once then, however often the table is read.
+        """
         answer = self.engine.stream(query, GROUP_ROWS, stage)
         self.keep(name, schema, (pa.Table.from_batches([batch]) for batch in answer))
 
     def keep(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str | None:
-        """Make a table of rows by way of a file, since there may be many; return the path of `write`."""
+        """Make a table of rows by a file; return its path.
+
+        There may be many rows.
+        """
         if path := self.write(name, schema, tables):
             if self.tables is self.stores.storage:
                 self.engine.table(name, path)
@@ -122,12 +138,18 @@ class VersionWork:
         return path
 
     def keep_rows(self, name: str, schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> str | None:
-        """Make a table of rows as `keep` does, of a bounded number of rows at a time."""
+        """Make a table of rows as `keep` does, in pieces.
+
+        A piece has a bounded number of rows.
+        """
         blocks = iter(lambda: list(islice(rows, GROUP_ROWS)), [])
         return self.keep(name, schema, (table_of(some, schema) for some in blocks))
 
     def write(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str | None:
-        """Write rows to a file of the store `self.tables`, and return the path; None without rows."""
+        """Write rows to a file; return its path.
+
+        The store is `self.tables`; None without rows.
+        """
         waiting = iter(tables)
         first = list(islice(waiting, 1))
         if not first:
@@ -142,7 +164,10 @@ class VersionWork:
 
 
 def columns(text: str) -> pa.Schema:
-    """The columns of a table, such as `key key!, target bytes`; `!`: never null."""
+    """Return the columns of a table.
+
+    Such as `key key!, target bytes`; `!`: never null.
+    """
     pairs = (words.split() for words in text.split(","))
     fields: list[pa.Field[Any]] = [
         pa.field(name, _TYPES[kind.rstrip("!")], nullable=not kind.endswith("!")) for name, kind in pairs
@@ -151,5 +176,5 @@ def columns(text: str) -> pa.Schema:
 
 
 def table_of(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    """A small table."""
+    """Return a small table."""
     return pa.Table.from_pylist(list(rows), schema)

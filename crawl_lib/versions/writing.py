@@ -58,7 +58,9 @@ class Filled:
 def seal_version(
     versions: Versions, number: int, fill: Callable[[str], Filled], facts: dict[str, Any]
 ) -> Version | None:
-    """Make a version of a folder, visible by one rename; delete those beyond `crawldb.keep_versions`.
+    """Make a version of a folder, visible by one rename.
+
+    Versions beyond `crawldb.keep_versions` are deleted.
 
     `fill`: writes files to a hidden folder, whose path it gets. Files that it has not hashed are read and hashed here:
     the manifest names each with its size and SHA-256. `facts`: what the manifest says besides. Returns None, and leaves
@@ -86,7 +88,7 @@ def seal_version(
 
 
 def _unhashed(stores: Stores, hidden: str, hashed: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Make the manifest's entries of files that nobody has hashed, once these are durable."""
+    """Return manifest entries of unhashed files, once durable."""
     for entry in stores.until_stopped(stores.storage.list(hidden)):
         if entry.name not in hashed:
             path = f"{hidden}/{entry.name}"
@@ -98,9 +100,9 @@ def _unhashed(stores: Stores, hidden: str, hashed: Collection[str]) -> Iterator[
 def make_version(
     versions: Versions, rows: Callable[[VersionWork], Iterator[pa.RecordBatch]], facts: dict[str, Any]
 ) -> Version | None:
-    """Write the next version: `rows`, made with an engine.
+    """Write the next version.
 
-    Returns and raises what `write_version` and `VersionWork.of` do.
+    `rows`: made with an engine. Returns and raises what `write_version` and `VersionWork.of` do.
     """
     number = versions.next_number()
     with VersionWork.of(versions, number) as work:
@@ -108,8 +110,10 @@ def make_version(
 
 
 def _remove_older(versions: Versions) -> None:
-    """Delete versions beyond the newest `crawldb.keep_versions`, and what killed tasks left of those before the newest:
-    of its own number another task may still be at work."""
+    """Delete versions beyond the newest `crawldb.keep_versions`.
+
+    What killed tasks left of those before the newest goes too: of its own number another task may still be at work.
+    """
     storage, numbers = versions.stores.storage, versions.numbers()
     for number in numbers[versions.stores.config.crawldb.keep_versions :]:
         storage.delete(versions.path(number))
@@ -130,14 +134,17 @@ class _Parts:
     counts: "dict[str, Counter[str]]" = field(default_factory=lambda: defaultdict(Counter))
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """All rows; without any there is one part with none."""
+        """Write all rows.
+
+        Without any there is one part with none.
+        """
         waiting = iter(self.versions.stores.until_stopped(batches))
         first = next(waiting, None)
         while first is not None or not self.entries:
             first = self._part(first, waiting)
 
     def _part(self, first: pa.RecordBatch | None, rest: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-        """One part; returns the batch that begins the next one."""
+        """Write one part; return the next one's first batch."""
         stores, family = self.versions.stores, self.versions.family
         name, rows, keys = f"part-{len(self.entries):05d}.parquet", 0, [b"", b""]
         with stores.storage.open_write(f"{self.hidden}/{name}") as file:
@@ -183,7 +190,7 @@ class Hashed:
         return len(data)
 
     def tell(self) -> int:
-        """How many bytes were written."""
+        """Return the number of bytes written."""
         return self.size_bytes
 
     def flush(self) -> None:

@@ -37,7 +37,7 @@ from crawl_lib.parse import (
     words_of,
 )
 from crawl_lib.records import Fetched
-from crawl_lib.states import Outcome
+from crawl_lib.states import ERROR_ANSWERS, Outcome
 
 IN_PLACE_BYTES = 3 << 19
 LEGACY_IN_PLACE_BYTES = 256 << 10
@@ -47,7 +47,6 @@ SLICE_LINKS = 4096
 SLICE_BYTES = 1 << 18
 """A slice of links has about so many bytes, however few links that are."""
 _LINK = re.compile(rb"[^\0]*\0[^\0]*\0[^\0]*\0")
-_ERRORS = frozenset({Outcome.GONE, Outcome.CLIENT_ERROR, Outcome.SERVER_ERROR, Outcome.UNEXPECTED_STATUS})
 BARRED = "no links were read: the process that read them died, or passed its limits, as often as it was tried"
 
 
@@ -162,7 +161,7 @@ class Reader:
         """
         if reading.page is not None:
             return reading.page.words
-        if outcome not in _ERRORS or reading.mime not in HTML_TYPES:
+        if outcome not in ERROR_ANSWERS or reading.mime not in HTML_TYPES:
             return None
         return words_of(content.data[:IN_PLACE_BYTES], headers.content_type[1]) or None
 

@@ -125,7 +125,7 @@ class KrakeOperator(BaseOperator):
     `crawl`: the name of the crawl whose stage it is (`crawl.name` of its config).
     """
 
-    stage_name: ClassVar[str]
+    stage_name: str
     """What its metrics are called by."""
     run_needs_it: ClassVar[bool] = True
     """Whether nothing of a run is left to be done once this task failed; others may work at the same time."""

@@ -17,66 +17,26 @@ from krake_airflow.parsing import BATCH_TIMEOUT
 
 
 class OutputOperator(KrakeOperator):
-    """A task of `outputs.tasks`. A subclass says which by its `stage_name`."""
+    """A task of `outputs.tasks`. `output`: the name of the output, by which its metrics and texts are found."""
 
     ui_color = "#d5e6e0"
 
-    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
-        """Make what is missing of the output."""
-        return stages.make_output(stores, output=self.stage_name)
-
-
-class TextOperator(OutputOperator):
-    """`text`: what each page says."""
-
-    stage_name = "text"
-
-
-class CapturesOperator(OutputOperator):
-    """`captures`: where the newest capture of each URL is."""
-
-    stage_name = "captures"
-
-
-class IndexOperator(OutputOperator):
-    """`index`: a version of the index with the pages that are there now."""
-
-    stage_name = "index"
-
-
-class PushOperator(OutputOperator):
-    """`push`: the pages of the newest index in OpenSearch."""
-
-    stage_name = "push"
-
-
-class CommonCrawlOperator(OutputOperator):
-    """`commoncrawl`: Common Crawl's index, and WET files, of all iterations."""
-
-    stage_name = "commoncrawl"
-
-
-class GraphsOperator(OutputOperator):
-    """`graphs`: files of hosts, domains and links of the newest export, for other programs."""
-
-    stage_name = "graphs"
+    def __init__(self, *, output: str, **kwargs: Any) -> None:
+        self.stage_name = output
+        super().__init__(**kwargs)
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
-        """Make what is missing; skipped before the first export."""
+        """Make what is missing of the output; skipped where it needs an export and there is none."""
         try:
-            return super().stage(stores, context)
+            return stages.make_output(stores, output=self.stage_name)
         except NoExportError as error:
             raise AirflowSkipException(str(error)) from None
-
-
-_KINDS = (TextOperator, IndexOperator, PushOperator, CommonCrawlOperator, GraphsOperator, CapturesOperator)
-TASKS: dict[str, type[OutputOperator]] = {kind.stage_name: kind for kind in _KINDS}
 
 
 def add_outputs(config: Config, before: BaseOperator | None = None) -> None:
     """Add the tasks of a config, one behind the other. `before`: the task that they follow, None for none."""
     chosen: list[BaseOperator] = [
-        TASKS[name](task_id=name, execution_timeout=BATCH_TIMEOUT)
+        OutputOperator(output=name, task_id=name, execution_timeout=BATCH_TIMEOUT)
         for name in OUTPUT_TASKS
         if name in config.outputs.tasks
     ]

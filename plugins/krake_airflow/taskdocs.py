@@ -28,12 +28,12 @@ TASK_DOCS: dict[str, TaskDoc] = {
         "Trigger a new run with other seeds if the seeds are wrong, since a cleared task keeps its parameters.",
     ),
     "generate": TaskDoc(
-        "Lists the URLs of the CrawlDb that are due, as many as the nodes have room for.",
+        "Lists the best due URLs of the CrawlDb, as many as the nodes have room for.",
         f"{_CLEAR}. An iteration that has a list keeps this list.",
     ),
     "crawl": TaskDoc(
         "Takes URLs of the node's queue, fetches them, and commits a segment with WARC files and tables.",
-        f"Airflow tries the task again by itself, and what is fetched is kept. {_CLEAR} after the last try.",
+        f"Airflow tries the task again by itself, and fetched pages are kept. {_CLEAR} after the last try.",
     ),
     "commit": TaskDoc(
         "Checks that the segments of all nodes are there, and writes the sums of the iteration.",
@@ -41,19 +41,19 @@ TASK_DOCS: dict[str, TaskDoc] = {
         "If too few URLs were answered, look at the network first.",
     ),
     "update_crawldb": TaskDoc(
-        "Takes what the iteration fetched and found into a new version of the CrawlDb.",
+        "Takes the iteration's fetches and finds into a new version of the CrawlDb.",
         f"{_CLEAR}. The version before counts until then.",
     ),
     "collect": TaskDoc(
-        "Makes a segment of what the real-time service has fetched; skipped if nothing is new.",
+        "Makes a segment of the real-time service's fetches; skipped if nothing is new.",
         f"{_CLEAR}. The next run goes on where this one stopped, and the service may run meanwhile.",
     ),
     "settle": TaskDoc(
-        "Takes what the last iteration found for the node into its queue.",
+        "Takes the last iteration's finds for the node into its queue.",
         f"{_CLEAR}. The next run takes in the same URLs otherwise, and loses none.",
     ),
     "maintain_keys": TaskDoc(
-        "Counts the keys of one key server, compares the replicas, and fills what a replica lacks.",
+        "Counts the keys of one key server, compares the replicas, and fills in missing keys.",
         "Start the key server that the log names, then clear the task. No other task has to wait.",
     ),
     "export": TaskDoc(
@@ -73,7 +73,7 @@ TASK_DOCS: dict[str, TaskDoc] = {
         f"{_CLEAR}. The version before counts until then.",
     ),
     "duplicates": TaskDoc(
-        "Lets one of equal pages stay, and gives the others the status `duplicate` in the CrawlDb.",
+        "Keeps one of equal pages, and gives the others the status `duplicate` in the CrawlDb.",
         f"{_CLEAR}. The version before counts until then.",
     ),
     "score": TaskDoc(
@@ -81,11 +81,11 @@ TASK_DOCS: dict[str, TaskDoc] = {
         f"{_CLEAR}. Crawl more first if the pages do not link to each other.",
     ),
     "text": TaskDoc(
-        "Reads what each page says: its main text, its language and its words.",
-        f"{_CLEAR}. Texts that were read are kept.",
+        "Reads each page's main text, language and words.",
+        f"{_CLEAR}. Finished texts are kept.",
     ),
     "index": TaskDoc(
-        "Makes the version of the index that has the pages which are there now.",
+        "Makes a new version of the index, with the current pages.",
         f"{_CLEAR}. `krake search QUERY` asks the version before until then.",
     ),
     "push": TaskDoc(
@@ -94,11 +94,11 @@ TASK_DOCS: dict[str, TaskDoc] = {
     ),
     "commoncrawl": TaskDoc(
         "Makes Common Crawl's index and WET files, as `commoncrawl.make` says.",
-        f"{_CLEAR}. Folders that are made stay.",
+        f"{_CLEAR}. Finished folders are kept.",
     ),
     "graphs": TaskDoc(
         "Makes files of hosts, domains and links of the newest export, for other programs.",
-        f"{_CLEAR}. Folders that are made stay.",
+        f"{_CLEAR}. Finished folders are kept.",
     ),
     "captures": TaskDoc(
         "Notes where the newest capture of each URL is, so that `krake show URL`, `why` and `cat` find it at once.",
@@ -115,6 +115,6 @@ def doc_of(task_id: str) -> TaskDoc | None:
 
 
 def table() -> str:
-    """Return the same sentences as the table of docs/operating.md."""
-    rows = [f"| `{name}` | {doc.does} | {doc.failed} |" for name, doc in TASK_DOCS.items()]
+    """Return the same sentences as the table of docs/operating.md, which says once what *Clear* means."""
+    rows = [f"| `{name}` | {doc.does} | {doc.failed.replace(_CLEAR, '*Clear*')} |" for name, doc in TASK_DOCS.items()]
     return "\n".join(["| task | what it does | when it failed |", "|---|---|---|", *rows])

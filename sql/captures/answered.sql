@@ -7,8 +7,6 @@ from (
     row_number() over (partition by key order by time desc, segment desc, warc_file desc, warc_offset desc) as place
   from visits
   where retry_at is null
-    and outcome in (
-      'ok', 'redirect', 'not_modified', 'gone', 'client_error', 'unexpected_status', 'mime_refused'
-    )
+    and status is not null and outcome <> 'server_error'
 ) as ranked
 where place = 1

@@ -1,11 +1,8 @@
 -- The capture of each crawled page that the export takes, in ascending order of keys: the row's rank is the NodeID.
 -- The capture wins that was seen last; equal times are decided by segment, file and offset (the last one).
 -- In: captures (rows of `pages` with seen, and segment, the place of their segment in `inputs`), accepted (mime).
-select
-  key, url, host, time, ip, outcome, status, mime_declared, mime_detected, charset, length, digest, title, description,
-  meta_robots, canonical_url, redirect_url, via_key, depth, attempts, duration_ms, truncated, etag, last_modified,
-  warc_file, warc_offset, warc_length, metadata, error, parse_error,
-  image_url, author, published, modified, language, segment
+-- Out: all columns of the capture, and what chose it; `pages.parquet` takes its own columns by name.
+select *
 from (
   select
     captures.*,

@@ -21,14 +21,7 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 from krake_airflow import operators
 from krake_airflow.metrics import DURATION, FAILURES, METRICS, tell_result
-from krake_airflow.outputs import (
-    CapturesOperator,
-    CommonCrawlOperator,
-    GraphsOperator,
-    IndexOperator,
-    PushOperator,
-    TextOperator,
-)
+from krake_airflow.outputs import OutputOperator
 from krake_airflow.realtime import CollectOperator
 from krake_airflow.scores import DuplicatesOperator, InvertLinksOperator, ScoreOperator
 from krake_airflow.settings import PROJECT
@@ -129,15 +122,10 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "invert_links": InvertLinksOperator(task_id="invert_links", of_run=True),
         "duplicates": DuplicatesOperator(task_id="duplicates", of_run=True),
         "score": ScoreOperator(task_id="score", of_run=True),
-        "text": TextOperator(task_id="text"),
-        "captures": CapturesOperator(task_id="captures"),
-        "index": IndexOperator(task_id="index"),
-        "push": PushOperator(task_id="push"),
-        "commoncrawl": CommonCrawlOperator(task_id="commoncrawl"),
-        "graphs": GraphsOperator(task_id="graphs"),
+        **{name: OutputOperator(output=name, task_id=name) for name in OUTPUT_TASKS},
     }
-    for stage, task in found.items():
-        monkeypatch.setattr(type(task), "stage", lambda *_, result=RESULTS[stage]: dict(result))
+    for task in found.values():
+        monkeypatch.setattr(type(task), "stage", lambda self, *_: dict(RESULTS[self.stage_name]))
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException
-from krake_airflow.outputs import TASKS, GraphsOperator, TextOperator
+from krake_airflow.outputs import OutputOperator
 
 from crawl_lib.config import OUTPUT_TASKS, from_mapping
 from crawl_lib.errors import ConfigError
@@ -39,7 +39,7 @@ def bags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
 
 def test_without_tasks_nothing_is_added(bags: dict[str, dict[str, Any]]) -> None:
     assert set(bags["none"]) == {"krake_crawl", "krake_process"}
-    assert not set(bags["none"]["krake_crawl"]["tasks"]) & set(TASKS)
+    assert not set(bags["none"]["krake_crawl"]["tasks"]) & set(OUTPUT_TASKS)
 
 
 def test_at_the_end_of_a_run_they_follow_the_scores_in_their_own_order(bags: dict[str, dict[str, Any]]) -> None:
@@ -54,7 +54,7 @@ def test_at_the_end_of_a_run_they_follow_the_scores_in_their_own_order(bags: dic
 
 def test_in_a_dag_of_their_own_they_wait_for_segments(bags: dict[str, dict[str, Any]]) -> None:
     dags = bags["alone"]
-    assert not set(dags["krake_crawl"]["tasks"]) & set(TASKS)
+    assert not set(dags["krake_crawl"]["tasks"]) & set(OUTPUT_TASKS)
     assert (list(dags["krake_outputs"]["tasks"]), dags["krake_outputs"]["waits_for"]) == (
         list(OUTPUT_TASKS),
         ["krake_segments"],
@@ -78,10 +78,11 @@ def test_graphs_are_skipped_before_the_first_export(tmp_path: Path, monkeypatch:
     _, file = small_config(tmp_path, outputs={"tasks": ["graphs"]})
     monkeypatch.setenv("KRAKE_CONFIG_PATH", str(file))
     with pytest.raises(AirflowSkipException, match=r"no export with arcs-out\.parquet"):
-        run(GraphsOperator(task_id="graphs"), context())
+        run(OutputOperator(output="graphs", task_id="graphs"), context())
 
 
 def test_a_task_makes_its_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, file = small_config(tmp_path, outputs={"tasks": ["text"]})
     monkeypatch.setenv("KRAKE_CONFIG_PATH", str(file))
-    assert run(TextOperator(task_id="text"), context()).keys() >= {"segments", "kept", "pages", "killed"}
+    text = OutputOperator(output="text", task_id="text")
+    assert run(text, context()).keys() >= {"segments", "kept", "pages", "killed"}

@@ -1,7 +1,7 @@
 """How much of the right text is found, and how much of what is found is right: on pages of Debian's documentation.
 
-What is right is in an element that a person would point at. The table of `docs/recrawl.md` was made so, with 40 pages a
-package.
+What is right is in an element that a person would point at. The table of `docs/figures/extractors.md` was made so,
+with 40 pages a package.
 """
 
 from __future__ import annotations

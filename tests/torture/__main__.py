@@ -139,6 +139,7 @@ def main() -> int:
     if not torture.tally.findings:
         shutil.rmtree(directory)
     say(torture.tally.table())
+    say(torture.tally.steps())
     for finding in torture.tally.findings:
         say(f"FINDING {finding}")
     if given.report:

@@ -45,7 +45,7 @@ class Tally:
         return sum(word in finding for finding in self.findings)
 
     def table(self) -> str:
-        """Markdown: the sums, and the kills by task and step."""
+        """Return the sums as Markdown, with the kills of each task."""
         lines = [
             f"{self.killed} kills in {self.rounds} crawls of {self.urls} URLs in all.",
             "",
@@ -67,14 +67,16 @@ class Tally:
             of_kind = {step: count for (name, step), count in self.deaths.items() if name == kind}
             steps = {step for step in of_kind if step != BEFORE_ANY}
             lines.append(f"| {kind} | {sum(of_kind.values())} | {self.at_steps[kind]} | {len(steps)} |")
+        return "\n".join(lines)
+
+    def steps(self) -> str:
+        """Return the kills by task and durable step as Markdown."""
         rows = [
-            f"| {kind} | `{step}` | {count} |" if step != BEFORE_ANY else f"| {kind} | {step} | {count} |"
+            f"| {kind} | {step if step == BEFORE_ANY else f'`{step}`'} | {count} |"
             for kind in KINDS
             for step, count in sorted((step, count) for (name, step), count in self.deaths.items() if name == kind)
         ]
-        fold = ["", "<details>", "<summary>The kills by durable step</summary>", ""]
-        head = ["| task | last durable step before the kill | kills |", "|---|---|---|"]
-        return "\n".join([*lines, *fold, *head, *rows, "", "</details>"])
+        return "\n".join(["| task | last durable step before the kill | kills |", "|---|---|---|", *rows])
 
     def _others(self) -> int:
         return sum(not any(f"I{number}" in finding for number in range(1, 7)) for finding in self.findings)

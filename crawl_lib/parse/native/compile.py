@@ -23,7 +23,10 @@ SHARED = ("-shared", "-fPIC", "-flto", "-fno-semantic-interposition")
 
 
 def build(compiler: list[str], target: Path, *flags: str, sources: tuple[str, ...] = SOURCES) -> None:
-    """Compile. Raises OSError if the compiler cannot be started and CalledProcessError if it fails."""
+    """Compile the library.
+
+    Raises OSError if the compiler cannot be started and CalledProcessError if it fails.
+    """
     temporary = target.with_name(f"{target.name}.{os.getpid()}")
     command = [*compiler, *FLAGS, *flags, "-o", str(temporary), *(str(HERE / source) for source in sources)]
     subprocess.run(command, check=True, capture_output=True, text=True)
@@ -31,7 +34,10 @@ def build(compiler: list[str], target: Path, *flags: str, sources: tuple[str, ..
 
 
 def sources_digest() -> int:
-    """64 bits that tell the sources here from others: a library has those of its own, so that an old one is known."""
+    """Return 64 bits that identify the sources.
+
+    A library contains its own sources' bits, so an outdated one is noticed.
+    """
     digest = sha256()
     for path in sorted(HERE.glob("*.[ch]")):
         content = path.read_bytes()
