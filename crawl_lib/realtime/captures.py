@@ -28,7 +28,7 @@ PAUSE_S = 30.0
 log = logging.getLogger(__name__)
 
 
-class CaptureFinder:
+class NewestCaptures:
     """Finds captures; any thread may ask."""
 
     def __init__(self, stores: Stores, clock: Callable[[], float] = time.monotonic) -> None:

@@ -20,7 +20,7 @@ from crawl_lib.errors import BusyError, KeyStoreError, KrakeError, StoppedError
 from crawl_lib.fetch import limits_of
 from crawl_lib.realtime import stages
 from crawl_lib.realtime.answers import MAX_BARE_BYTES, BareAnswer, Decision
-from crawl_lib.realtime.captures import CaptureFinder
+from crawl_lib.realtime.captures import NewestCaptures
 from crawl_lib.realtime.documents import Document, Request, decoded, encoded, joined, request_bytes, request_of
 from crawl_lib.realtime.fetchers import Fetchers
 from crawl_lib.realtime.link import FetcherLink
@@ -69,7 +69,7 @@ class Scheduler:
         store: PageStore,
         link: FetcherLink | Fetchers,
         submissions: SubmissionLog | None = None,
-        captures: CaptureFinder | None = None,
+        captures: NewestCaptures | None = None,
     ) -> None:
         """Take the parts. `captures`: None: visits again refer to no capture.
 

@@ -18,7 +18,7 @@ from crawl_lib.config import Config, KeyStorageConfig, is_sqlite_server, realtim
 from crawl_lib.errors import ConfigError, os_errors
 from crawl_lib.frontier import NodeDirectory, NodeLock
 from crawl_lib.realtime.api import make_app
-from crawl_lib.realtime.captures import CaptureFinder
+from crawl_lib.realtime.captures import NewestCaptures
 from crawl_lib.realtime.certificates import SCHEDULER, Identity
 from crawl_lib.realtime.fetchers import Fetchers
 from crawl_lib.realtime.leases import Leases
@@ -101,7 +101,7 @@ def serve_realtime(
         folder = live_submissions(directory, fetcher_names(config)[0])
         with os_errors(folder, "cannot be used"):
             submissions = SubmissionLog(folder)
-        service = Scheduler(config, store, link, submissions, CaptureFinder(stores))
+        service = Scheduler(config, store, link, submissions, NewestCaptures(stores))
         serving = _serve(stores, service, tokens, listening, on_ready)
         # In the main thread, uvloop would take the signals that `signals.stop_on_signals` waits for.
         stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="krake-realtime")).submit(_run, serving).result()

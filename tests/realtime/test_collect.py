@@ -20,7 +20,7 @@ from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import DamagedFileError, LockedError
 from crawl_lib.frontier import NodeDirectory
 from crawl_lib.realtime import collect_parts, fill_table
-from crawl_lib.realtime.captures import KEEP_S, PAUSE_S, CaptureFinder
+from crawl_lib.realtime.captures import KEEP_S, PAUSE_S, NewestCaptures
 from crawl_lib.realtime.documents import Document, decoded
 from crawl_lib.realtime.fetcher import queued_of, recorded
 from crawl_lib.realtime.places import FETCHER, live_spool, live_submissions
@@ -203,7 +203,7 @@ def test_a_visit_again_refers_to_the_last_full_capture(config: Config, monkeypat
         captured_ms=round(1000 * full.time),
     )
     now_s = [0.0]
-    captures = CaptureFinder(stores, clock=lambda: now_s[0])
+    captures = NewestCaptures(stores, clock=lambda: now_s[0])
     assert captures.earlier(document) == "", "the capture is in no segment yet"
     first = collect_parts(stores, FETCHER)
     now_s[0] += PAUSE_S
@@ -213,7 +213,7 @@ def test_a_visit_again_refers_to_the_last_full_capture(config: Config, monkeypat
         again = answered(url, body if outcome is Outcome.OK else b"", head, outcome=outcome, time=full.time + 9)
         writer.append(recorded(TakenUrl(0, key_of(url), queued_of(wanted))), again)
     now_s[0] += KEEP_S
-    monkeypatch.setattr(CaptureFinder, "_look", lambda captures, since_s: None)
+    monkeypatch.setattr(NewestCaptures, "_look", lambda captures, since_s: None)
     assert captures.earlier(document) == "", "compact may have changed segments since"
     second = collect_parts(stores, FETCHER)
     reader = SegmentReader(stores.storage, stores.crawl.segment(second.folder, FETCHER).path)
