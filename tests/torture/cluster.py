@@ -357,7 +357,7 @@ class Cluster:
     def _allowed_s(self, before_s: float, after_s: float) -> float:
         """Return how long a host may be silent from one time to another: acts count from their ends."""
         within = [(at_s, most_s) for at_s, most_s in self._ended_s if before_s - 4 <= at_s <= after_s]
-        return max((at_s - before_s + most_s for at_s, most_s in within), default=SILENT_S)
+        return max([SILENT_S, *(max(0.0, at_s - before_s) + most_s for at_s, most_s in within)])
 
     def table(self) -> str:
         """Return the results in Markdown."""
