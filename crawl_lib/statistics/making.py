@@ -43,7 +43,7 @@ def update_statistics(stores: Stores, *, hour: datetime, now: datetime) -> Stati
     wanted = Period.hour(hour)
     if wanted.ends > now:
         raise InputError(f"{wanted}: the hour ends at {wanted.ends:%H:%M} UTC; make its statistics then")
-    return _Update(stores, now, StatisticsReport(str(wanted))).run(wanted)
+    return _StatisticsUpdate(stores, now, StatisticsReport(str(wanted))).run(wanted)
 
 
 def last_hour(now: datetime) -> datetime:
@@ -52,7 +52,7 @@ def last_hour(now: datetime) -> datetime:
 
 
 @dataclass
-class _Update:
+class _StatisticsUpdate:
     stores: Stores
     now: datetime
     report: StatisticsReport
