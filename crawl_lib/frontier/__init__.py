@@ -15,59 +15,25 @@ the queue past them (`take`). `make_due` has lines that wait taken at once (`due
 from typing import TYPE_CHECKING
 
 from crawl_lib.frontier.admission import LARGE_PATTERN, full_for
-from crawl_lib.frontier.adopt import adopt, read_handed_on, read_scope_added, refuse, rehome
+from crawl_lib.frontier.adopt import adopt, refuse, rehome
 from crawl_lib.frontier.directory import HANDED_ON_SUFFIX, META, NodeDirectory, open_node_dir
 from crawl_lib.frontier.due import make_due
 from crawl_lib.frontier.fairness import Shares, look_ahead_of, share_of_domain
 from crawl_lib.frontier.forward import bring_forward
 from crawl_lib.frontier.hostcounts import COUNTS_TABLES, HostCounts, host_of_line
-from crawl_lib.frontier.intake import (
-    DROPPED,
-    IntakeRules,
-    intake,
-    open_plan,
-    pending_report,
-    read_undecided,
-    take_in_again,
-)
-from crawl_lib.frontier.journal import (
-    CLAIM,
-    INSERT,
-    IntakeReport,
-    Journal,
-    largest,
-    read_journal,
-)
-from crawl_lib.frontier.lock import NodeLock, holder
-from crawl_lib.frontier.move import (
-    Change,
-    Move,
-    change_queue,
-    finish_open_move,
-    read_move,
-)
-from crawl_lib.frontier.queue import (
-    Queue,
-    State,
-    count_lines,
-    lines_until,
-    parse_state,
-)
-from crawl_lib.frontier.record import (
-    Record,
-    digest_of,
-    read_record,
-)
+from crawl_lib.frontier.intake import DROPPED, IntakeRules, intake, take_in_again
+from crawl_lib.frontier.journal import Journal
+from crawl_lib.frontier.lock import NodeLock
+from crawl_lib.frontier.move import Change, Move, change_queue, finish_open_move
+from crawl_lib.frontier.queue import Queue, State, count_lines, lines_until
+from crawl_lib.frontier.record import IntakeReport, Record, digest_of
 from crawl_lib.frontier.take import (
     Take,
     TakeHeader,
     advance,
     close_take,
     make_take,
-    open_take,
     position,
-    read_leftover,
-    readable_take,
     take_lines,
     write_leftover,
     write_lines,

@@ -7,7 +7,6 @@ puts all of it in place. Killed before it, nothing has changed but keys; after i
 from array import array
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha1
 from itertools import chain
@@ -22,7 +21,7 @@ from crawl_lib.frontier.move import Change, change_queue, finish_open_move, move
 from crawl_lib.frontier.queue import Queue, State
 from crawl_lib.frontier.record import digest_of
 from crawl_lib.frontier.take import require_no_take, require_settled, write_lines
-from crawl_lib.sealed import own_file, sealed_json
+from crawl_lib.sealed import sealed_json
 from crawl_lib.urlfiles import file_lines, join_line, key_of_line, some_lines
 from crawl_lib.urls import Owners, Rejection, canonicalize, host_of, refused_port, scope_bytes
 
@@ -31,19 +30,6 @@ if TYPE_CHECKING:  # fetching processes import this package
 
 EXAMPLES = 20
 _INSERT_KEYS = 50_000
-
-
-def read_handed_on(queue: Queue) -> Iterator[bytes]:
-    """Outlink lines, flagged `h`, that the node's next segment carries to their owners."""
-    return file_lines(queue.files.handed_on)
-
-
-def read_scope_added(queue: Queue) -> list[str]:
-    """Hosts of adopted URLs, sorted, that the node's next segment adds to the scope."""
-    path = queue.files.scope_added
-    with suppress(FileNotFoundError), own_file(path, "is no list of hosts"):
-        return path.read_bytes().decode("ascii").splitlines()
-    return []
 
 
 def refuse(counts: dict[str, int], examples: list[str], error: UrlError, where: str, words: str = "") -> None:
@@ -75,7 +61,7 @@ def adopt(queue: Queue, keys: "ShardedKeyStore", owners: Owners | None, *, max_l
     if repeated:
         report, scope, _ = _write(queue, state, owners, max_length_chars, repeated)
     reached("adopt.written")
-    scope |= {*read_scope_added(queue)}
+    scope |= {*queue.scope_added()}
     write_durable(queue.files.adopted_scope, scope_bytes(scope))
     _count_hosts(queue, keys)
     reached("adopt.files_written")
@@ -113,7 +99,7 @@ def _write(
     import numpy as np  # noqa: PLC0415 - costs a process 110 ms at its start, and few ever adopt
 
     report, scope, prefixes = IntakeReport(), set[str](), array("Q")
-    seen, earlier = set[bytes](), frozenset(read_handed_on(queue))
+    seen, earlier = set[bytes](), frozenset(queue.handed_on())
 
     def is_repeated(key: bytes) -> bool:
         """Whether an earlier line has this key; sure in the second pass, where the suspects are known."""
@@ -137,7 +123,7 @@ def _write(
                 handed_on.write(handed + b"\n")
 
     with queue.files.adopted_handed_on.open("wb") as handed_on:
-        handed_on.writelines(line + b"\n" for line in read_handed_on(queue))
+        handed_on.writelines(line + b"\n" for line in queue.handed_on())
         report.adopted = write_lines(queue, NodeDirectory.adopted, lines())
         fsync_file(handed_on)
     values = np.sort(np.array(prefixes, np.uint64))
@@ -234,7 +220,7 @@ def _divide(queue: Queue, state: State, owners: Owners) -> int:
                 handed_on.write(join_line(url, meta, b"h") + b"\n")
 
     with queue.files.rehomed_handed_on.open("wb") as handed_on:
-        handed_on.writelines(line + b"\n" for line in read_handed_on(queue))
+        handed_on.writelines(line + b"\n" for line in queue.handed_on())
         count = write_lines(queue, NodeDirectory.rehomed, kept())
         fsync_file(handed_on)
     reached("rehome.written")

@@ -14,11 +14,11 @@ from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import DamagedFileError, KrakeError, QueueError, os_errors
 from crawl_lib.findings import Finding, Findings
 from crawl_lib.frontier.directory import META, NodeDirectory
-from crawl_lib.frontier.journal import Journal, read_journal
-from crawl_lib.frontier.move import Move, impossible_steps, is_there, read_move
+from crawl_lib.frontier.journal import Journal
+from crawl_lib.frontier.move import Move, impossible_steps, is_there
 from crawl_lib.frontier.queue import Queue, State, count_lines, lines_until
 from crawl_lib.frontier.record import Record, digest_of
-from crawl_lib.frontier.take import Take, open_take
+from crawl_lib.frontier.take import Take
 from crawl_lib.stopping import OnProgress
 from crawl_lib.urlfiles import decode_line
 from crawl_lib.urls import canonicalize, is_list_of_hosts
@@ -45,10 +45,10 @@ class _Check:
 
     def run(self, full: bool) -> None:
         queue, directory = self.queue, self.queue.directory
-        move = self._read("move_damaged", NodeDirectory.move, lambda: read_move(queue))
+        move = self._read("move_damaged", NodeDirectory.move, lambda: Move.read(queue.directory))
         record = self._read("record_damaged", NodeDirectory.record, queue.record)
-        take = self._read("take_damaged", NodeDirectory.take, lambda: open_take(directory))
-        journal = self._read("intake_damaged", NodeDirectory.journal, lambda: read_journal(directory))
+        take = self._read("take_damaged", NodeDirectory.take, lambda: Take.open(directory))
+        journal = self._read("intake_damaged", NodeDirectory.journal, lambda: Journal.read(directory))
         if take is not None:
             self._take(take)
         if move is not None:

@@ -21,9 +21,7 @@ from crawl_lib.frontier.journal import (
     UNDECIDED,
     IntakeReport,
     Journal,
-    largest,
     open_journal,
-    read_journal,
 )
 from crawl_lib.frontier.move import Change, change_queue, finish_open_move, move_id
 from crawl_lib.frontier.queue import Queue
@@ -59,12 +57,6 @@ DROPPED = b""
 """In place of a line that is dropped: an intake counts the lines of its sources, to go on where it was killed."""
 
 
-def open_plan(queue: Queue) -> list[tuple[str, str]]:
-    """(folder, node) of the sources that an unfinished intake has yet to finish; the next intake needs them."""
-    journal = read_journal(queue.directory)
-    return [pair for pair in journal.plan[journal.at :] if pair != UNDECIDED] if journal else []
-
-
 def take_in_again(queue: Queue) -> None:
     """Forget what the node has taken in: its next intake reads every source, and drops what is known.
 
@@ -75,20 +67,10 @@ def take_in_again(queue: Queue) -> None:
     HostCounts(queue.directory).begin_groups()
     if queue.files.record.exists():
         write_durable(queue.files.record, sealed_json(queue.record().taking_in_again().to_mapping()))
-    journal = read_journal(queue.directory)
+    journal = Journal.read(queue.directory)
     if journal is not None and journal.at:
         journal.plan, journal.at = journal.plan[journal.at :], 0
         journal.write(queue.directory)
-
-
-def pending_report(queue: Queue) -> IntakeReport:
-    """What intakes did since the last committed segment of this node: the segment to come reports it."""
-    return IntakeReport.from_mapping(queue.record().pending)
-
-
-def read_undecided(queue: Queue) -> Iterator[bytes]:
-    """Outlink lines whose key servers did not answer; the next intake begins with them."""
-    return file_lines(queue.files.undecided)
 
 
 @dataclass(frozen=True)
@@ -171,7 +153,7 @@ class _Intake:
 
     def resume(self) -> None:
         """Do what the journal says was under way."""
-        if self.journal.phase == CLAIM:
+        if self.journal.is_claiming:
             lines = [*file_lines(self.queue.files.new_claim)]
             self.report.unsure += sum(HANDED_ON_MARK not in line for line in lines)
             self._append(lines)
@@ -199,7 +181,7 @@ class _Intake:
     def _source(self, folder: str, node: str) -> Generator[bytes]:
         """Its lines, with `DROPPED` in place of some that were handed on."""
         if (folder, node) == UNDECIDED:
-            yield from read_undecided(self.queue)
+            yield from self.queue.undecided()
             return
         lines = self.sources[folder, node].open()
         try:
@@ -244,7 +226,10 @@ class _Intake:
         kept, rejected = self.admission.choose(wanted)
         rejected[Rejection.SIMILAR] += len(accepted) - len(wanted)
         report.rejected = dict(Counter(report.rejected) + rejected)
-        report.over_budget, self.admission.refused = largest(report.over_budget, self.admission.refused), Counter()
+        report.over_budget, self.admission.refused = (
+            IntakeReport.largest(report.over_budget, self.admission.refused),
+            Counter(),
+        )
         return kept
 
     def _without_similar(self, lines: list[bytes]) -> list[bytes]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from hashlib import sha1
+from pathlib import Path
 from typing import Any
 
 from crawl_lib.dataclass import dataclass
@@ -45,6 +46,16 @@ class Move:
         """The bytes of the file."""
         groups = [[[step.name, step.inode, step.target] for step in group] for group in self.groups]
         return sealed_json({**vars(self), "groups": groups})
+
+    @classmethod
+    def read(cls, directory: Path) -> "Move | None":
+        """Read the open move; return None if there is none. Raises DamagedFileError, StorageError."""
+        path = NodeDirectory(directory).move
+        with suppress(FileNotFoundError), own_file(path, "is not a move"):
+            value = unsealed(path.read_bytes())
+            value["groups"] = tuple(tuple(Step(*step) for step in group) for group in value["groups"])
+            return cls(**value)
+        return None
 
 
 @dataclass
@@ -164,7 +175,7 @@ def finish_open_move(queue: Queue) -> bool:
     durable any more, is durable then. Raises QueueError if the files are not those that it names.
     """
     fsync_dir(queue.directory)
-    move = read_move(queue)
+    move = Move.read(queue.directory)
     if move is None:
         return False
     if problem := next(impossible_steps(queue, move), None):
@@ -190,15 +201,6 @@ def impossible_steps(queue: Queue, move: Move) -> Iterator[str]:
                 yield f"deletes `{step.name}`, and another file has that name"
         elif step.inode not in {inode, _inode(queue, step.target)}:
             yield f"renames `{step.name}` to `{step.target}`, and neither is that file"
-
-
-def read_move(queue: Queue) -> Move | None:
-    """The open move, None if there is none. Raises DamagedFileError, StorageError if the disk refuses it."""
-    with suppress(FileNotFoundError), own_file(queue.files.move, "is not a move"):
-        value = unsealed(queue.files.move.read_bytes())
-        value["groups"] = tuple(tuple(Step(*step) for step in group) for group in value["groups"])
-        return Move(**value)
-    return None
 
 
 def _carry_out(queue: Queue, move: Move) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import chain, islice, repeat
 from pathlib import Path
@@ -11,9 +11,10 @@ from pathlib import Path
 from crawl_lib.durable import write_durable
 from crawl_lib.errors import QueueError, os_error
 from crawl_lib.frontier.directory import META, NodeDirectory
-from crawl_lib.frontier.record import Record, digest_of, read_record
+from crawl_lib.frontier.record import Record, digest_of
 from crawl_lib.records import QueuedUrl
-from crawl_lib.urlfiles import BARE_META, TakenIn, decode_meta
+from crawl_lib.sealed import own_file
+from crawl_lib.urlfiles import BARE_META, TakenIn, decode_meta, file_lines
 
 _COUNT_BYTES = 1 << 20
 _END_BYTES = 1 << 16
@@ -61,22 +62,22 @@ class State:
         """Whether it is the one that Krake wrote last, or people's: theirs begins with 0, or has no `state.krake`."""
         return not self.processed or record.state_sha1 in {"", self.sha1()}
 
-
-def parse_state(data: bytes) -> State:
-    """Read the content of `state`, also as people write it. Raises ValueError saying what is wrong."""
-    lines = data.decode("ascii", "replace").split("\n")
-    while lines and not lines[-1].strip():
-        lines.pop()
-    numbers = [line.strip() for line in lines]
-    if len(numbers) < 2:
-        raise ValueError(f"has {len(numbers)} lines, and needs two or more")
-    for number, text in enumerate(numbers, 1):
-        if not (text.isascii() and text.isdigit()):
-            raise ValueError(f"line {number} is not a number: {text[:50]!r}")
-    processed, *totals = map(int, numbers)
-    if processed > totals[0]:
-        raise ValueError(f"says {processed} URLs of file 0 are processed, and that file 0 has {totals[0]}")
-    return State(processed, tuple(totals))
+    @classmethod
+    def parse(cls, data: bytes) -> "State":
+        """Read the content of `state`, also as people write it. Raises ValueError naming the problem."""
+        lines = data.decode("ascii", "replace").split("\n")
+        while lines and not lines[-1].strip():
+            lines.pop()
+        numbers = [line.strip() for line in lines]
+        if len(numbers) < 2:
+            raise ValueError(f"has {len(numbers)} lines, and needs two or more")
+        for number, text in enumerate(numbers, 1):
+            if not (text.isascii() and text.isdigit()):
+                raise ValueError(f"line {number} is not a number: {text[:50]!r}")
+        processed, *totals = map(int, numbers)
+        if processed > totals[0]:
+            raise ValueError(f"says {processed} URLs of file 0 are processed, and that file 0 has {totals[0]}")
+        return cls(processed, tuple(totals))
 
 
 class Queue:
@@ -115,11 +116,26 @@ class Queue:
 
     def record(self) -> Record:
         """What `state.krake` says; an empty one if there is none."""
-        return read_record(self.directory) or Record()
+        return Record.read(self.directory) or Record()
 
     def taken_in(self) -> TakenIn:
         """The (folder, node) pairs whose URLs have been taken in."""
         return self.record().taken_in
+
+    def undecided(self) -> Iterator[bytes]:
+        """Yield the outlink lines whose key servers did not answer; the next intake begins with these lines."""
+        return file_lines(self.files.undecided)
+
+    def handed_on(self) -> Iterator[bytes]:
+        """Yield the outlink lines, flagged `h`, that the node's next segment carries to their owners."""
+        return file_lines(self.files.handed_on)
+
+    def scope_added(self) -> list[str]:
+        """Return the hosts of adopted URLs, sorted, that the node's next segment adds to the scope."""
+        path = self.files.scope_added
+        with suppress(FileNotFoundError), own_file(path, "is no list of hosts"):
+            return path.read_bytes().decode("ascii").splitlines()
+        return []
 
     def state(self) -> State:
         """The state, checked: data files are there without gaps, and hold the numbers of lines it says.
@@ -161,7 +177,7 @@ class Queue:
         Raises QueueError if it is no state at all, StorageError if the disk refuses it.
         """
         try:
-            return parse_state(self.files.state.read_bytes())
+            return State.parse(self.files.state.read_bytes())
         except FileNotFoundError as error:
             raise self.error("there is no `state`") from error
         except OSError as error:
@@ -207,7 +223,7 @@ class Queue:
         file is theirs, the line is believed. Once it is known to be whole, it is ended with a newline.
         """
         try:
-            state = parse_state(self.files.state.read_bytes()).sha1()
+            state = State.parse(self.files.state.read_bytes()).sha1()
         except (OSError, ValueError):
             state = ""  # gone or damaged: it says nothing against the record
         path = self.files.data(number)

@@ -67,6 +67,33 @@ class Take:
     path: Path
     header: TakeHeader
 
+    @classmethod
+    def open(cls, directory: Path) -> "Take | None":
+        """Open the take of a node's directory; return None if there is none.
+
+        Raises DamagedFileError naming it and the command that repairs it, StorageError if the disk refuses it.
+        """
+        path = NodeDirectory(directory).take
+        with suppress(FileNotFoundError), own_file(path, "is not a take"):
+            with path.open("rb") as file:
+                value = {"lines_sha1": "", **unsealed(file.readline())}
+            for name in ("position_before", "position_after"):
+                processed, *totals = value[name]
+                value[name] = State(processed, tuple(totals))
+            looked_at = value["position_before"].length - value["position_after"].length
+            value = {"looked_at": looked_at, "runs": [(0, looked_at)], **value}
+            value["runs"] = [(start, stop) for start, stop in value["runs"]]
+            _require_sums(header := TakeHeader(**value))
+            return cls(path, header)
+        return None
+
+    @classmethod
+    def readable(cls, directory: Path) -> "Take | None":
+        """Open the take for a repair; return None also for a damaged file, which is a finding of the queue."""
+        with suppress(DamagedFileError):
+            return cls.open(directory)
+        return None
+
     @property
     def take_id(self) -> str:
         """The id that names the take's segment."""
@@ -116,6 +143,20 @@ class Take:
                 seen += 1
                 yield url, meta
             _require(seen == self.count, f"has {seen} URLs, and its header says {self.count}")
+
+    def leftover(self) -> list[int] | None:
+        """Return the positions that were left over, ascending; None while fetching is not over.
+
+        Raises DamagedFileError naming the file and the command that repairs it.
+        """
+        path = self.path.with_name(NodeDirectory.leftover)
+        with suppress(FileNotFoundError), own_file(path, "cannot be read"):
+            value = unsealed(path.read_bytes())
+            if value["take_id"] == self.take_id:
+                found = [*positions_of(value["runs"])]
+                _require(not found or 0 <= found[0] <= found[-1] < self.count, f"names position beyond {self.count}")
+                return found
+        return None
 
     def write_scope(self, hosts: Iterable[str]) -> None:
         """Decide, durably, which hosts' links are followed while this take is fetched, in all attempts.
@@ -187,7 +228,7 @@ def position(state: State, taken: bytearray) -> dict[str, Any]:
 
 def require_no_take(queue: Queue) -> None:
     """Raise QueueError if a take is open: what it left over is not in the queue."""
-    if open_take(queue.directory) is not None:
+    if Take.open(queue.directory) is not None:
         raise QueueError(f"{queue.directory}: a take is open; run the crawl task of this node again, which finishes it")
 
 
@@ -220,33 +261,6 @@ def write_take(directory: Path, header: TakeHeader, lines: Iterable[tuple[bytes,
     return Take(path, header)
 
 
-def open_take(directory: Path) -> Take | None:
-    """The take that is open in a node's directory, None if there is none.
-
-    Raises DamagedFileError naming it and the command that repairs it, StorageError if the disk refuses it.
-    """
-    path = NodeDirectory(directory).take
-    with suppress(FileNotFoundError), own_file(path, "is not a take"):
-        with path.open("rb") as file:
-            value = {"lines_sha1": "", **unsealed(file.readline())}
-        for name in ("position_before", "position_after"):
-            processed, *totals = value[name]
-            value[name] = State(processed, tuple(totals))
-        looked_at = value["position_before"].length - value["position_after"].length
-        value = {"looked_at": looked_at, "runs": [(0, looked_at)], **value}
-        value["runs"] = [(start, stop) for start, stop in value["runs"]]
-        _require_sums(header := TakeHeader(**value))
-        return Take(path, header)
-    return None
-
-
-def readable_take(directory: Path) -> Take | None:
-    """The same, for a repair: None also if it cannot be read, which is a finding of the queue."""
-    with suppress(DamagedFileError):
-        return open_take(directory)
-    return None
-
-
 def _require_sums(header: TakeHeader) -> None:
     """Within `own_file`: ValueError, if what a header says of the lines that were looked at contradicts itself."""
     ends = [0, *chain.from_iterable(header.runs), header.looked_at]
@@ -262,21 +276,6 @@ def write_leftover(take: Take, positions: Collection[int]) -> None:
     decision = {"take_id": take.take_id, "runs": runs_of(sorted(positions))}
     write_durable(take.path.with_name(NodeDirectory.leftover), sealed_json(decision))
     reached("take.leftover")
-
-
-def read_leftover(take: Take) -> list[int] | None:
-    """The positions that were decided to be left over, ascending; None while fetching is not over.
-
-    Raises DamagedFileError naming the file and the command that repairs it.
-    """
-    path = take.path.with_name(NodeDirectory.leftover)
-    with suppress(FileNotFoundError), own_file(path, "cannot be read"):
-        value = unsealed(path.read_bytes())
-        if value["take_id"] == take.take_id:
-            found = [*positions_of(value["runs"])]
-            _require(not found or 0 <= found[0] <= found[-1] < take.count, f"names position beyond {take.count}")
-            return found
-    return None
 
 
 def close_take(directory: Path) -> None:

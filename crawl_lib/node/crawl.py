@@ -10,7 +10,7 @@ from typing import Any
 from crawl_lib.crawldir import Settled, write_settled
 from crawl_lib.errors import KrakeError, StoppedError, StorageError
 from crawl_lib.fetch import hosts_in_back_off
-from crawl_lib.frontier import bring_forward, read_undecided
+from crawl_lib.frontier import bring_forward
 from crawl_lib.node.due import follow_notes
 from crawl_lib.node.guards import require_new_name, require_part, require_room_for_segment
 from crawl_lib.node.retire import drop_decision, require_admitted
@@ -114,7 +114,7 @@ def settle_node(stores: Stores, *, node: str, run_id: str | None = None) -> dict
         folder = stores.crawl.newest()
         report = take_in(task, None)
         length = task.queue.length()
-        undecided = sum(1 for _ in read_undecided(task.queue))
+        undecided = sum(1 for _ in task.queue.undecided())
         write_settled(stores.crawl, Settled(node, folder, length, undecided, task.queue.taken_in()))
         task.progress.enter("done", queue=length)
     return {"node": node, "queue": length, **report.to_mapping()}

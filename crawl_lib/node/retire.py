@@ -38,21 +38,7 @@ from crawl_lib.crawldir import (
 )
 from crawl_lib.durable import delete_durable, reached, write_durable
 from crawl_lib.errors import ConfigError, PathNotFoundError
-from crawl_lib.frontier import (
-    Change,
-    NodeDirectory,
-    NodeLock,
-    Queue,
-    State,
-    change_queue,
-    finish_open_move,
-    open_take,
-    pending_report,
-    read_handed_on,
-    read_move,
-    read_scope_added,
-    read_undecided,
-)
+from crawl_lib.frontier import Change, Move, NodeDirectory, NodeLock, Queue, State, Take, change_queue, finish_open_move
 from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.node.guards import require_newest
 from crawl_lib.node.sources import take_in, waiting_sources
@@ -101,10 +87,10 @@ def retire_node(stores: Stores, *, node: str, directory: Path | None = None, dry
         if decision is None or not (_is_handed_over(stores, decision) or queue.is_ours()):
             decision = _decide(task)  # again, if a repair has written the queue since: no intake has looked at it
         task.progress.enter("retire", queue=queue.length())
-        facts = {"retired": node, "intake": pending_report(queue).to_mapping()}
+        facts = {"retired": node, "intake": queue.record().report().to_mapping()}
         lines = stores.until_stopped(_queue_lines(queue))
         to = Division(decision["nodes"], decision["routing"])
-        manifest = hand_over(stores.crawl, decision["name"], lines, to, scope=read_scope_added(queue), facts=facts)
+        manifest = hand_over(stores.crawl, decision["name"], lines, to, scope=queue.scope_added(), facts=facts)
         reached("retire.handed_over")
         _empty_queue(queue, decision["name"])
         reached("retire.emptied")
@@ -119,12 +105,12 @@ def retire_node(stores: Stores, *, node: str, directory: Path | None = None, dry
 
 def _plan(stores: Stores, queue: Queue) -> dict[str, Any]:
     sources, _ = waiting_sources(stores, queue.node, queue.taken_in(), before=None, planned=[])
-    take = open_take(queue.directory)
+    take = Take.open(queue.directory)
     return {
         "node": queue.node,
         "queue": queue.length(),
-        "undecided": sum(1 for _ in read_undecided(queue)),
-        "handed_on": sum(1 for _ in read_handed_on(queue)),
+        "undecided": sum(1 for _ in queue.undecided()),
+        "handed_on": sum(1 for _ in queue.handed_on()),
         "open_take": take.count if take else 0,
         "sources_to_take_in": len(sources),
         "to": list(stores.config.servers),
@@ -163,8 +149,8 @@ def _queue_lines(queue: Queue) -> Iterator[bytes]:
     """Everything that waits, as outlink lines: their keys are in, but for those that are undecided."""
     for url, meta in queue.lines(queue.state()):
         yield join_line(url, meta, b"h")
-    yield from read_handed_on(queue)
-    yield from read_undecided(queue)
+    yield from queue.handed_on()
+    yield from queue.undecided()
 
 
 def _empty_queue(queue: Queue, name: str) -> None:
@@ -319,7 +305,9 @@ def admit_node(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str,
             _note_taken_in(queue, settled)
             reached("admit.noted")
             write_settled(stores.crawl, replace(settled, queue=0, undecided=0, retired=False, lost=False))
-        elif (move := read_move(queue)) is None or move.move_id != _move_id(settled):  # else it is half admitted
+        elif (move := Move.read(queue.directory)) is None or move.move_id != _move_id(
+            settled
+        ):  # else it is half admitted
             _require_no_queue(queue, settled)
     return {"node": node, "admitted": True}
 

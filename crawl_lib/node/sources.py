@@ -13,19 +13,7 @@ from crawl_lib.crawldir import LISTS_FOLDER, SEEDS_FOLDER, FolderState, Iteratio
 from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.fetch import HostStore, make_hosts_folder, page_number
-from crawl_lib.frontier import (
-    DROPPED,
-    IntakeReport,
-    IntakeRules,
-    Record,
-    adopt,
-    intake,
-    open_plan,
-    pending_report,
-    read_record,
-    read_scope_added,
-    rehome,
-)
+from crawl_lib.frontier import DROPPED, IntakeReport, IntakeRules, Journal, Record, adopt, intake, rehome
 from crawl_lib.node.task import NodeTask
 from crawl_lib.sealed import MANIFEST_FILE, sealed_json
 from crawl_lib.stores import Stores
@@ -130,7 +118,11 @@ def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
     config = stores.config
     owners_of_hosts = owners if config.frontier.routing == "host" else None
     sources, complete = waiting_sources(
-        stores, task.node, queue.taken_in(), before=current.folder if current else None, planned=open_plan(queue)
+        stores,
+        task.node,
+        queue.taken_in(),
+        before=current.folder if current else None,
+        planned=Journal.open_plan(queue.directory),
     )
     sources = _but_handed_on(stores, task.node, sources, queue.record().again)
     with stores.keys(task.node) as keys:
@@ -154,7 +146,7 @@ def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
         )
     if current is not None:
         rehome(queue, owners_of_hosts)
-    return pending_report(queue)
+    return queue.record().report()
 
 
 def _has_full_texts(task: NodeTask) -> bool:
@@ -208,7 +200,7 @@ def _note_read_before(task: NodeTask) -> None:
     Else what other nodes handed on to this one long ago would come past the key check once more, and be crawled twice.
     With a CrawlDb nothing is read again.
     """
-    record = read_record(task.directory) or Record(again=taken_in_before(task.stores, task.node))
+    record = Record.read(task.directory) or Record(again=taken_in_before(task.stores, task.node))
     if task.stores.config.order.makes_lists and record.again:
         record = replace(record, taken_in=record.taken_in | record.again, again=TakenIn())
     elif task.queue.files.record.exists() or not record.again:
@@ -226,7 +218,7 @@ def scope_hosts(task: NodeTask, current: Iteration) -> set[str]:
     """
     crawl = task.stores.crawl
     taken_in = task.queue.taken_in()
-    hosts = {*crawl.scope(current), *read_scope_added(task.queue)}
+    hosts = {*crawl.scope(current), *task.queue.scope_added()}
     for digest in crawl.seeds():
         if digest not in current.seeds and (digest, SEEDS_FOLDER) in taken_in:
             hosts.update(crawl.seeds_scope(digest))

@@ -30,12 +30,6 @@ from crawl_lib.frontier import (
     close_take,
     finish_open_move,
     make_take,
-    open_take,
-    pending_report,
-    read_handed_on,
-    read_leftover,
-    read_scope_added,
-    read_undecided,
     write_leftover,
 )
 from crawl_lib.keys import SharedTurns
@@ -69,7 +63,7 @@ URLS_OF_A_PROCESS = 1000
 def finish_what_is_open(task: NodeTask) -> None:
     """Bring a move and a take that an earlier task left open to their end, whichever run they are of."""
     finish_open_move(task.queue)
-    take = open_take(task.directory)
+    take = Take.open(task.directory)
     if take is not None:
         if task.spool.exists():
             fsync_dir(task.spool)  # a part that is closed is believed
@@ -142,7 +136,7 @@ def complete(task: NodeTask, take: Take) -> None:
         task.stores.go_on()
     published = publish(storage, folder, task.node, take.take_id, built)
     keep_late_scope(task.stores, take.header.folder)
-    leftover = read_leftover(take)
+    leftover = take.leftover()
     if leftover is None:  # an empty one would lose its URLs
         raise task.queue.error(f"the segment of take {take.take_id} is there, and `leftover` is not there")
     reader = segments.SegmentReader(storage, published)
@@ -179,7 +173,7 @@ def _again(task: NodeTask, take: Take, reader: "segments.SegmentReader") -> Iter
 def _make_segment(task: NodeTask, take: Take, hidden: str) -> None:
     """Fetch what is left, upload the WARC files to the segment's `hidden` folder, build the rest in the spool."""
     current = _iteration_of(task, take)
-    if read_leftover(take) is None:
+    if take.leftover() is None:
         task.stores.go_on()
         _fetch(task, take, current, hidden)
     wait_for_room(task, local=False)
@@ -299,7 +293,7 @@ def _iteration_of(task: NodeTask, take: Take) -> Iteration:
 def _build(task: NodeTask, take: Take, current: Iteration) -> None:
     """Put the segment's files together from the workers' parts."""
     queue = task.queue
-    deferred = len(read_leftover(take) or [])
+    deferred = len(take.leftover() or [])
     facts = Manifest(
         take_id=take.take_id,
         run_id=take.header.run_id,
@@ -314,14 +308,14 @@ def _build(task: NodeTask, take: Take, current: Iteration) -> None:
             "passed_over": take.passed_over,
             **_requisites_left(take),
         },
-        intake=pending_report(queue).to_mapping(),
+        intake=queue.record().report().to_mapping(),
         queue_after=take.header.position_after.length + take.passed_over + deferred,
-        undecided=sum(1 for _ in read_undecided(queue)),
+        undecided=sum(1 for _ in queue.undecided()),
         next_due=take.header.next_due,
-        scope_added=list(read_scope_added(queue)),
+        scope_added=list(queue.scope_added()),
     )
     owners = Owners(current.nodes)
-    handed_on = (decode_line(line, "handed_on")[0] for line in read_handed_on(queue))
+    handed_on = (decode_line(line, "handed_on")[0] for line in queue.handed_on())
     segments.build_segment(
         task.spool,
         NodeDirectory(task.directory).spool_segment,
@@ -336,7 +330,7 @@ def _requisites_left(take: Take) -> dict[str, int]:
     """Return how many requisites the next iteration may take from the queue, if some may be taken at all."""
     first = take.header.extra.get("requisites", 0)
     taken = sum(min(stop, first) - min(start, first) for start, stop in take.header.runs)
-    deferred = sum(position < taken for position in read_leftover(take) or [])
+    deferred = sum(position < taken for position in take.leftover() or [])
     left = first - taken + deferred if taken else 0
     return {"requisites": left} if left else {}
 

@@ -34,7 +34,7 @@ from crawl_lib.derived import Output
 from crawl_lib.durable import delete_durable
 from crawl_lib.errors import NOT_ABOUT_FILES, DamagedFileError, KrakeError, LockedError, PathNotFoundError, StoppedError
 from crawl_lib.findings import Finding, Findings, Severity
-from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, readable_take
+from crawl_lib.frontier import NodeDirectory, Queue, Take, finish_open_move
 from crawl_lib.keys import check, repair
 from crawl_lib.outputs import OUTPUTS
 from crawl_lib.repair.folders.folders import SmallFiles
@@ -289,7 +289,7 @@ class _Pass:
                 if self.say is None or names <= CHOICES or names & MISMATCH:
                     continue
                 with self.left_to_people(str(directory)):
-                    take = readable_take(directory)
+                    take = Take.readable(directory)
                     self._may_cost(take.count if take is not None else 0, str(directory))
                     for line in repair_node(self.stores, node, dry_run=self.dry_run).done:
                         self.did(f"{directory}: {line}")

@@ -21,7 +21,7 @@ import crawl_lib.repair.queue
 import crawl_lib.seeds
 from crawl_lib import durable
 from crawl_lib.config import UrlsConfig
-from crawl_lib.frontier import IntakeRules, Queue, adopt, intake, pending_report, read_record
+from crawl_lib.frontier import IntakeRules, Queue, Record, adopt, intake
 from crawl_lib.keys import Answer, Claim
 from crawl_lib.records import QueuedUrl
 from crawl_lib.sealed import sealed_json, unsealed
@@ -101,7 +101,7 @@ def take_in(
     rules = IntakeRules(routing, **{name: options.pop(name) for name in names & options.keys()})
     adopt(queue, keys, owners if routing == "host" else None)
     intake(queue, sources, keys, rules, **options)
-    return pending_report(queue)
+    return queue.record().report()
 
 
 def fill(queue: Queue, urls: Iterable[str], folder: str = "1") -> None:
@@ -196,6 +196,6 @@ def _fork(work: Callable[[], object]) -> int:
 
 def to_be_adopted(directory: Path) -> None:
     """Have the next intake adopt a queue that was changed, as a repair does: people begin `state` with 0 for that."""
-    record = read_record(directory)
+    record = Record.read(directory)
     assert record is not None
     (directory / "state.krake").write_bytes(sealed_json(replace(record, state_sha1="").to_mapping()))

@@ -15,8 +15,6 @@ from crawl_lib.frontier import (
     advance,
     close_take,
     make_take,
-    read_handed_on,
-    read_scope_added,
 )
 from crawl_lib.frontier.check import check_queue
 from crawl_lib.records import QueuedUrl
@@ -92,7 +90,7 @@ def test_hosts_that_are_no_text_are_damage(tmp_path: Path) -> None:
     queue = hand_made(tmp_path / "n", [A])
     queue.files.scope_added.write_bytes(b"a.test\n\xe5")
     with pytest.raises(DamagedFileError, match=r"scope_added: .*krake fsck --repair"):
-        read_scope_added(queue)
+        queue.scope_added()
 
 
 def test_it_is_adopted_once_and_again_when_it_is_changed(tmp_path: Path) -> None:
@@ -165,10 +163,10 @@ def test_urls_of_other_nodes_go_to_their_owners_past_the_key_check(tmp_path: Pat
     assert mine
     assert theirs
     assert urls_of(queue) == mine
-    lines = [decode_line(line) for line in read_handed_on(queue)]
+    lines = [decode_line(line) for line in queue.handed_on()]
     assert [(item.url, flags) for item, flags in lines] == [(url, "h") for url in theirs]
     assert report.adopted_handed_on == len(theirs)
-    assert read_scope_added(queue) == sorted(host_of(url) for url in urls)
+    assert queue.scope_added() == sorted(host_of(url) for url in urls)
     assert keys.keys == {key(url) for url in urls}
     other = Queue(tmp_path / "n2")
     other.directory.mkdir()
@@ -184,12 +182,12 @@ def test_a_second_adoption_keeps_what_the_first_left_for_the_segment(tmp_path: P
     take_in(queue, Keys(), owners=owners)
     hand_made(queue.directory, urls)
     take_in(queue, Keys(), owners=owners)
-    assert [decode_line(line)[0].url for line in read_handed_on(queue)] == theirs
+    assert [decode_line(line)[0].url for line in queue.handed_on()] == theirs
     take = make_take(queue, head(2), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1))
-    assert list(read_handed_on(queue))
+    assert list(queue.handed_on())
     advance(queue, take)
     close_take(queue.directory)
-    assert (list(read_handed_on(queue)), read_scope_added(queue)) == ([], [])
+    assert (list(queue.handed_on()), queue.scope_added()) == ([], [])
 
 
 def test_with_local_routing_all_stay(tmp_path: Path) -> None:

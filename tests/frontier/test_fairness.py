@@ -21,7 +21,6 @@ from crawl_lib.frontier import (
     advance,
     change_queue,
     make_take,
-    open_take,
     write_lines,
 )
 from crawl_lib.frontier.fairness import choose, interleaved, positions_of, runs_of
@@ -188,7 +187,7 @@ def older(path: Path, *position_after: int) -> None:
 def test_the_take_of_an_older_version_of_which_a_repair_found_less_leaves_the_rest(tmp_path: Path) -> None:
     queue = make_queue(tmp_path / "node", pages("a.test", 4))
     older(take(queue, shares(3, 3)).path, 1, 4)
-    taken = open_take(queue.directory)
+    taken = Take.open(queue.directory)
     assert taken is not None
     advance(queue, taken)
     assert [one.url for one in queue.read()] == pages("a.test", 3, 1)
@@ -197,7 +196,7 @@ def test_the_take_of_an_older_version_of_which_a_repair_found_less_leaves_the_re
 def test_the_take_of_a_version_that_took_all_it_looked_at_is_finished(tmp_path: Path) -> None:
     queue = make_queue(tmp_path / "node", pages("a.test", 4))
     older(take(queue, shares(3, 3)).path, 3, 4)
-    taken = open_take(queue.directory)
+    taken = Take.open(queue.directory)
     assert taken is not None
     assert taken.passed_over == 0
     advance(queue, taken, taken.select([2]))

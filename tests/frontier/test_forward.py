@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.errors import QueueError
-from crawl_lib.frontier import Queue, TakeHeader, advance, bring_forward, close_take, make_take, open_take
+from crawl_lib.frontier import Queue, Take, TakeHeader, advance, bring_forward, close_take, make_take
 from crawl_lib.frontier.fairness import choose
 from crawl_lib.records import QueuedUrl
 from crawl_lib.urlfiles import encode_line, encode_meta, is_requisite
@@ -73,7 +73,7 @@ def test_a_round_of_requisites_looks_at_no_page(tmp_path: Path) -> None:
     assert names(queue) == ["1-0", "1-2"]
     take = make_take(queue, replace(head(9), only_requisites=True), HEADER)
     assert (take.count, take.header.looked_at) == (0, 0)
-    assert open_take(queue.directory) is not None
+    assert Take.open(queue.directory) is not None
     advance(queue, take)
     assert names(queue) == ["1-0", "1-2"]
 

@@ -13,7 +13,7 @@ from statistics import median
 from time import monotonic, process_time
 
 from crawl_lib.config import TrapsConfig, UrlsConfig
-from crawl_lib.frontier import HostCounts, IntakeRules, Queue, intake, pending_report
+from crawl_lib.frontier import HostCounts, IntakeRules, Queue, intake
 from crawl_lib.keys import Answer
 from crawl_lib.records import QueuedUrl
 from crawl_lib.urlfiles import CHUNK_BYTES, OutlinkWriter, Source, encode_line, read_outlinks
@@ -103,7 +103,7 @@ def test_a_chunk_ends_by_bytes_too_whatever_archives_shrink_to(tmp_path: Path) -
     queue.create()
     read = Source("1", "n", lambda: read_outlinks((tmp_path / "outlinks").open("rb"), count=len(lines)))
     intake(queue, [read], keys, RULES)  # type: ignore[arg-type]
-    assert pending_report(queue).new == len(lines)
+    assert queue.record().report().new == len(lines)
     assert 3_000 < keys.most <= CHUNK_BYTES // 2000 + 250
 
 

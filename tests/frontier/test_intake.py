@@ -10,17 +10,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.errors import DamagedFileError, QueueError, StoppedError, StorageError
-from crawl_lib.frontier import (
-    HostCounts,
-    Queue,
-    TakeHeader,
-    advance,
-    close_take,
-    make_take,
-    open_plan,
-    pending_report,
-    take_in_again,
-)
+from crawl_lib.frontier import HostCounts, Journal, Queue, TakeHeader, advance, close_take, make_take, take_in_again
 from crawl_lib.frontier.check import check_queue
 from crawl_lib.frontier.hostcounts import host_of_line
 from crawl_lib.keys import Claim, ShardedKeyStore, SqliteKeyServer
@@ -79,7 +69,7 @@ def test_an_intake_of_empty_sources_is_noted_without_a_move(queue: Queue, tmp_pa
     take_in(other, Keys(), *(replace(one, is_empty=False) for one in empty), complete_folders=["1"])
     found, wanted = queue.record(), other.record()
     assert found.taken_in.to_mapping() == wanted.taken_in.to_mapping()
-    assert (found.nodes, pending_report(queue)) == (wanted.nodes, pending_report(other))
+    assert (found.nodes, queue.record().report()) == (wanted.nodes, other.record().report())
     assert (bool(found.last_move), bool(wanted.last_move)) == (False, True)
     take_in(queue, Keys(), source("2", "a", [A, B]))
     assert urls_of(queue) == [A, B]
@@ -204,11 +194,11 @@ def test_two_nodes_with_local_routing_divide_what_both_find(tmp_path: Path) -> N
 def test_counts_stay_until_a_segment_has_reported_them(queue: Queue) -> None:
     take_in(queue, Keys(), source("1", "n1", [A]))
     take_in(queue, Keys(), source("2", "n1", [B]))
-    assert pending_report(queue).new == 2
+    assert queue.record().report().new == 2
     take = make_take(queue, head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="3", processes=1))
-    assert pending_report(queue).new == 2
+    assert queue.record().report().new == 2
     advance(queue, take)
-    assert pending_report(queue).seen == 0
+    assert queue.record().report().seen == 0
 
 
 def test_a_stopped_intake_goes_on_where_it_was(queue: Queue) -> None:
@@ -217,11 +207,11 @@ def test_a_stopped_intake_goes_on_where_it_was(queue: Queue) -> None:
     with pytest.raises(StoppedError):
         take_in(queue, Keys(), source("1", "n1", urls), chunk_lines=3, stop=lambda: next(stops))
     assert queue.length() == 0
-    assert open_plan(queue) == [("1", "n1")]
+    assert Journal.open_plan(queue.directory) == [("1", "n1")]
     assert ("1", "n1") not in queue.taken_in()
     take_in(queue, Keys(), source("1", "n1", urls), source("2", "n1", [B]))
     assert urls_of(queue) == [*urls[:7], B, *urls[7:]]
-    assert open_plan(queue) == []
+    assert Journal.open_plan(queue.directory) == []
 
 
 def test_half_a_source_that_is_gone_is_an_error(queue: Queue) -> None:

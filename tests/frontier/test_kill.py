@@ -19,14 +19,13 @@ from crawl_lib.crawldir import CrawlDirectory
 from crawl_lib.frontier import (
     Queue,
     Shares,
+    Take,
     TakeHeader,
     advance,
     bring_forward,
     close_take,
     finish_open_move,
     make_take,
-    open_take,
-    read_leftover,
     rehome,
     write_leftover,
 )
@@ -139,19 +138,19 @@ def _rehome_all(root: Path) -> None:
 
 
 def _take(root: Path) -> None:
-    if open_take(root / "n1") is None:
+    if Take.open(root / "n1") is None:
         make_take(_queue(root), head(6), TakeHeader(take_id="t1", run_id="r", iteration=2, folder="6", processes=1))
 
 
 def _advance(root: Path) -> None:
     queue = _queue(root)
     finish_open_move(queue)
-    take = open_take(queue.directory)
+    take = Take.open(queue.directory)
     if take is not None:
-        if read_leftover(take) is None:
+        if take.leftover() is None:
             write_leftover(take, [1, 2, 5])
         again = [replace(one, retries=one.retries + 1, due=9) for one in take.select([0, 3])]
-        advance(queue, take, take.select(read_leftover(take) or []), again)
+        advance(queue, take, take.select(take.leftover() or []), again)
         close_take(queue.directory)
     # What a kill between the last two deletions leaves goes with the next take; compare with that done.
     close_take(queue.directory)
@@ -174,9 +173,9 @@ def _use_up(root: Path) -> None:
     queue = _queue(root)
     finish_open_move(queue)
     if not (queue.directory / "done").exists():
-        if open_take(queue.directory) is None:
+        if Take.open(queue.directory) is None:
             make_take(queue, head(99), TakeHeader(take_id="t1", run_id="r", iteration=2, folder="6", processes=1))
-        take = open_take(queue.directory)
+        take = Take.open(queue.directory)
         assert take
         advance(queue, take)
         (queue.directory / "done").write_text("")

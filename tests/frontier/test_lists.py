@@ -22,7 +22,6 @@ from crawl_lib.frontier import (
     advance,
     close_take,
     make_take,
-    read_handed_on,
     rehome,
     take_in_again,
 )
@@ -150,7 +149,7 @@ def test_the_mark_survives_the_take_what_is_left_over_and_what_is_tried_again(qu
 def test_it_survives_rehoming_and_the_next_owner_takes_it_in_past_the_key_check(queue: Queue, tmp_path: Path) -> None:
     owners = Owners(["node-a", "node-b", "node-c"])
     assert (moved := rehome(queue, owners)) > 0
-    lines = list(read_handed_on(queue))
+    lines = list(queue.handed_on())
     assert len(lines) == moved
     assert all(map(is_listed, lines))
     other = Queue(tmp_path / "node-b", "node-b")

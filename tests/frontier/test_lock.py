@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.errors import LockedError, StorageError
-from crawl_lib.frontier import NodeLock, holder
+from crawl_lib.frontier import NodeLock
+from crawl_lib.frontier.lock import holder
 
 
 def lock(path: Path, timeout_s: float = 0.0, **options) -> NodeLock:

@@ -12,9 +12,9 @@ from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from crawl_lib.frontier import Queue, Shares, Take, TakeHeader, advance, close_take, make_take, open_take
+from crawl_lib.frontier import Queue, Shares, State, Take, TakeHeader, advance, close_take, make_take
 from crawl_lib.frontier.fairness import positions_of
-from crawl_lib.frontier.queue import count_lines, parse_state
+from crawl_lib.frontier.queue import count_lines
 from crawl_lib.repair.queue.queue import repair_queue
 from tests.frontier.helpers import Keys, hand_made, run_in_child, source, take_in
 
@@ -49,7 +49,7 @@ class QueueMachine(RuleBasedStateMachine):
         return [f"http://h{n % 3}.test/{n}" for n in range(self.urls - count, self.urls)]
 
     def _opened(self) -> Take | None:
-        return open_take(self.queue.directory)
+        return Take.open(self.queue.directory)
 
     @precondition(lambda self: self._opened() is None)
     @rule(counts=st.lists(st.integers(0, 5), max_size=3), again=st.booleans(), local=st.booleans())
@@ -143,7 +143,7 @@ class QueueMachine(RuleBasedStateMachine):
     def files_are_as_the_format_says(self) -> None:
         if not hasattr(self, "queue"):
             return
-        state = parse_state((self.queue.directory / "state").read_bytes())
+        state = State.parse((self.queue.directory / "state").read_bytes())
         assert (self.queue.directory / "state").read_bytes() == state.to_bytes()
         assert self.queue.files.data_files() == list(range(len(state.totals)))
         for number, total in enumerate(state.totals):

@@ -19,8 +19,6 @@ from crawl_lib.frontier import (
     make_take,
     move,
     open_node_dir,
-    open_take,
-    read_leftover,
     write_leftover,
     write_take,
 )
@@ -135,13 +133,13 @@ def test_advancing_again_does_nothing_and_advancing_elsewhere_is_an_error(queue:
 def test_only_one_take_is_open(queue: Queue) -> None:
     fill(queue, numbered(0, 3))
     opened = take(queue, 1)
-    assert open_take(queue.directory) == opened
+    assert Take.open(queue.directory) == opened
     with pytest.raises(QueueError, match="take is open"):
         take(queue, 1, "u")
     with pytest.raises(QueueError, match="take is open"):
         fill(queue, ["http://a.test/"], "2")
     close_take(queue.directory)
-    assert open_take(queue.directory) is None
+    assert Take.open(queue.directory) is None
 
 
 @pytest.mark.parametrize(("sealed", "problem"), [(True, "another digest"), (False, "has 0 URLs")])
@@ -161,7 +159,7 @@ def test_any_wrong_bit_in_a_take_is_found_before_its_first_url(queue: Queue) -> 
         flipped[bit // 8] ^= 1 << bit % 8
         (queue.directory / "take").write_bytes(flipped)
         with pytest.raises(DamagedFileError, match="krake fsck --repair"):
-            next((found := open_take(queue.directory)) and found.urls())
+            next((found := Take.open(queue.directory)) and found.urls())
 
 
 def test_a_take_and_a_scope_of_before_are_read_and_stay_as_they_are(queue: Queue) -> None:
@@ -173,7 +171,7 @@ def test_a_take_and_a_scope_of_before_are_read_and_stay_as_they_are(queue: Queue
     assert opened.scope() == ["a.test", "b.test"]
     assert [item.queued.url for item in opened.urls()] == numbered(0, 3)
     write_take(queue.directory, opened.header, opened.lines())
-    assert open_take(queue.directory) == opened, "one that a repair writes again has no digest either"
+    assert Take.open(queue.directory) == opened, "one that a repair writes again has no digest either"
 
 
 def test_a_scope_with_a_wrong_bit_cut_or_emptied_is_damage(queue: Queue) -> None:
@@ -230,7 +228,7 @@ def of_before(queue: Queue, size: int) -> Take:
     value = {name: item for name, item in header.to_mapping().items() if name != "lines_sha1"}
     lines = b"".join(b"%b\t\t0\t0\t\n" % url.encode() for url in urls_of(queue)[:size])
     (queue.directory / "take").write_bytes(sealed_json(value) + lines)
-    found = open_take(queue.directory)
+    found = Take.open(queue.directory)
     assert found is not None
     return found
 
@@ -238,12 +236,12 @@ def of_before(queue: Queue, size: int) -> Take:
 def test_the_leftover_is_known_by_its_take(queue: Queue) -> None:
     fill(queue, numbered(0, 9))
     opened = take(queue, 9)
-    assert read_leftover(opened) is None
+    assert opened.leftover() is None
     write_leftover(opened, [7, 1, 2, 3])
-    assert read_leftover(opened) == [1, 2, 3, 7]
+    assert opened.leftover() == [1, 2, 3, 7]
     close_take(queue.directory)
     write_leftover(opened, [1])
-    assert read_leftover(take(queue, 9, "u")) is None, "a leftover of another take says nothing"
+    assert take(queue, 9, "u").leftover() is None, "a leftover of another take says nothing"
 
 
 @pytest.mark.parametrize(
@@ -434,7 +432,7 @@ def test_repair_finds_the_place_of_an_open_take(queue: Queue) -> None:
     take(queue, 2)
     (queue.directory / "state").write_text("1\n9\n")
     repair_queue(queue)
-    opened = open_take(queue.directory)
+    opened = Take.open(queue.directory)
     assert opened
     advance(queue, opened)
     assert urls_of(queue) == numbered(2, 4)
@@ -445,7 +443,7 @@ def test_repair_lets_nothing_go_for_a_take_that_is_not_next(queue: Queue) -> Non
     take(queue, 2)
     hand_made(queue.directory, numbered(50, 3))
     repair_queue(queue)
-    opened = open_take(queue.directory)
+    opened = Take.open(queue.directory)
     assert opened
     advance(queue, opened)
     assert urls_of(queue) == numbered(50, 3)
@@ -498,7 +496,7 @@ def test_a_copy_made_within_a_move_does_not_hand_on_again(
         assert sorted(path.name for path in queue.directory.iterdir()) == before, "nothing is done by halves"
         assert "move_impossible" in {finding.name for finding in check_queue(queue.directory, queue.node)}
         repair_queue(queue)
-    opened = open_take(queue.directory)
+    opened = Take.open(queue.directory)
     assert opened
     advance(queue, opened)
     assert not (queue.directory / "handed_on").exists()

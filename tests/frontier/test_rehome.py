@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl_lib.errors import QueueError
-from crawl_lib.frontier import Queue, TakeHeader, advance, close_take, make_take, pending_report, read_handed_on, rehome
+from crawl_lib.frontier import Queue, TakeHeader, advance, close_take, make_take, rehome
 from crawl_lib.records import QueuedUrl
 from crawl_lib.urlfiles import Source, decode_line
 from crawl_lib.urls import Owners, host_of
@@ -29,7 +29,7 @@ def filled(directory: Path, *files: list[str]) -> Queue:
 
 
 def handed(queue: Queue) -> list[str]:
-    return [decode_line(line)[0].url for line in read_handed_on(queue)]
+    return [decode_line(line)[0].url for line in queue.handed_on()]
 
 
 @pytest.mark.parametrize("nodes", [["n1", "n2"], ["n1", "n2", "n3"], ["n2"], ["n1"]])
@@ -41,11 +41,11 @@ def test_each_url_stays_or_goes_to_its_owner_with_all_that_is_known_of_it(nodes:
     assert rehome(queue, owners) == len(theirs)
     assert urls_of(queue) == mine
     assert handed(queue) == theirs
-    for line in read_handed_on(queue):
+    for line in queue.handed_on():
         assert decode_line(line)[1] == "h"
         assert decode_line(line)[0].depth == 3
     assert all((item.via, item.depth, item.metadata) == (bytes(20), 3, '{"a": "b"}') for item in queue.read())
-    assert pending_report(queue).handed_on == len(theirs)
+    assert queue.record().report().handed_on == len(theirs)
     assert queue.is_ours()
     assert not [path.name for path in queue.directory.iterdir() if path.name.startswith("rehomed")]
     assert rehome(queue, owners) == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.frontier import Queue, Shares, TakeHeader, advance, close_take, make_take, open_take
+from crawl_lib.frontier import Queue, Shares, Take, TakeHeader, advance, close_take, make_take
 from crawl_lib.frontier.journal import CLAIM, INSERT, READ, Journal
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
@@ -130,7 +130,7 @@ def partly_taken(queue: Queue) -> Queue:
     lines = [*GREEDY[:3], OTHERS[0], GREEDY[3], *OTHERS[1:3], *GREEDY[4:]]
     take_in(queue, Keys(), *(source(str(number), "n", [line]) for number, line in enumerate(lines)), chunk_lines=1)
     assert take_two(queue, "1") == [GREEDY[0], OTHERS[0]]
-    first = open_take(queue.directory)
+    first = Take.open(queue.directory)
     assert first is not None
     advance(queue, first)
     close_take(queue.directory)
@@ -147,7 +147,7 @@ def test_what_takes_passed_over_hides_nothing_that_was_crawled(partly_taken: Que
         (queue.directory / name).unlink()
     repair_queue(queue, crawled.intersection)
     assert set(urls_of(queue)) == set(before)
-    again = open_take(queue.directory)
+    again = Take.open(queue.directory)
     assert again is not None
     assert again.header.looked_at == again.count + again.passed_over
     advance(queue, again)

@@ -38,7 +38,7 @@ from crawl_lib.errors import (
     QueueError,
 )
 from crawl_lib.findings import Finding, Findings, Severity
-from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, open_take, take_in_again
+from crawl_lib.frontier import NodeDirectory, Queue, Take, finish_open_move, take_in_again
 from crawl_lib.keys import (
     KEY_BYTES,
     STATEMENT_KEYS,
@@ -287,7 +287,7 @@ class _Walk:
                     finish_open_move(Queue(directory, node))
                 for file, urls in queued_urls(stores, node):
                     self._ask_of(urls, "queued_key_unknown", f"{directory}/{file}")
-                if (take := open_take(directory)) is not None:
+                if (take := Take.open(directory)) is not None:
                     self._ask([url.key for url in take.urls()], KeyState.QUEUED, "queued_key_unknown", str(take.path))
                 if self.write:
                     reached("repair.rebuild.node")

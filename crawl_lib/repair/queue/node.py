@@ -50,10 +50,7 @@ from crawl_lib.frontier import (
     host_of_line,
     note_lost,
     open_node_dir,
-    open_take,
-    read_leftover,
     read_lost,
-    readable_take,
     take_lines,
     write_leftover,
 )
@@ -89,7 +86,7 @@ def check_node(stores: Stores, node: str, *, full: bool = True) -> list[Finding]
     except DamagedFileError as error:
         again = "delete it; a node that is to be retired is retired again"
         findings.add("retire_damaged", str(NodeDirectory(directory).retire), str(error), repair=again)
-    take = readable_take(directory)
+    take = Take.readable(directory)
     if take is not None and not stores.storage.exists(folder := stores.crawl.at(take.header.folder)):
         again = f"put the folder back, or move {take.path} and its spool away: its URLs are fetched again"
         problem = f"the folder of its iteration, {folder}, is gone"
@@ -164,7 +161,7 @@ class _Node:
         self.report = repair_queue(
             self.queue, self._crawled, again=lambda: taken_in_before(self.stores, self.node), stop=self.stores.stop
         )
-        take = open_take(self.directory) or (self._take_of_segment() if had_take else None)
+        take = Take.open(self.directory) or (self._take_of_segment() if had_take else None)
         if take is None and files.spool.exists() and had_take:  # it is kept: somebody may want to import its records
             self._set_aside(files.spool, "has no take any more, and what it holds is fetched again")
         for _, _, problem, cure in self.stores.until_stopped([*self.damages(take, full=True)]):
@@ -183,7 +180,7 @@ class _Node:
             return
         segment = self._segment_of(take)
         try:
-            if read_leftover(take) is None and segment is not None:
+            if take.leftover() is None and segment is not None:
                 problem = "is not there, and the segment of the take is"
                 yield "leftover_damaged", files.leftover, problem, partial(self._leftover, take, segment)
         except DamagedFileError as error:

@@ -19,16 +19,18 @@ from crawl_lib.durable import fsync_file, reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError, QueueError
 from crawl_lib.findings import sqlite_problem
 from crawl_lib.frontier import (
-    CLAIM,
     COUNTS_TABLES,
     HANDED_ON_SUFFIX,
     META,
     Change,
     HostCounts,
+    Journal,
+    Move,
     NodeDirectory,
     Queue,
     Record,
     State,
+    Take,
     change_queue,
     count_lines,
     digest_of,
@@ -37,11 +39,8 @@ from crawl_lib.frontier import (
     is_readable,
     lines_until,
     note_lost,
-    open_take,
     position,
-    read_journal,
     read_lost,
-    read_move,
     write_lines,
     write_take,
 )
@@ -162,7 +161,7 @@ class _Repair:
     def _finish_move(self) -> None:
         counts = self.files.host_counts
         try:
-            move = read_move(self.queue)
+            move = Move.read(self.queue.directory)
             if move and move.counts_hosts and counts.exists() and sqlite_problem(counts, COUNTS_TABLES):
                 # It cannot add to them. They are counted again afterwards, with the URLs that it brings.
                 write_durable(self.files.move, replace(move, counts_hosts="").to_bytes())
@@ -285,7 +284,7 @@ class _Repair:
         """
         directory, new = self.queue.directory, self.files.new
         try:
-            journal = read_journal(directory)
+            journal = Journal.read(directory)
             damaged = dict(journal.damaged_files(directory)) if journal else {}
             if not (damaged or (journal is None and new.exists() and new.stat().st_size)):
                 return
@@ -299,7 +298,7 @@ class _Repair:
         for pair in _pairs(new, self.files.new_meta):
             count += 1
             yield pair
-        if journal is None or journal.phase == CLAIM:
+        if journal is None or journal.is_claiming:
             for line in _raw_lines(self.files.new_claim):
                 if is_readable(line):
                     yield split_line(line[:-1])[:2]
@@ -355,7 +354,7 @@ class _Repair:
         go_on(self.stop)
         queue, state = self.queue, self.report.state
         try:
-            take = open_take(queue.directory)
+            take = Take.open(queue.directory)
             if take is None or self.record.last_move == f"take-{take.take_id}":
                 return
             ours = {one.queued.url.encode() for one in until_stopped(take.urls(), self.stop)}
