@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from itertools import chain, islice, repeat
 from pathlib import Path
 
-from crawl_lib.durable import write_durable
 from crawl_lib.errors import QueueError, os_error
-from crawl_lib.frontier.directory import META, NodeDirectory
+from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.record import Record, digest_of
 from crawl_lib.records import QueuedUrl
 from crawl_lib.sealed import own_file
@@ -97,16 +96,6 @@ class Queue:
     def error(self, problem: str) -> QueueError:
         """An error about this queue, with the command that repairs it."""
         return QueueError(f"{self.directory}: {problem}; run `krake fsck --repair`")
-
-    def create(self) -> None:
-        """Make an empty queue if there is none yet; an unfinished attempt to do so is completed."""
-        if self.files.state.exists() or self.files.move.exists():
-            return
-        files = self.files.data_files()
-        if any(self.files.data(number).stat().st_size for number in files) or len(files) > 1:
-            raise self.error(f"there is no `state` next to {len(files)} data files")
-        write_durable(self.files.data(0), b"")
-        write_durable(self.files.state, State().to_bytes())
 
     def exists(self) -> bool:
         """Whether there is a queue, be it a damaged one, or one within a move."""
@@ -202,11 +191,6 @@ class Queue:
         known = record.digests()
         return frozenset(n for n in own if known.get(str(n)) in {None, digest_of(self.files.data(n))})
 
-    def own_digests(self, record: Record) -> dict[str, str]:
-        """Digest of each of them and of its meta, by name, "" where it is not known."""
-        own, known = map(str, self.own_files(record)), record.digests()
-        return {name: known.get(name, "") for number in own for name in (number, f"{number}{META}")}
-
     def is_ours(self, state: State | None = None, record: Record | None = None) -> bool:
         """Whether Krake wrote the queue as it is there now; if not, the next intake adopts it."""
         state, record = state or self.state(), record or self.record()
@@ -230,9 +214,9 @@ class Queue:
         ours = number < len(record.sizes) and (not state or record.state_sha1 in {"", state})
         return last_line(path) or None if ours and path.stat().st_size < record.sizes[number] else None
 
-    def read(self, count: int | None = None) -> Iterator[QueuedUrl]:
-        """The next `count` URLs (None: all), in order, without taking them."""
-        for url, meta in self.lines(self.state(), count):
+    def __iter__(self) -> Iterator[QueuedUrl]:
+        """Yield the URLs that wait, in order, without taking them."""
+        for url, meta in self.lines(self.state()):
             yield decode_meta(url, meta, str(self.directory))
 
     def lines(self, state: State, count: int | None = None) -> Iterator[tuple[bytes, bytes]]:
@@ -242,7 +226,7 @@ class Queue:
         """
         left, start = state.length if count is None else min(count, state.length), state.processed
         record = self.record()
-        offsets, own = self.offsets(state, record), self.own_files(record, state)
+        offsets, own = self._offsets(state, record), self.own_files(record, state)
         for number, total in enumerate(state.totals):
             share = min(left, total - start)
             if share:
@@ -250,7 +234,7 @@ class Queue:
                 yield from self._file_lines(number, meta, start, share, offsets)
             left, start, offsets = left - share, 0, None
 
-    def offsets(self, state: State, record: Record) -> tuple[int, int] | None:
+    def _offsets(self, state: State, record: Record) -> tuple[int, int] | None:
         """At which bytes of file 0 and of its meta the first line begins that is not processed; None if unknown."""
         if record.offset is None or record.meta_offset is None or not self.is_ours(state, record):
             return None
@@ -277,25 +261,6 @@ class Queue:
                 yield url.rstrip(b"\r\n"), line.rstrip(b"\n")
         if seen < start + share:
             raise self.error(f"file {number} or its meta ends after {seen} of {start + share} lines")
-
-    def offsets_after(self, state: State, count: int) -> tuple[int, int]:
-        """The same as `offsets` once `count` more URLs are processed."""
-        after, gone = state.after(count)
-        if gone == len(state.totals) or not after.processed:
-            return 0, 0
-        known = self.offsets(state, self.record()) if gone == 0 else None
-        lines = after.processed - (state.processed if known else 0)
-        data, meta = known or (0, 0)
-        return _after_lines(self.files.data(gone), data, lines), _after_lines(self.files.meta(gone), meta, lines)
-
-
-def _after_lines(path: Path, offset: int, count: int) -> int:
-    """The byte at which so many lines end that begin at a byte of a file; 0 if it is not there."""
-    if not path.exists():
-        return 0
-    with path.open("rb") as file:
-        file.seek(offset)
-        return offset + sum(map(len, islice(file, count)))
 
 
 def lines_until(path: Path, offset: int) -> int | None:

@@ -38,7 +38,7 @@ from crawl_lib.crawldir import (
 )
 from crawl_lib.durable import delete_durable, reached, write_durable
 from crawl_lib.errors import ConfigError, PathNotFoundError
-from crawl_lib.frontier import Change, Move, NodeDirectory, NodeLock, Queue, State, Take, change_queue, finish_open_move
+from crawl_lib.frontier import Change, HeldQueue, Move, NodeDirectory, NodeLock, Queue, State, Take
 from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.node.guards import require_newest
 from crawl_lib.node.sources import take_in, waiting_sources
@@ -82,7 +82,7 @@ def retire_node(stores: Stores, *, node: str, directory: Path | None = None, dry
     with locked_directory(stores, node, place, what="retire") as task:
         queue = task.queue
         require_newest(stores, queue)
-        finish_open_move(queue)
+        queue.finish_open_move()
         decision = read_decision(place)
         if decision is None or not (_is_handed_over(stores, decision) or queue.is_ours()):
             decision = _decide(task)  # again, if a repair has written the queue since: no intake has looked at it
@@ -153,7 +153,7 @@ def _queue_lines(queue: Queue) -> Iterator[bytes]:
     yield from queue.undecided()
 
 
-def _empty_queue(queue: Queue, name: str) -> None:
+def _empty_queue(queue: HeldQueue, name: str) -> None:
     """One move: nothing waits here any more. `name`: of the decision."""
     record, move_id = queue.record(), f"retire-{name}"
     if record.last_move == move_id:
@@ -166,7 +166,7 @@ def _empty_queue(queue: Queue, name: str) -> None:
         replaces=True,
         deletes=[NodeDirectory.handed_on, NodeDirectory.scope_added, NodeDirectory.undecided],
     )
-    change_queue(queue, change)
+    queue.change(change)
 
 
 def drop_decision(task: NodeTask) -> None:
@@ -177,7 +177,7 @@ def drop_decision(task: NodeTask) -> None:
     decision = read_decision(task.directory)
     if decision is None:
         return
-    finish_open_move(task.queue)
+    task.queue.finish_open_move()
     if _is_handed_over(task.stores, decision):
         task.stores.storage.secure(task.stores.crawl.seeds_path(decision["name"]))
         _empty_queue(task.queue, decision["name"])
@@ -292,12 +292,11 @@ def admit_node(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str,
     a queue: that of before, whose URLs others have. LockedError and StorageError as a crawl task does.
     """
     require_known(stores, node)
-    queue = Queue(stores.node_dir(node), node)
     with ExitStack() as stack:
         if dry_run:
-            stack.enter_context(NodeLock(queue.directory, node, 0.0, leaves_trace=False))
+            queue = stack.enter_context(NodeLock(stores.node_dir(node), node, 0.0, leaves_trace=False)).queue
         else:
-            stack.enter_context(locked_node(stores, node, what="admit"))
+            queue = stack.enter_context(locked_node(stores, node, what="admit")).queue
         settled = read_settled(stores.crawl, node)
         if settled is None or not settled.lost:
             return {"node": node, "admitted": False}
@@ -305,9 +304,9 @@ def admit_node(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str,
             _note_taken_in(queue, settled)
             reached("admit.noted")
             write_settled(stores.crawl, replace(settled, queue=0, undecided=0, retired=False, lost=False))
-        elif (move := Move.read(queue.directory)) is None or move.move_id != _move_id(
-            settled
-        ):  # else it is half admitted
+            return {"node": node, "admitted": True}
+        move = Move.read(queue.directory)
+        if move is None or move.move_id != _move_id(settled):  # else the node is half admitted
             _require_no_queue(queue, settled)
     return {"node": node, "admitted": True}
 
@@ -333,10 +332,10 @@ def _require_no_queue(queue: Queue, settled: Settled) -> None:
         )
 
 
-def _note_taken_in(queue: Queue, settled: Settled) -> None:
-    finish_open_move(queue)
+def _note_taken_in(queue: HeldQueue, settled: Settled) -> None:
+    queue.finish_open_move()
     _require_no_queue(queue, settled)
     queue.create()
     record = replace(queue.record(), taken_in=settled.taken_in)
     change = Change(move_id=_move_id(settled), state=queue.state(), record=record, ours=True)
-    change_queue(queue, change)
+    queue.change(change)

@@ -41,6 +41,7 @@ ELSEWHERE = {
     "segment.part.closed_without_rows": "only of fetchers in real time: tests/realtime",
     "realtime.": "only of what was fetched in real time: tests/realtime",
     "repair.": "only in repairs by hand: tests/repair",
+    "queue.lost": "only in repairs by hand: tests/repair",
     "hosts.moved": "only with files of before: tests/fetch/test_hoststore.py",
     "page.noted": "only on large pages: tests/worker/test_large_pages.py",
     "crawldb.": "only with a CrawlDb: tests/crawldb",
