@@ -1,18 +1,13 @@
 """What a node fetches next: its FIFO queue on its own disk, and how URLs get into it and out of it, through any crash.
 
-Whoever only reads needs no lock: `NodeDirectory` names each file; `Queue` has the URLs that wait, and those that are
-undecided or handed on; `Take`, `Journal`, `Move` and `Record` read the files of these names. Only the tasks of a node
-change its files. `NodeLock` gives a task the node's home, `NodeHome`, for as long as the lock is held, and each change
-is a method of what the home has:
+Readers need no lock: `NodeDirectory` names each file; `Queue` has the URLs that wait, are undecided or handed on;
+`Take`, `Journal`, `Move` and `Record` read one file each. Only a node's tasks change its files: `NodeLock` gives them
+the home of the node, `NodeHome`, while the lock is held. How data flows:
 
-* `home.rewrites` writes the whole queue again: a queue that people made is adopted, the hosts of a queue that other
-  nodes filled are divided again, lines become due, requisites come first.
-* `home.intake` reads this node's part of injected seeds and of each segment's file `outlinks`, asks the key store which
-  URLs are new, and appends these to the queue (`journal`); URLs that other nodes handed on are queued without asking.
-* `home.takes` writes down the next URLs, of no host more than its share while others wait (`fairness`). Once the
-  take's segment is committed, the queue moves past them.
-* `home.queue` changes by moves alone (`move`). `home.counts` has the URLs admitted by host, `home.lost` the number of
-  URLs that a repair found gone.
+* `home.rewrites` adopts a queue that people made, and divides the hosts of a queue that other nodes filled.
+* `home.intake` reads the lines for this node (`urlfiles`), asks the key store which URLs are new, and appends these.
+* `home.takes` writes down the next URLs (`fairness`), and moves the queue past them once their segment is committed.
+* `home.queue` changes by moves alone (`move`). `home.counts`, `home.lost`: URLs by host, and those that are gone.
 
 What holds after a crash: `docs/protocol.md`; the files: `docs/formats.md`.
 """
