@@ -7,7 +7,7 @@ The life of a URL, and where to read on:
    (`rounds.start`, `rounds.agreement`).
 3. The node takes in what was left for it: URLs whose key the key store (`keys`) does not know join the node's queue
    files (`frontier`).
-4. The node takes the first `batch.size` URLs of its queue (`frontier.take`), and shares them among fetching processes
+4. The node takes the first `batch.size` URLs of its queue (`frontier.Takes`), and shares them among fetching processes
    by host (`worker.workers`, `walls.forkserver`, `worker.worker`).
 5. A process asks robots.txt, waits the host's and the address's turn, and fetches (`fetch`).
 6. Request and response become WARC records of the node's segment (`segment`); content, links and metadata are read out
@@ -41,7 +41,7 @@ the older ones, and the newest whole version counts.
 
 `outputs` lists all data that is derived from segments. Checks, sweeps and drops of pages go through this list.
 
-Nodes may come and go between iterations (`rounds.layout`, `frontier.adopt`, `node.retire`), and so may key servers
+Nodes may come and go between iterations (`rounds.layout`, `frontier.Rewrites`, `node.retire`), and so may key servers
 (`keys.moving`). `repair` finds damage and repairs it. People change a crawl by hand with `curate`, and look into a
 crawl with `ask`. `cli` is the command `krake`.
 

@@ -29,7 +29,7 @@ CHAINS = {
     "what happens after a kill between fetch and commit": (
         ["README.md", "docs/protocol.md", "crawl_lib/node/take.py"],
         "crawl_lib/node/take.py",
-        r"if read_leftover\(\w+\) is None:",
+        r"if \w+\.leftover\(\) is None:",
     ),
     "when a page is visited again": (
         ["README.md", "docs/recrawl.md", "crawl_lib/crawldb/update.py"],

@@ -22,7 +22,7 @@ from crawl_lib.captures import KnownCaptures
 from crawl_lib.errors import KrakeError, os_errors
 from crawl_lib.export import plain_row, url_named
 from crawl_lib.fetch import deciding_line, read_hosts, rules_of_row
-from crawl_lib.frontier import Queue, full_for, open_plan, open_take, read_handed_on, read_undecided
+from crawl_lib.frontier import Journal, Queue, Take, full_for
 from crawl_lib.index import WHY, why_indexed
 from crawl_lib.keys import KEY_BYTES
 from crawl_lib.node import waiting_sources
@@ -215,15 +215,17 @@ _Lines = Iterable[tuple[bytes, bytes]]
 
 def _waiting_lines(stores: Stores, queue: Queue) -> Iterator[tuple[str, int | None, _Lines]]:
     """Yield the lines of URLs that wait on a node, after the name of their place and their number."""
-    take = open_take(queue.directory)
+    take = Take.open(queue.directory)
     if take is not None:
         yield "take", take.count, take.lines()
     if queue.exists():
         state = queue.state()
         yield "queue", state.length, queue.lines(state)
-    for name, lines in (("handed_on", read_handed_on(queue)), ("undecided", read_undecided(queue))):
+    for name, lines in (("handed_on", queue.handed_on()), ("undecided", queue.undecided())):
         yield name, None, (split_line(line)[:2] for line in lines)
-    sources, _ = waiting_sources(stores, queue.node, queue.taken_in(), before=None, planned=open_plan(queue))
+    sources, _ = waiting_sources(
+        stores, queue.node, queue.taken_in(), before=None, planned=Journal.open_plan(queue.directory)
+    )
     for source in sources:
         yield f"{source.folder}/{source.node}", None, (split_line(line)[:2] for line in source.open())
 

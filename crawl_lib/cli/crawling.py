@@ -195,8 +195,8 @@ def _read_all_again(arguments: argparse.Namespace, stores: Stores, node: str) ->
     directory, timeout_s = stores.node_dir(node), stores.config.queue.lock_timeout_s
     if not directory.is_dir():
         return  # its settle reads all, or says that the queue is gone
-    with NodeLock(directory, node, timeout_s, what="krake settle", on_wait=waiting(arguments)):
-        take_all_in_again(stores, node)
+    with NodeLock(directory, node, timeout_s, what="krake settle", on_wait=waiting(arguments)) as home:
+        take_all_in_again(stores, home)
 
 
 def export(arguments: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ from functools import partial
 from crawl_lib import repair
 from crawl_lib.cli.common import one_node, print_result, say, tool_stores, waiting
 from crawl_lib.errors import ConfigError
-from crawl_lib.frontier import lost_advice
+from crawl_lib.frontier import LostUrls
 from crawl_lib.realtime import check_live, repair_live
 from crawl_lib.repair import FsckReport, SweepReport
 from crawl_lib.stores import Stores
@@ -76,6 +76,6 @@ def restart(arguments: argparse.Namespace) -> int:
     with tool_stores(arguments, make=not arguments.dry_run) as stores:
         node = one_node(arguments.node, stores.config)
         report = repair.restart_node(stores, node, dry_run=arguments.dry_run, on_wait=waiting(arguments))
-    lines = [*report.done, *([f"next: {lost_advice(report.lost)}"] if report.lost else [])]
+    lines = [*report.done, *([f"next: {LostUrls.advice(report.lost)}"] if report.lost else [])]
     print_result(arguments, lines, lambda: say("\n".join(lines)))
     return 0

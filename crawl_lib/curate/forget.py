@@ -25,7 +25,7 @@ from crawl_lib.crawldir import OPEN_PREFIX, Forget, Forgotten, Keys, is_among, k
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, InputError, StorageError
 from crawl_lib.fetch import HostStore, host_stores
-from crawl_lib.frontier import HostCounts, NodeLock
+from crawl_lib.frontier import NodeLock
 from crawl_lib.keys import KEY_BYTES, ShardedKeyStore
 from crawl_lib.repair import held_keys, keys_of, urls_on_their_way
 from crawl_lib.segment import SegmentReader
@@ -219,8 +219,8 @@ def _carry_out(stores: Stores, store: ShardedKeyStore, folder: str, decision: Fo
     for node, hosts in decision.lower.items():
         directory = stores.node_dir(node)
         if node and directory.is_dir():
-            with NodeLock(directory, node, stores.config.queue.lock_timeout_s, what="krake forget"):
-                HostCounts(directory).lower(decision.name, {host.encode(): count for host, count in hosts.items()})
+            with NodeLock(directory, node, stores.config.queue.lock_timeout_s, what="krake forget") as home:
+                home.counts.lower(decision.name, {host.encode(): count for host, count in hosts.items()})
                 _forget_texts(directory, hosts)
             reached("repair.forget.lowered")
     for batch in _batches(decision.keys):

@@ -119,7 +119,7 @@ def make_hosts_folder(node_dir: Path) -> Path:
     with os_errors(folder, "cannot be made"):
         older = [name for name in _FILES if (node_dir / name).exists()]
         if folder.is_dir() and not older:
-            return folder  # of a task that was killed, `finish_open_move` has made the name durable
+            return folder  # of a task that was killed, `HeldQueue.finish_open_move` has made the name durable
         folder.mkdir(exist_ok=True)
         for name in older:
             (node_dir / name).rename(folder / name)

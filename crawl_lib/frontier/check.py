@@ -5,20 +5,19 @@ can. Fast: small files, sizes, numbers of lines. Full: also digests.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import DamagedFileError, KrakeError, QueueError, os_errors
 from crawl_lib.findings import Finding, Findings
 from crawl_lib.frontier.directory import META, NodeDirectory
-from crawl_lib.frontier.journal import Journal, read_journal
-from crawl_lib.frontier.move import Move, impossible_steps, is_there, read_move
+from crawl_lib.frontier.journal import Journal
+from crawl_lib.frontier.lost import LostUrls
+from crawl_lib.frontier.move import Move, impossible_steps, is_there
 from crawl_lib.frontier.queue import Queue, State, count_lines, lines_until
 from crawl_lib.frontier.record import Record, digest_of
-from crawl_lib.frontier.take import Take, open_take
+from crawl_lib.frontier.take import Take
 from crawl_lib.stopping import OnProgress
 from crawl_lib.urlfiles import decode_line
 from crawl_lib.urls import canonicalize, is_list_of_hosts
@@ -45,10 +44,10 @@ class _QueueCheck:
 
     def run(self, full: bool) -> None:
         queue, directory = self.queue, self.queue.directory
-        move = self._read("move_damaged", NodeDirectory.move, lambda: read_move(queue))
+        move = self._read("move_damaged", NodeDirectory.move, lambda: Move.read(queue.directory))
         record = self._read("record_damaged", NodeDirectory.record, queue.record)
-        take = self._read("take_damaged", NodeDirectory.take, lambda: open_take(directory))
-        journal = self._read("intake_damaged", NodeDirectory.journal, lambda: read_journal(directory))
+        take = self._read("take_damaged", NodeDirectory.take, lambda: Take.open(directory))
+        journal = self._read("intake_damaged", NodeDirectory.journal, lambda: Journal.read(directory))
         if take is not None:
             self._take(take)
         if move is not None:
@@ -59,9 +58,9 @@ class _QueueCheck:
             if queue.exists():
                 self._state(record, take, full=full)
             self._intake(journal)
-        lost = self._read("lost_damaged", NodeDirectory.lost, lambda: read_lost(directory))
+        lost = self._read("lost_damaged", NodeDirectory.lost, lambda: LostUrls(directory).count())
         if lost:
-            self.findings.add("urls_lost", str(queue.files.lost), "see there", repair=lost_advice(lost))
+            self.findings.add("urls_lost", str(queue.files.lost), "see there", repair=LostUrls.advice(lost))
         self._lines_of_others()
         if full and record is not None and not self.findings.list():
             self._digests(record, move)
@@ -164,30 +163,3 @@ def is_readable(line: bytes) -> bool:
         return line.endswith(b"\n") and canonicalize(url, max_length_chars=len(line)) == url
     except (KrakeError, ValueError):
         return False
-
-
-def lost_advice(count: int) -> str:
-    """What to do about URLs that are gone."""
-    return (
-        f"{count} URLs are in no file of this node any more, and their keys may be known: run"
-        " `krake fsck --repair` (where queues are on several machines, after `krake fsck --node NODE` on"
-        " each), then `krake settle`: they are found again in the segments, all of which are taken in again (with"
-        " frontier.order: crawldb: once the leases of their lists are over)"
-    )
-
-
-def read_lost(directory: Path) -> int:
-    """How many URLs an earlier repair found gone, and that were not looked for yet. Raises DamagedFileError."""
-    path = NodeDirectory(directory).lost
-    try:
-        return int(path.read_bytes()) if path.exists() else 0
-    except ValueError as error:
-        raise DamagedFileError(f"{path}: is no number: {error}") from error
-
-
-def note_lost(queue: Queue, count: int) -> None:
-    """Write down that more URLs are gone."""
-    with suppress(DamagedFileError):
-        count += read_lost(queue.directory)
-    write_durable(queue.files.lost, b"%d\n" % count)
-    reached("repair.queue.lost")

@@ -120,17 +120,18 @@ class NodeDirectory:
         """Numbers of the data files that are there, ascending."""
         return sorted(int(path.name) for path in self.path.iterdir() if path.name.isdecimal())
 
+    @staticmethod
+    def make(local_dir: Path, node: str) -> Path:
+        """Return a node's directory `<local_dir>/<node>`; make both folders if they are missing.
 
-def open_node_dir(local_dir: Path, node: str) -> Path:
-    """The node's directory `<local_dir>/<node>`, made if it is missing, as `local_dir` is if its parent exists.
-
-    Raises ConfigError (its parent is missing, or a file is in the way) or StorageError, naming the path.
-    """
-    for path in (local_dir, local_dir / node):
-        try:
-            path.mkdir(exist_ok=True)
-        except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:
-            raise os_error(error, f"queue.local_dir: {path}", "cannot be made", ConfigError) from error
-        except OSError as error:
-            raise os_error(error, f"queue.local_dir: {path}", "cannot be made") from error
-    return local_dir / node
+        Raises ConfigError (the parent of `local_dir` is missing, or a file is in the way) or StorageError, naming the
+        path.
+        """
+        for path in (local_dir, local_dir / node):
+            try:
+                path.mkdir(exist_ok=True)
+            except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:
+                raise os_error(error, f"queue.local_dir: {path}", "cannot be made", ConfigError) from error
+            except OSError as error:
+                raise os_error(error, f"queue.local_dir: {path}", "cannot be made") from error
+        return local_dir / node

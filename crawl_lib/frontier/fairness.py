@@ -32,7 +32,7 @@ class Shares:
     `look_ahead_of`. `now`: POSIX seconds; what is not due then is passed over in any case, unless it would wait for
     longer than `max_wait_s` from then: that was noted by a clock that was ahead. `new`: how many of them may be such
     that no list asked for; None: all. Hosts in `back_off` are passed over, too, until the time that it says.
-    `only_requisites`: looking ends at the first line of a page; requisites come before (`bring_forward`).
+    `only_requisites`: looking ends at the first line of a page; requisites come before (`Rewrites.bring_forward`).
     """
 
     size: int

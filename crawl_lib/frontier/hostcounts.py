@@ -12,10 +12,11 @@ from itertools import chain, islice
 from pathlib import Path
 
 from crawl_lib.errors import DamagedFileError, StorageError, sqlite_errors
+from crawl_lib.findings import sqlite_problem
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.urls import PATTERN_MARK, budget_domain_of
 
-COUNTS_TABLES = {"hosts": "host, admitted", "begun": "host, admitted", "applied": "move_id"}
+_TABLES_OF_FILE = {"hosts": "host, admitted", "begun": "host, admitted", "applied": "move_id"}
 """The tables of the file with their columns."""
 _TABLES = (
     "hosts (host TEXT PRIMARY KEY, admitted INTEGER NOT NULL)",
@@ -54,6 +55,10 @@ class HostCounts:
     def __init__(self, directory: Path) -> None:
         """`directory`: the node's. The file is made at the first write."""
         self.path = NodeDirectory(directory).host_counts
+
+    def problem(self) -> str | None:
+        """Return what is wrong with the file, in words; None for a sound or missing file."""
+        return sqlite_problem(self.path, _TABLES_OF_FILE) if self.path.exists() else None
 
     def get(self, names: Collection[bytes]) -> dict[bytes, int]:
         """The counts of these names, with those of the intake under way; what has none is left out."""

@@ -21,15 +21,11 @@ from crawl_lib.frontier.journal import (
     UNDECIDED,
     IntakeReport,
     Journal,
-    largest,
     open_journal,
-    read_journal,
 )
-from crawl_lib.frontier.move import Change, change_queue, finish_open_move, move_id
+from crawl_lib.frontier.move import Change, HeldQueue, move_id
 from crawl_lib.frontier.queue import Queue
 from crawl_lib.frontier.record import Record
-from crawl_lib.frontier.take import require_no_take, require_settled
-from crawl_lib.sealed import sealed_json
 from crawl_lib.states import KeyState
 from crawl_lib.urlfiles import (
     CHUNK_BYTES,
@@ -59,38 +55,6 @@ DROPPED = b""
 """In place of a line that is dropped: an intake counts the lines of its sources, to go on where it was killed."""
 
 
-def open_plan(queue: Queue) -> list[tuple[str, str]]:
-    """(folder, node) of the sources that an unfinished intake has yet to finish; the next intake needs them."""
-    journal = read_journal(queue.directory)
-    return [pair for pair in journal.plan[journal.at :] if pair != UNDECIDED] if journal else []
-
-
-def take_in_again(queue: Queue) -> None:
-    """Forget what the node has taken in: its next intake reads every source, and drops what is known.
-
-    For URLs that no queue holds any more, and that segments and seeds still have. An open intake goes on, and reads
-    once more what it has read. The caller holds the node's lock. Raises QueueError, DamagedFileError. Repeatable.
-    """
-    finish_open_move(queue)
-    HostCounts(queue.directory).begin_groups()
-    if queue.files.record.exists():
-        write_durable(queue.files.record, sealed_json(queue.record().taking_in_again().to_mapping()))
-    journal = read_journal(queue.directory)
-    if journal is not None and journal.at:
-        journal.plan, journal.at = journal.plan[journal.at :], 0
-        journal.write(queue.directory)
-
-
-def pending_report(queue: Queue) -> IntakeReport:
-    """What intakes did since the last committed segment of this node: the segment to come reports it."""
-    return IntakeReport.from_mapping(queue.record().pending)
-
-
-def read_undecided(queue: Queue) -> Iterator[bytes]:
-    """Outlink lines whose key servers did not answer; the next intake begins with them."""
-    return file_lines(queue.files.undecided)
-
-
 @dataclass(frozen=True)
 class IntakeRules:
     """How a node takes URLs in.
@@ -107,56 +71,79 @@ class IntakeRules:
     full_pages: Callable[[Collection[bytes]], Collection[bytes]] | None = None
 
 
-def intake(
-    queue: Queue,
-    sources: Sequence[Source],
-    keys: "ShardedKeyStore",
-    rules: IntakeRules,
-    *,
-    complete_folders: Collection[str] = (),
-    stop: Callable[[], bool] | None = None,
-    on_progress: Callable[[IntakeReport], None] | None = None,
-) -> None:
-    """Take in each source that has not been taken in, in the order given. `queue`: adopted (`adopt`) by the same task.
+class Intake:
+    """The intake of a node whose lock is held: see `NodeHome.intake`."""
 
-    `complete_folders`: folders all of whose sources are taken in once these are; their record is kept short.
-    `stop`: asked between chunks. `pending_report` says what was done.
-    The caller holds the node's lock. Raises QueueError, KeyStoreError, StorageError or StoppedError; whatever
-    happened, the next call goes on there.
-    """
-    require_no_take(queue)
-    require_settled(queue)
-    record = queue.record()
-    waiting = {(one.folder, one.node): one for one in sources if (one.folder, one.node) not in record.taken_in}
-    goes_on = queue.files.journal.exists() or queue.files.undecided.exists()
-    if not goes_on and all(source.is_empty for source in waiting.values()):
-        if waiting:  # no URL joins, so one file says all, without a journal and a move
-            taken = _with_taken_in(record, list(waiting), waiting, complete_folders)
-            write_durable(queue.files.record, sealed_json(taken.to_mapping()))
-            reached("intake.empty")
-        return
-    journal = open_journal(queue, list(waiting))
-    admission = Admission(queue.directory, rules.budgets, rules.traps)
-    run = _Intake(queue, waiting, keys, rules, journal, admission, _PastCheck(queue, keys, record.again))
-    run.resume()
-    with closing(run.chunks()) as chunks:
-        for lines in chunks:
-            run.take_in(lines)
-            if on_progress:
-                on_progress(run.report)
-            if stop and stop():
-                raise StoppedError(f"{queue.directory}: the intake was stopped; it goes on when run again")
-    run.finish(complete_folders)
+    def __init__(self, queue: HeldQueue) -> None:
+        self._queue = queue
+
+    def run(
+        self,
+        sources: Sequence[Source],
+        keys: "ShardedKeyStore",
+        rules: IntakeRules,
+        *,
+        complete_folders: Collection[str] = (),
+        stop: Callable[[], bool] | None = None,
+        on_progress: Callable[[IntakeReport], None] | None = None,
+    ) -> None:
+        """Take in each source that has not been taken in, in the order given. The same task has adopted the queue.
+
+        `complete_folders`: folders all of whose sources are taken in once these are; their record is kept short.
+        `stop`: asked between chunks. `Record.report` says what was done.
+        Raises QueueError, KeyStoreError, StorageError or StoppedError; whatever
+        happened, the next call goes on there.
+        """
+        queue = self._queue
+        queue.require_no_take()
+        queue.require_settled()
+        record = queue.record()
+        waiting = {(one.folder, one.node): one for one in sources if (one.folder, one.node) not in record.taken_in}
+        goes_on = queue.files.journal.exists() or queue.files.undecided.exists()
+        if not goes_on and all(source.is_empty for source in waiting.values()):
+            if waiting:  # no URL joins, so one file says all, without a journal and a move
+                taken = _with_taken_in(record, list(waiting), waiting, complete_folders)
+                queue.write_record(taken)
+                reached("intake.empty")
+            return
+        journal = open_journal(queue, list(waiting))
+        admission = Admission(queue.directory, rules.budgets, rules.traps)
+        run = _Run(queue, waiting, keys, rules, journal, admission, _PastCheck(queue, keys, record.again))
+        run.resume()
+        with closing(run.chunks()) as chunks:
+            for lines in chunks:
+                run.take_in(lines)
+                if on_progress:
+                    on_progress(run.report)
+                if stop and stop():
+                    raise StoppedError(f"{queue.directory}: the intake was stopped; it goes on when run again")
+        run.finish(complete_folders)
+
+    def take_in_again(self) -> None:
+        """Forget what the node has taken in: its next intake reads every source, and drops what is known.
+
+        For URLs that no queue holds any more, and that segments and seeds still have. An open intake goes on, and reads
+        once more what it has read. Raises QueueError, DamagedFileError. Repeatable.
+        """
+        queue = self._queue
+        queue.finish_open_move()
+        HostCounts(queue.directory).begin_groups()
+        if queue.files.record.exists():
+            queue.write_record(queue.record().taking_in_again())
+        journal = Journal.read(queue.directory)
+        if journal is not None and journal.at:
+            journal.plan, journal.at = journal.plan[journal.at :], 0
+            journal.write(queue.directory)
 
 
 @dataclass
-class _Intake:
+class _Run:
     """What an intake does with the lines that it reads: what is new joins `new`, and its key is inserted.
 
     `journal`: says how far it got. `admission`: counts what is in `new`.
     """
 
-    queue: Queue
+    queue: HeldQueue
     sources: Mapping[tuple[str, str], Source]
     keys: "ShardedKeyStore"
     rules: IntakeRules
@@ -171,7 +158,7 @@ class _Intake:
 
     def resume(self) -> None:
         """Do what the journal says was under way."""
-        if self.journal.phase == CLAIM:
+        if self.journal.is_claiming:
             lines = [*file_lines(self.queue.files.new_claim)]
             self.report.unsure += sum(HANDED_ON_MARK not in line for line in lines)
             self._append(lines)
@@ -199,7 +186,7 @@ class _Intake:
     def _source(self, folder: str, node: str) -> Generator[bytes]:
         """Its lines, with `DROPPED` in place of some that were handed on."""
         if (folder, node) == UNDECIDED:
-            yield from read_undecided(self.queue)
+            yield from self.queue.undecided()
             return
         lines = self.sources[folder, node].open()
         try:
@@ -244,7 +231,10 @@ class _Intake:
         kept, rejected = self.admission.choose(wanted)
         rejected[Rejection.SIMILAR] += len(accepted) - len(wanted)
         report.rejected = dict(Counter(report.rejected) + rejected)
-        report.over_budget, self.admission.refused = largest(report.over_budget, self.admission.refused), Counter()
+        report.over_budget, self.admission.refused = (
+            IntakeReport.largest(report.over_budget, self.admission.refused),
+            Counter(),
+        )
         return kept
 
     def _without_similar(self, lines: list[bytes]) -> list[bytes]:
@@ -332,7 +322,7 @@ class _Intake:
             renames=[(NodeDirectory.new_undecided, NodeDirectory.undecided)] if waits else [],
             counts_hosts=bool(journal.new_count),
         )
-        change_queue(queue, change)
+        queue.change(change)
 
 
 def _with_taken_in(

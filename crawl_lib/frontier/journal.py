@@ -1,11 +1,9 @@
 """An intake under way: its report, and the journal that says how far it got and what its files hold."""
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, field
 from pathlib import Path
-from typing import Any
 from zlib import crc32
 
 from crawl_lib.dataclass import dataclass
@@ -13,80 +11,12 @@ from crawl_lib.durable import fsync_file, reached, write_durable
 from crawl_lib.errors import StorageError, os_errors
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.queue import Queue
-from crawl_lib.frontier.record import Record
+from crawl_lib.frontier.record import IntakeReport
 from crawl_lib.sealed import own_file, sealed_json, unsealed
 
 READ = "read"
 CLAIM = "claim"
 INSERT = "insert"
-
-
-@dataclass
-class IntakeReport:
-    """What intakes and adoptions did with the URLs they saw.
-
-    `seen` = `new` + `known` + `duplicates` + `undecided` + the sum of `rejected`. `new` includes `past_check` (handed
-    on by another node, the key store not asked) and `unsure` (local routing: kept though another node may have it).
-    `handed_on`: queued URLs that went to the nodes that own them now.
-    `adopted*`: lines of a queue made by hand: kept, repeated, refused by reason, handed on to their owners.
-    `missed`: keys that a key server should hold and did not get, by server. `examples`: the first refusals in words.
-    `over_budget`: of `rejected`, how many URLs budgets refused, by rule and host or domain (`urls.budget_key`), the
-    largest numbers alone.
-    """
-
-    seen: int = 0
-    new: int = 0
-    known: int = 0
-    duplicates: int = 0
-    undecided: int = 0
-    unsure: int = 0
-    past_check: int = 0
-    rejected: dict[str, int] = field(default_factory=dict)
-    handed_on: int = 0
-    adopted: int = 0
-    adopted_duplicates: int = 0
-    adopted_handed_on: int = 0
-    adopted_refused: dict[str, int] = field(default_factory=dict)
-    missed: dict[str, int] = field(default_factory=dict)
-    examples: list[str] = field(default_factory=list)
-    over_budget: dict[str, int] = field(default_factory=dict)
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The form for manifests and task results."""
-        return asdict(self)
-
-    @classmethod
-    def from_mapping(cls, value: dict[str, Any]) -> "IntakeReport":
-        """The report of a mapping; what is missing is 0."""
-        return cls(**{name: item for name, item in value.items() if name in cls.__dataclass_fields__})
-
-    def plus(self, other: "IntakeReport") -> "IntakeReport":
-        """Both together; at most 20 examples, and 20 names of `over_budget`."""
-        total: dict[str, Any] = {}
-        for name, mine in vars(self).items():
-            more = getattr(other, name)
-            if isinstance(mine, dict):
-                total[name] = dict(sorted((Counter(mine) + Counter(more)).items()))
-            else:
-                total[name] = [*mine, *more][:20] if isinstance(mine, list) else mine + more
-        total["over_budget"] = largest(self.over_budget, other.over_budget)
-        return IntakeReport(**total)
-
-    def added_to(self, record: Record) -> Record:
-        """The record with these counts among those that the next segment reports."""
-        return replace(record, pending=IntakeReport.from_mapping(record.pending).plus(self).to_mapping())
-
-    def add_missed(self, missed: Mapping[str, int]) -> None:
-        """Count keys that a server should hold and did not get."""
-        self.missed = dict(Counter(self.missed) + Counter(missed))
-
-
-def largest(*counts: Mapping[str, int]) -> dict[str, int]:
-    """Add counts up, and return the 20 largest ones: a stranger's page chooses how many names there are."""
-    total: Counter[str] = Counter()
-    for one in counts:
-        total.update(one)
-    return dict(total.most_common(20))
 
 
 Pair = tuple[str, str]
@@ -126,6 +56,36 @@ class Journal:
     chunk_bytes: int = 0
     report: IntakeReport = field(default_factory=IntakeReport)
     sums: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, directory: Path) -> "Journal | None":
+        """Read the journal of an intake that is not finished; return None if there is none.
+
+        Raises DamagedFileError naming it and the command that repairs it, StorageError if the disk refuses it.
+        """
+        path = NodeDirectory(directory).journal
+        with suppress(FileNotFoundError), own_file(path, "is not the journal of an intake"):
+            value = unsealed(path.read_bytes())
+            value["plan"] = [(folder, node) for folder, node in value["plan"]]
+            value["report"] = IntakeReport.from_mapping(value["report"])
+            return cls(**value)
+        return None
+
+    @classmethod
+    def open_plan(cls, directory: Path) -> list[Pair]:
+        """Return (folder, node) of each source that an unfinished intake still has to read."""
+        journal = cls.read(directory)
+        return [pair for pair in journal.plan[journal.at :] if pair != UNDECIDED] if journal else []
+
+    @property
+    def is_claiming(self) -> bool:
+        """Whether the candidates in `new.claim` may have been claimed, and are not decided upon yet."""
+        return self.phase == CLAIM
+
+    @property
+    def sent_bytes(self) -> int:
+        """How many bytes of `new` hold URLs whose keys have been inserted."""
+        return self.chunk_bytes if self.phase == INSERT else self.new_bytes
 
     def write(self, directory: Path) -> None:
         """Make it durable."""
@@ -187,26 +147,12 @@ class Journal:
         return changed
 
 
-def read_journal(directory: Path) -> Journal | None:
-    """The journal of an intake that is not finished, None if there is none.
-
-    Raises DamagedFileError naming it and the command that repairs it, StorageError if the disk refuses it.
-    """
-    path = NodeDirectory(directory).journal
-    with suppress(FileNotFoundError), own_file(path, "is not the journal of an intake"):
-        value = unsealed(path.read_bytes())
-        value["plan"] = [(folder, node) for folder, node in value["plan"]]
-        value["report"] = IntakeReport.from_mapping(value["report"])
-        return Journal(**value)
-    return None
-
-
 def open_journal(queue: Queue, waiting: Sequence[Pair]) -> Journal:
     """The journal of the intake under way, or a new one, with its files as it says. `waiting`: sources to be planned.
 
     Raises QueueError where files are damaged, StorageError naming a source that is gone, and half taken in.
     """
-    directory, journal, offered = queue.directory, read_journal(queue.directory), {*waiting, UNDECIDED}
+    directory, journal, offered = queue.directory, Journal.read(queue.directory), {*waiting, UNDECIDED}
     if begins := journal is None:
         if queue.files.new.exists() and queue.files.new.stat().st_size:
             raise queue.error(f"`{NodeDirectory.new}` has URLs of an intake, and `{NodeDirectory.journal}` is gone")

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 from crawl_lib.errors import LockedError, os_errors
 from crawl_lib.frontier.directory import NodeDirectory
+from crawl_lib.frontier.home import NodeHome
 
 _POLL_S = 0.1
 
@@ -43,12 +43,19 @@ class NodeLock:
         self.path, self.node = NodeDirectory(directory).lock, node
         self._timeout_s, self._interval_s = timeout_s, report_interval_s
         self._what, self._on_wait, self._leaves_trace = what, on_wait, leaves_trace
-        self._descriptor = -1
+        self._descriptor, self._is_held = -1, False
 
-    def __enter__(self) -> Self:
-        """Wait for the lock. Raises LockedError naming the holder, StorageError naming the path."""
-        if not (self._leaves_trace or self.path.exists()):
-            return self
+    def __enter__(self) -> NodeHome:
+        """Wait for the lock, and return the node's home, for as long as the lock is held.
+
+        Raises LockedError naming the holder, StorageError naming the path.
+        """
+        if self._leaves_trace or self.path.exists():
+            self._lock()
+        self._is_held = True
+        return NodeHome(self.path.parent, self.node, self)
+
+    def _lock(self) -> None:
         flags = os.O_RDWR | os.O_CREAT if self._leaves_trace else os.O_RDONLY
         with os_errors(self.path, "cannot be opened"):
             self._descriptor = os.open(self.path, flags | os.O_CLOEXEC, 0o644)
@@ -68,12 +75,12 @@ class NodeLock:
         except BaseException:
             self.__exit__(None, None, None)
             raise
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Give our hold up; children that inherited the descriptor keep theirs."""
+        self._is_held = False
         # No LOCK_UN: that would take the lock from the children too.
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -83,6 +90,11 @@ class NodeLock:
         """The descriptor, for `pass_fds` of child processes."""
         return self._descriptor
 
+    def require_held(self) -> None:
+        """Raise LockedError, unless the lock is held."""
+        if not self._is_held:
+            raise LockedError(f"{self.path}: node {self.node} is to be changed, and its lock is not held")
+
     def _wait(self) -> None:
         deadline_s = time.monotonic() + self._timeout_s
         told_s = 0.0
@@ -90,7 +102,6 @@ class NodeLock:
         while not _try_lock(self._descriptor, fcntl.LOCK_EX):
             tries += 1
             now_s = time.monotonic()
-            # At least three tries: a look by `holder` takes the lock for an instant.
             if now_s >= deadline_s and tries > 2:
                 raise LockedError(
                     f"{self.path}: node {self.node} is locked by {self._holder()}; waited {self._timeout_s:g} s."
@@ -103,20 +114,6 @@ class NodeLock:
 
     def _holder(self) -> str:
         return _describe(os.pread(self._descriptor, 4096, 0))
-
-
-def holder(directory: Path) -> str | None:
-    """Who holds a node's lock, as text; None if no process does. For `krake status`."""
-    try:
-        descriptor = os.open(NodeDirectory(directory).lock, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        if _try_lock(descriptor, fcntl.LOCK_SH):
-            return None
-        return _describe(os.pread(descriptor, 4096, 0))
-    finally:
-        os.close(descriptor)
 
 
 def _try_lock(descriptor: int, kind: int) -> bool:

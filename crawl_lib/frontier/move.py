@@ -2,19 +2,26 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from hashlib import sha1
-from typing import Any
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from crawl_lib.dataclass import dataclass
-from crawl_lib.durable import fsync_dir, reached, write_durable
+from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
+from crawl_lib.errors import QueueError, os_errors
 from crawl_lib.frontier.directory import META, NodeDirectory
 from crawl_lib.frontier.hostcounts import HostCounts, read_counts
 from crawl_lib.frontier.queue import Queue, State
 from crawl_lib.frontier.record import NEXT_TO_QUEUE, UNKNOWN_SIZE, Record, digest_of
+from crawl_lib.frontier.take import Take
 from crawl_lib.sealed import own_file, sealed_json, unsealed
+
+if TYPE_CHECKING:
+    from crawl_lib.frontier.lock import NodeLock
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,16 @@ class Move:
         """The bytes of the file."""
         groups = [[[step.name, step.inode, step.target] for step in group] for group in self.groups]
         return sealed_json({**vars(self), "groups": groups})
+
+    @classmethod
+    def read(cls, directory: Path) -> "Move | None":
+        """Read the open move; return None if there is none. Raises DamagedFileError, StorageError."""
+        path = NodeDirectory(directory).move
+        with suppress(FileNotFoundError), own_file(path, "is not a move"):
+            value = unsealed(path.read_bytes())
+            value["groups"] = tuple(tuple(Step(*step) for step in group) for group in value["groups"])
+            return cls(**value)
+        return None
 
 
 @dataclass
@@ -77,15 +94,112 @@ def move_id(kind: str, *facts: object) -> str:
     return f"{kind}-{sha1(json.dumps(facts, sort_keys=True).encode()).hexdigest()}"
 
 
-def change_queue(queue: Queue, change: Change) -> None:
-    """Work out a move, make it durable, and carry it out; `finish_open_move` goes on after a kill.
+class HeldQueue(Queue):
+    """The queue of a node whose lock is held, with all that changes the queue: see `NodeHome.queue`.
 
-    Raises QueueError, StorageError.
+    Once the lock is released, a change raises LockedError, and nothing has happened.
     """
-    move = _plan(queue, change)
-    write_durable(queue.files.move, move.to_bytes())
-    reached("queue.move.written")
-    _carry_out(queue, move)
+
+    def __init__(self, directory: Path, node: str, lock: "NodeLock") -> None:
+        """`lock`: the node's."""
+        super().__init__(directory, node)
+        self.lock = lock
+
+    def create(self) -> None:
+        """Make an empty queue if there is none yet; an unfinished attempt to do so is completed."""
+        if self.files.state.exists() or self.files.move.exists():
+            return
+        files = self.files.data_files()
+        if any(self.files.data(number).stat().st_size for number in files) or len(files) > 1:
+            raise self.error(f"there is no `state` next to {len(files)} data files")
+        write_durable(self.files.data(0), b"")
+        write_durable(self.files.state, State().to_bytes())
+
+    def change(self, change: Change) -> None:
+        """Work out a move, make it durable, and carry it out; `finish_open_move` goes on after a kill.
+
+        Raises QueueError, StorageError.
+        """
+        self.lock.require_held()
+        move = _plan(self, change)
+        write_durable(self.files.move, move.to_bytes())
+        reached("queue.move.written")
+        _carry_out(self, move)
+
+    def finish_open_move(self) -> bool:
+        """Carry out the move that a killed task left, if there is one; True if there was.
+
+        The holder of the node's lock does this first. What a killed task renamed in the directory, and could not make
+        durable any more, is durable then. Raises QueueError if the files are not those that it names.
+        """
+        self.lock.require_held()
+        fsync_dir(self.directory)
+        move = Move.read(self.directory)
+        if move is None:
+            return False
+        if problem := next(impossible_steps(self, move), None):
+            raise self.error(f"the open move {problem}; the directory may have been copied within the move")
+        _carry_out(self, move)
+        return True
+
+    def write_record(self, record: Record) -> None:
+        """Replace `state.krake`, durably, where nothing else of the queue changes."""
+        self.lock.require_held()
+        write_durable(self.files.record, sealed_json(record.to_mapping()))
+
+    def write_lines(self, name: str, lines: Iterable[tuple[bytes, bytes]]) -> int:
+        """Write a data file and its meta under a name of their own, durably; returns the number of lines.
+
+        Without lines nothing is synced: the move that follows deletes both files. Raises StorageError naming the path.
+        """
+        count = 0
+        path = self.directory / name
+        meta_path = self.files.meta_of(path)
+        with os_errors(path, "cannot be written"):
+            with path.open("wb") as data, meta_path.open("wb") as meta:
+                for url, line in lines:
+                    data.write(b"%b\n" % url)
+                    meta.write(b"%b\n" % line)
+                    count += 1
+                if count:
+                    fsync_file(data)
+                    fsync_file(meta)
+            if count:
+                fsync_dir(self.directory)
+        return count
+
+    def require_no_take(self) -> None:
+        """Raise QueueError if a take is open: what it left over is not in the queue."""
+        if Take.open(self.directory) is not None:
+            raise QueueError(
+                f"{self.directory}: a take is open; run the crawl task of this node again, which finishes it"
+            )
+
+    def require_settled(self) -> None:
+        """Raise QueueError if a move is open: positions mean nothing before the move is carried out."""
+        if self.files.move.exists():
+            raise QueueError(
+                f"{self.directory}: a move is open; run the crawl task of this node again, which finishes it"
+            )
+
+    def offsets_after(self, state: State, count: int) -> tuple[int, int]:
+        """Return where the first unprocessed line begins once `count` more URLs are processed."""
+        after, gone = state.after(count)
+        if gone == len(state.totals) or not after.processed:
+            return 0, 0
+        known = self._offsets(state, self.record()) if gone == 0 else None
+        lines = after.processed - (state.processed if known else 0)
+        data, meta = known or (0, 0)
+        return _after_lines(self.files.data(gone), data, lines), _after_lines(self.files.meta(gone), meta, lines)
+
+
+def _after_lines(path: Path, offset: int, count: int) -> int:
+    """The byte at which so many lines end that begin at a byte of a file; 0 if it is not there."""
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        file.seek(offset)
+        return offset + sum(map(len, islice(file, count)))
 
 
 def _plan(queue: Queue, change: Change) -> Move:
@@ -115,7 +229,7 @@ def _plan(queue: Queue, change: Change) -> Move:
     change.groups.append(tuple(step for step in others if step))
     before = (change.record.offset, change.record.meta_offset) if change.ours else (None, None)
     offsets = (change.offsets or before) if gone < files and state.processed else (0, 0)
-    own = queue.own_digests(change.record) if gone < files else {}
+    own = _own_digests(queue, change.record) if gone < files else {}
     sizes, datas, metas = zip(*(_facts(queue, name, own, ours=change.ours) for name in names), strict=True)
     kept = {name: digest for name, digest in change.record.files.items() if name not in deletes}
     new = {target: digest_of(queue.directory / name) for name, target in change.renames if target in NEXT_TO_QUEUE}
@@ -135,8 +249,14 @@ def _plan(queue: Queue, change: Change) -> Move:
     return Move(change.move_id, groups, state.to_bytes().decode(), record.to_mapping(), hosts)
 
 
+def _own_digests(queue: Queue, record: Record) -> dict[str, str]:
+    """Return the digest of each data file of Krake's and of its meta, by name, "" where this is not known."""
+    own, known = map(str, queue.own_files(record)), record.digests()
+    return {name: known.get(name, "") for number in own for name in (number, f"{number}{META}")}
+
+
 def _facts(queue: Queue, name: str, own: Mapping[str, str], *, ours: bool) -> tuple[int, str, str]:
-    """The size of a data file, its digest, and its meta's, as the record has them. `own`: see `own_digests`."""
+    """The size of a data file, its digest, and its meta's, as the record has them. `own`: see `_own_digests`."""
     path = queue.directory / name
     meta = queue.files.meta_of(path)
     if not name.isdecimal():
@@ -157,22 +277,6 @@ def queue_step(queue: Queue, name: str, target: str | None = None) -> Step | Non
     return None if inode is None else Step(name, inode, target)
 
 
-def finish_open_move(queue: Queue) -> bool:
-    """Carry out the move that a killed task left, if there is one; True if there was.
-
-    The holder of the node's lock does this first. What a killed task renamed in the directory, and could not make
-    durable any more, is durable then. Raises QueueError if the files are not those that it names.
-    """
-    fsync_dir(queue.directory)
-    move = read_move(queue)
-    if move is None:
-        return False
-    if problem := next(impossible_steps(queue, move), None):
-        raise queue.error(f"the open move {problem}; the directory may have been copied within the move")
-    _carry_out(queue, move)
-    return True
-
-
 def impossible_steps(queue: Queue, move: Move) -> Iterator[str]:
     """What an open move wants of files that are others now, in words: as in a copy of the directory.
 
@@ -190,15 +294,6 @@ def impossible_steps(queue: Queue, move: Move) -> Iterator[str]:
                 yield f"deletes `{step.name}`, and another file has that name"
         elif step.inode not in {inode, _inode(queue, step.target)}:
             yield f"renames `{step.name}` to `{step.target}`, and neither is that file"
-
-
-def read_move(queue: Queue) -> Move | None:
-    """The open move, None if there is none. Raises DamagedFileError, StorageError if the disk refuses it."""
-    with suppress(FileNotFoundError), own_file(queue.files.move, "is not a move"):
-        value = unsealed(queue.files.move.read_bytes())
-        value["groups"] = tuple(tuple(Step(*step) for step in group) for group in value["groups"])
-        return Move(**value)
-    return None
 
 
 def _carry_out(queue: Queue, move: Move) -> None:

@@ -3,17 +3,17 @@
 import hashlib
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import chain, islice, repeat
 from pathlib import Path
 
-from crawl_lib.durable import write_durable
 from crawl_lib.errors import QueueError, os_error
-from crawl_lib.frontier.directory import META, NodeDirectory
-from crawl_lib.frontier.record import Record, digest_of, read_record
+from crawl_lib.frontier.directory import NodeDirectory
+from crawl_lib.frontier.record import Record, digest_of
 from crawl_lib.records import QueuedUrl
-from crawl_lib.urlfiles import BARE_META, TakenIn, decode_meta
+from crawl_lib.sealed import own_file
+from crawl_lib.urlfiles import BARE_META, TakenIn, decode_meta, file_lines
 
 _COUNT_BYTES = 1 << 20
 _END_BYTES = 1 << 16
@@ -61,22 +61,22 @@ class State:
         """Whether it is the one that Krake wrote last, or people's: theirs begins with 0, or has no `state.krake`."""
         return not self.processed or record.state_sha1 in {"", self.sha1()}
 
-
-def parse_state(data: bytes) -> State:
-    """Read the content of `state`, also as people write it. Raises ValueError saying what is wrong."""
-    lines = data.decode("ascii", "replace").split("\n")
-    while lines and not lines[-1].strip():
-        lines.pop()
-    numbers = [line.strip() for line in lines]
-    if len(numbers) < 2:
-        raise ValueError(f"has {len(numbers)} lines, and needs two or more")
-    for number, text in enumerate(numbers, 1):
-        if not (text.isascii() and text.isdigit()):
-            raise ValueError(f"line {number} is not a number: {text[:50]!r}")
-    processed, *totals = map(int, numbers)
-    if processed > totals[0]:
-        raise ValueError(f"says {processed} URLs of file 0 are processed, and that file 0 has {totals[0]}")
-    return State(processed, tuple(totals))
+    @classmethod
+    def parse(cls, data: bytes) -> "State":
+        """Read the content of `state`, also as people write it. Raises ValueError naming the problem."""
+        lines = data.decode("ascii", "replace").split("\n")
+        while lines and not lines[-1].strip():
+            lines.pop()
+        numbers = [line.strip() for line in lines]
+        if len(numbers) < 2:
+            raise ValueError(f"has {len(numbers)} lines, and needs two or more")
+        for number, text in enumerate(numbers, 1):
+            if not (text.isascii() and text.isdigit()):
+                raise ValueError(f"line {number} is not a number: {text[:50]!r}")
+        processed, *totals = map(int, numbers)
+        if processed > totals[0]:
+            raise ValueError(f"says {processed} URLs of file 0 are processed, and that file 0 has {totals[0]}")
+        return cls(processed, tuple(totals))
 
 
 class Queue:
@@ -97,16 +97,6 @@ class Queue:
         """An error about this queue, with the command that repairs it."""
         return QueueError(f"{self.directory}: {problem}; run `krake fsck --repair`")
 
-    def create(self) -> None:
-        """Make an empty queue if there is none yet; an unfinished attempt to do so is completed."""
-        if self.files.state.exists() or self.files.move.exists():
-            return
-        files = self.files.data_files()
-        if any(self.files.data(number).stat().st_size for number in files) or len(files) > 1:
-            raise self.error(f"there is no `state` next to {len(files)} data files")
-        write_durable(self.files.data(0), b"")
-        write_durable(self.files.state, State().to_bytes())
-
     def exists(self) -> bool:
         """Whether there is a queue, be it a damaged one, or one within a move."""
         if self.files.state.exists() or self.files.move.exists():
@@ -115,11 +105,26 @@ class Queue:
 
     def record(self) -> Record:
         """What `state.krake` says; an empty one if there is none."""
-        return read_record(self.directory) or Record()
+        return Record.read(self.directory) or Record()
 
     def taken_in(self) -> TakenIn:
         """The (folder, node) pairs whose URLs have been taken in."""
         return self.record().taken_in
+
+    def undecided(self) -> Iterator[bytes]:
+        """Yield the outlink lines whose key servers did not answer; the next intake begins with these lines."""
+        return file_lines(self.files.undecided)
+
+    def handed_on(self) -> Iterator[bytes]:
+        """Yield the outlink lines, flagged `h`, that the node's next segment carries to their owners."""
+        return file_lines(self.files.handed_on)
+
+    def scope_added(self) -> list[str]:
+        """Return the hosts of adopted URLs, sorted, that the node's next segment adds to the scope."""
+        path = self.files.scope_added
+        with suppress(FileNotFoundError), own_file(path, "is no list of hosts"):
+            return path.read_bytes().decode("ascii").splitlines()
+        return []
 
     def state(self) -> State:
         """The state, checked: data files are there without gaps, and hold the numbers of lines it says.
@@ -161,7 +166,7 @@ class Queue:
         Raises QueueError if it is no state at all, StorageError if the disk refuses it.
         """
         try:
-            return parse_state(self.files.state.read_bytes())
+            return State.parse(self.files.state.read_bytes())
         except FileNotFoundError as error:
             raise self.error("there is no `state`") from error
         except OSError as error:
@@ -186,11 +191,6 @@ class Queue:
         known = record.digests()
         return frozenset(n for n in own if known.get(str(n)) in {None, digest_of(self.files.data(n))})
 
-    def own_digests(self, record: Record) -> dict[str, str]:
-        """Digest of each of them and of its meta, by name, "" where it is not known."""
-        own, known = map(str, self.own_files(record)), record.digests()
-        return {name: known.get(name, "") for number in own for name in (number, f"{number}{META}")}
-
     def is_ours(self, state: State | None = None, record: Record | None = None) -> bool:
         """Whether Krake wrote the queue as it is there now; if not, the next intake adopts it."""
         state, record = state or self.state(), record or self.record()
@@ -207,16 +207,16 @@ class Queue:
         file is theirs, the line is believed. Once it is known to be whole, it is ended with a newline.
         """
         try:
-            state = parse_state(self.files.state.read_bytes()).sha1()
+            state = State.parse(self.files.state.read_bytes()).sha1()
         except (OSError, ValueError):
             state = ""  # gone or damaged: it says nothing against the record
         path = self.files.data(number)
         ours = number < len(record.sizes) and (not state or record.state_sha1 in {"", state})
         return last_line(path) or None if ours and path.stat().st_size < record.sizes[number] else None
 
-    def read(self, count: int | None = None) -> Iterator[QueuedUrl]:
-        """The next `count` URLs (None: all), in order, without taking them."""
-        for url, meta in self.lines(self.state(), count):
+    def __iter__(self) -> Iterator[QueuedUrl]:
+        """Yield the URLs that wait, in order, without taking them."""
+        for url, meta in self.lines(self.state()):
             yield decode_meta(url, meta, str(self.directory))
 
     def lines(self, state: State, count: int | None = None) -> Iterator[tuple[bytes, bytes]]:
@@ -226,7 +226,7 @@ class Queue:
         """
         left, start = state.length if count is None else min(count, state.length), state.processed
         record = self.record()
-        offsets, own = self.offsets(state, record), self.own_files(record, state)
+        offsets, own = self._offsets(state, record), self.own_files(record, state)
         for number, total in enumerate(state.totals):
             share = min(left, total - start)
             if share:
@@ -234,7 +234,7 @@ class Queue:
                 yield from self._file_lines(number, meta, start, share, offsets)
             left, start, offsets = left - share, 0, None
 
-    def offsets(self, state: State, record: Record) -> tuple[int, int] | None:
+    def _offsets(self, state: State, record: Record) -> tuple[int, int] | None:
         """At which bytes of file 0 and of its meta the first line begins that is not processed; None if unknown."""
         if record.offset is None or record.meta_offset is None or not self.is_ours(state, record):
             return None
@@ -261,25 +261,6 @@ class Queue:
                 yield url.rstrip(b"\r\n"), line.rstrip(b"\n")
         if seen < start + share:
             raise self.error(f"file {number} or its meta ends after {seen} of {start + share} lines")
-
-    def offsets_after(self, state: State, count: int) -> tuple[int, int]:
-        """The same as `offsets` once `count` more URLs are processed."""
-        after, gone = state.after(count)
-        if gone == len(state.totals) or not after.processed:
-            return 0, 0
-        known = self.offsets(state, self.record()) if gone == 0 else None
-        lines = after.processed - (state.processed if known else 0)
-        data, meta = known or (0, 0)
-        return _after_lines(self.files.data(gone), data, lines), _after_lines(self.files.meta(gone), meta, lines)
-
-
-def _after_lines(path: Path, offset: int, count: int) -> int:
-    """The byte at which so many lines end that begin at a byte of a file; 0 if it is not there."""
-    if not path.exists():
-        return 0
-    with path.open("rb") as file:
-        file.seek(offset)
-        return offset + sum(map(len, islice(file, count)))
 
 
 def lines_until(path: Path, offset: int) -> int | None:

@@ -1,7 +1,9 @@
 """`state.krake`: what Krake remembers besides `state`. A queue made by hand has none, or one that does not fit."""
 
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import asdict, field, replace
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any
@@ -17,20 +19,88 @@ NEXT_TO_QUEUE = (NodeDirectory.undecided, NodeDirectory.handed_on, NodeDirectory
 """Files that wait next to the queue, and whose digests are noted."""
 
 
+@dataclass
+class IntakeReport:
+    """What intakes and adoptions did with the URLs they saw.
+
+    `seen` = `new` + `known` + `duplicates` + `undecided` + the sum of `rejected`. `new` includes `past_check` (handed
+    on by another node, the key store not asked) and `unsure` (local routing: kept though another node may have it).
+    `handed_on`: queued URLs that went to the nodes that own them now.
+    `adopted*`: lines of a queue made by hand: kept, repeated, refused by reason, handed on to their owners.
+    `missed`: keys that a key server should hold and did not get, by server. `examples`: the first refusals in words.
+    `over_budget`: of `rejected`, how many URLs budgets refused, by rule and host or domain (`urls.budget_key`), the
+    largest numbers alone.
+    """
+
+    seen: int = 0
+    new: int = 0
+    known: int = 0
+    duplicates: int = 0
+    undecided: int = 0
+    unsure: int = 0
+    past_check: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    handed_on: int = 0
+    adopted: int = 0
+    adopted_duplicates: int = 0
+    adopted_handed_on: int = 0
+    adopted_refused: dict[str, int] = field(default_factory=dict)
+    missed: dict[str, int] = field(default_factory=dict)
+    examples: list[str] = field(default_factory=list)
+    over_budget: dict[str, int] = field(default_factory=dict)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The form for manifests and task results."""
+        return asdict(self)
+
+    @classmethod
+    def from_mapping(cls, value: dict[str, Any]) -> "IntakeReport":
+        """The report of a mapping; what is missing is 0."""
+        return cls(**{name: item for name, item in value.items() if name in cls.__dataclass_fields__})
+
+    def plus(self, other: "IntakeReport") -> "IntakeReport":
+        """Both together; at most 20 examples, and 20 names of `over_budget`."""
+        total: dict[str, Any] = {}
+        for name, mine in vars(self).items():
+            more = getattr(other, name)
+            if isinstance(mine, dict):
+                total[name] = dict(sorted((Counter(mine) + Counter(more)).items()))
+            else:
+                total[name] = [*mine, *more][:20] if isinstance(mine, list) else mine + more
+        total["over_budget"] = self.largest(self.over_budget, other.over_budget)
+        return IntakeReport(**total)
+
+    def added_to(self, record: "Record") -> "Record":
+        """The record with these counts among those that the next segment reports."""
+        return replace(record, pending=record.report().plus(self).to_mapping())
+
+    def add_missed(self, missed: Mapping[str, int]) -> None:
+        """Count keys that a server should hold and did not get."""
+        self.missed = dict(Counter(self.missed) + Counter(missed))
+
+    @staticmethod
+    def largest(*counts: Mapping[str, int]) -> dict[str, int]:
+        """Add counts up; return the 20 largest, since a stranger's page chooses how many names there are."""
+        total: Counter[str] = Counter()
+        for one in counts:
+            total.update(one)
+        return dict(total.most_common(20))
+
+
 @dataclass(frozen=True)
 class Record:
     """The content of `state.krake`.
 
     `state_sha1`: hex digest of the `state` that Krake wrote last, "" if the queue has yet to be adopted. `sizes`:
     bytes of each data file; `datas`, `metas`: hex digest of each and of its meta, "" where it has none, or that is not
-    known (older versions noted none of data files).
-    `files`: hex digest of each of `undecided`, `handed_on` and `scope_added`, where Krake wrote it.
-    `offset`, `meta_offset`: where the first unprocessed line of file 0 (and of its meta) begins, None if unknown.
-    `last_move`: id of the move that was carried out last. `again`: what had been taken in before everything was to be
-    taken in again (see `intake`). `pending`: counts of intakes (and adoptions) that no committed segment has reported
-    yet. `nodes`: sorted, among which the queue's hosts were divided when it was filled; none if that is not known, or
-    was not done by host. `took`: folder of the newest take that the queue has moved past, None before the first one,
-    and where a repair cannot know. `made_due`: names of the notes of `krake retry --now` that the queue has followed.
+    known (older versions noted none of data files). `files`: hex digest of each of `undecided`, `handed_on` and
+    `scope_added`, where Krake wrote it. `offset`, `meta_offset`: where the first unprocessed line of file 0 (and of its
+    meta) begins, None if unknown. `last_move`: id of the move that was carried out last. `again`: what had been taken
+    in before everything was to be taken in again (see `Intake.take_in_again`). `pending`: counts of intakes (and
+    adoptions) that no committed segment has reported yet. `nodes`: sorted, among which the queue's hosts were divided
+    when it was filled; none if that is not known, or was not done by host. `took`: folder of the newest take that the
+    queue has moved past, None before the first one, and where a repair cannot know. `made_due`: names of the notes of
+    `krake retry --now` that the queue has followed.
     """
 
     state_sha1: str = ""
@@ -58,6 +128,18 @@ class Record:
         lists = {name: tuple(value.get(name, ())) for name in ("sizes", "metas", "datas", "nodes", "made_due")}
         return cls(**{**value, **lists, **{name: TakenIn(**value[name]) for name in ("taken_in", "again")}})
 
+    @classmethod
+    def read(cls, directory: Path) -> "Record | None":
+        """Read `state.krake`, None if there is none. Raises DamagedFileError naming it, StorageError."""
+        path = NodeDirectory(directory).record
+        with suppress(FileNotFoundError), own_file(path, "cannot be read"):
+            return cls.from_mapping(unsealed(path.read_bytes()))
+        return None
+
+    def report(self) -> IntakeReport:
+        """Return what intakes did since the node's last committed segment; the segment to come reports this."""
+        return IntakeReport.from_mapping(self.pending)
+
     def taking_in_again(self) -> "Record":
         """The same with nothing taken in; what had been is read once more."""
         return replace(self, taken_in=TakenIn(), again=self.again | self.taken_in)
@@ -76,11 +158,3 @@ def digest_of(path: Path) -> str:
             return file_digest(file, "sha1").hexdigest()
     except FileNotFoundError:
         return ""
-
-
-def read_record(directory: Path) -> Record | None:
-    """Read `state.krake`, None if there is none. Raises DamagedFileError naming it, StorageError."""
-    path = NodeDirectory(directory).record
-    with suppress(FileNotFoundError), own_file(path, "cannot be read"):
-        return Record.from_mapping(unsealed(path.read_bytes()))
-    return None

@@ -10,7 +10,6 @@ from typing import Any
 from crawl_lib.crawldir import Settled, write_settled
 from crawl_lib.errors import KrakeError, StoppedError, StorageError
 from crawl_lib.fetch import hosts_in_back_off
-from crawl_lib.frontier import bring_forward, read_undecided
 from crawl_lib.node.due import follow_notes
 from crawl_lib.node.guards import require_new_name, require_part, require_room_for_segment
 from crawl_lib.node.retire import drop_decision, require_admitted
@@ -61,7 +60,7 @@ def crawl_node(
 
 def _requisites(task: NodeTask) -> int:
     """Bring the requisites in the node's queue before all other URLs, where they are wanted; return their number."""
-    return bring_forward(task.queue) if task.stores.config.parse.wants_requisites else 0
+    return task.home.rewrites.bring_forward() if task.stores.config.parse.wants_requisites else 0
 
 
 def _hosts_in_back_off(task: NodeTask) -> int:
@@ -114,7 +113,7 @@ def settle_node(stores: Stores, *, node: str, run_id: str | None = None) -> dict
         folder = stores.crawl.newest()
         report = take_in(task, None)
         length = task.queue.length()
-        undecided = sum(1 for _ in read_undecided(task.queue))
+        undecided = sum(1 for _ in task.queue.undecided())
         write_settled(stores.crawl, Settled(node, folder, length, undecided, task.queue.taken_in()))
         task.progress.enter("done", queue=length)
     return {"node": node, "queue": length, **report.to_mapping()}

@@ -11,7 +11,7 @@ from math import ceil
 from crawl_lib.crawldir import RetryNow, read_retry_now, retry_now_names
 from crawl_lib.durable import reached
 from crawl_lib.fetch import HostStore, make_hosts_folder
-from crawl_lib.frontier import host_of_line, make_due
+from crawl_lib.frontier import host_of_line
 from crawl_lib.node.task import NodeTask
 from crawl_lib.urlfiles import due_of, is_listed
 
@@ -33,7 +33,7 @@ def follow_notes(task: NodeTask) -> None:
         for note in notes:
             hosts.let_go(note.names_host, {} if note.ignore_retry_after else asked)
     reached("retry_now.hosts")
-    make_due(queue, _new_due(notes, asked, now, lists=stores.config.order.makes_lists), names)
+    task.home.rewrites.make_due(_new_due(notes, asked, now, lists=stores.config.order.makes_lists), names)
 
 
 def _new_due(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from crawl_lib.crawldir import SWAP_PREFIX, SWAP_SUFFIX, Iteration, SegmentRef, read_settled, settled_nodes
 from crawl_lib.errors import ConfigError, DamagedFileError, OutputConflictError, QueueError
-from crawl_lib.frontier import Queue, Record, open_take, read_record
+from crawl_lib.frontier import Queue, Record, Take
 from crawl_lib.rounds import require_agreement
 from crawl_lib.stores import Stores
 
@@ -84,7 +84,7 @@ def mismatch(stores: Stores, queue: Queue) -> Mismatch | None:
     """
     crawl, node = stores.crawl, queue.node
     with suppress(DamagedFileError):  # the next reader of the file raises it
-        record = read_record(queue.directory)
+        record = Record.read(queue.directory)
         if record is None or not record.last_move:
             return None
         taken_in = record.taken_in.without_lists()  # which are deleted once they are over
@@ -117,7 +117,7 @@ def mismatch(stores: Stores, queue: Queue) -> Mismatch | None:
 
 def _younger_segment(stores: Stores, queue: Queue, record: Record, folders: list[str]) -> SegmentRef | None:
     """The newest segment of a take after the one that the queue knows as its last, but for an open one's."""
-    take, crawl = open_take(queue.directory), stores.crawl
+    take, crawl = Take.open(queue.directory), stores.crawl
     ours = take.header.folder if take else None
     younger = [name for name in folders if record.took is not None and int(name) > int(record.took)]
     segments = (crawl.segment(folder, queue.node) for folder in reversed(younger) if folder != ours)

@@ -38,21 +38,7 @@ from crawl_lib.crawldir import (
 )
 from crawl_lib.durable import delete_durable, reached, write_durable
 from crawl_lib.errors import ConfigError, PathNotFoundError
-from crawl_lib.frontier import (
-    Change,
-    NodeDirectory,
-    NodeLock,
-    Queue,
-    State,
-    change_queue,
-    finish_open_move,
-    open_take,
-    pending_report,
-    read_handed_on,
-    read_move,
-    read_scope_added,
-    read_undecided,
-)
+from crawl_lib.frontier import Change, HeldQueue, Move, NodeDirectory, NodeLock, Queue, State, Take
 from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.node.guards import require_newest
 from crawl_lib.node.sources import take_in, waiting_sources
@@ -96,15 +82,15 @@ def retire_node(stores: Stores, *, node: str, directory: Path | None = None, dry
     with locked_directory(stores, node, place, what="retire") as task:
         queue = task.queue
         require_newest(stores, queue)
-        finish_open_move(queue)
+        queue.finish_open_move()
         decision = read_decision(place)
         if decision is None or not (_is_handed_over(stores, decision) or queue.is_ours()):
             decision = _decide(task)  # again, if a repair has written the queue since: no intake has looked at it
         task.progress.enter("retire", queue=queue.length())
-        facts = {"retired": node, "intake": pending_report(queue).to_mapping()}
+        facts = {"retired": node, "intake": queue.record().report().to_mapping()}
         lines = stores.until_stopped(_queue_lines(queue))
         to = Division(decision["nodes"], decision["routing"])
-        manifest = hand_over(stores.crawl, decision["name"], lines, to, scope=read_scope_added(queue), facts=facts)
+        manifest = hand_over(stores.crawl, decision["name"], lines, to, scope=queue.scope_added(), facts=facts)
         reached("retire.handed_over")
         _empty_queue(queue, decision["name"])
         reached("retire.emptied")
@@ -119,12 +105,12 @@ def retire_node(stores: Stores, *, node: str, directory: Path | None = None, dry
 
 def _plan(stores: Stores, queue: Queue) -> dict[str, Any]:
     sources, _ = waiting_sources(stores, queue.node, queue.taken_in(), before=None, planned=[])
-    take = open_take(queue.directory)
+    take = Take.open(queue.directory)
     return {
         "node": queue.node,
         "queue": queue.length(),
-        "undecided": sum(1 for _ in read_undecided(queue)),
-        "handed_on": sum(1 for _ in read_handed_on(queue)),
+        "undecided": sum(1 for _ in queue.undecided()),
+        "handed_on": sum(1 for _ in queue.handed_on()),
         "open_take": take.count if take else 0,
         "sources_to_take_in": len(sources),
         "to": list(stores.config.servers),
@@ -163,11 +149,11 @@ def _queue_lines(queue: Queue) -> Iterator[bytes]:
     """Everything that waits, as outlink lines: their keys are in, but for those that are undecided."""
     for url, meta in queue.lines(queue.state()):
         yield join_line(url, meta, b"h")
-    yield from read_handed_on(queue)
-    yield from read_undecided(queue)
+    yield from queue.handed_on()
+    yield from queue.undecided()
 
 
-def _empty_queue(queue: Queue, name: str) -> None:
+def _empty_queue(queue: HeldQueue, name: str) -> None:
     """One move: nothing waits here any more. `name`: of the decision."""
     record, move_id = queue.record(), f"retire-{name}"
     if record.last_move == move_id:
@@ -180,7 +166,7 @@ def _empty_queue(queue: Queue, name: str) -> None:
         replaces=True,
         deletes=[NodeDirectory.handed_on, NodeDirectory.scope_added, NodeDirectory.undecided],
     )
-    change_queue(queue, change)
+    queue.change(change)
 
 
 def drop_decision(task: NodeTask) -> None:
@@ -191,7 +177,7 @@ def drop_decision(task: NodeTask) -> None:
     decision = read_decision(task.directory)
     if decision is None:
         return
-    finish_open_move(task.queue)
+    task.queue.finish_open_move()
     if _is_handed_over(task.stores, decision):
         task.stores.storage.secure(task.stores.crawl.seeds_path(decision["name"]))
         _empty_queue(task.queue, decision["name"])
@@ -306,12 +292,11 @@ def admit_node(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str,
     a queue: that of before, whose URLs others have. LockedError and StorageError as a crawl task does.
     """
     require_known(stores, node)
-    queue = Queue(stores.node_dir(node), node)
     with ExitStack() as stack:
         if dry_run:
-            stack.enter_context(NodeLock(queue.directory, node, 0.0, leaves_trace=False))
+            queue = stack.enter_context(NodeLock(stores.node_dir(node), node, 0.0, leaves_trace=False)).queue
         else:
-            stack.enter_context(locked_node(stores, node, what="admit"))
+            queue = stack.enter_context(locked_node(stores, node, what="admit")).queue
         settled = read_settled(stores.crawl, node)
         if settled is None or not settled.lost:
             return {"node": node, "admitted": False}
@@ -319,7 +304,9 @@ def admit_node(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str,
             _note_taken_in(queue, settled)
             reached("admit.noted")
             write_settled(stores.crawl, replace(settled, queue=0, undecided=0, retired=False, lost=False))
-        elif (move := read_move(queue)) is None or move.move_id != _move_id(settled):  # else it is half admitted
+            return {"node": node, "admitted": True}
+        move = Move.read(queue.directory)
+        if move is None or move.move_id != _move_id(settled):  # else the node is half admitted
             _require_no_queue(queue, settled)
     return {"node": node, "admitted": True}
 
@@ -345,10 +332,10 @@ def _require_no_queue(queue: Queue, settled: Settled) -> None:
         )
 
 
-def _note_taken_in(queue: Queue, settled: Settled) -> None:
-    finish_open_move(queue)
+def _note_taken_in(queue: HeldQueue, settled: Settled) -> None:
+    queue.finish_open_move()
     _require_no_queue(queue, settled)
     queue.create()
     record = replace(queue.record(), taken_in=settled.taken_in)
     change = Change(move_id=_move_id(settled), state=queue.state(), record=record, ours=True)
-    change_queue(queue, change)
+    queue.change(change)

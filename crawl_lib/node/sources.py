@@ -10,24 +10,12 @@ from dataclasses import replace
 from functools import partial
 
 from crawl_lib.crawldir import LISTS_FOLDER, SEEDS_FOLDER, FolderState, Iteration, note_begun
-from crawl_lib.durable import reached, write_durable
+from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.fetch import HostStore, make_hosts_folder, page_number
-from crawl_lib.frontier import (
-    DROPPED,
-    IntakeReport,
-    IntakeRules,
-    Record,
-    adopt,
-    intake,
-    open_plan,
-    pending_report,
-    read_record,
-    read_scope_added,
-    rehome,
-)
+from crawl_lib.frontier import DROPPED, IntakeReport, IntakeRules, Journal, Record
 from crawl_lib.node.task import NodeTask
-from crawl_lib.sealed import MANIFEST_FILE, sealed_json
+from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.stores import Stores
 from crawl_lib.urlfiles import HANDED_ON_MARK, OUTLINKS_NAME, Source, TakenIn, is_listed, key_of_line, read_outlinks
 from crawl_lib.urls import Budgets, Owners, Traps
@@ -118,7 +106,7 @@ def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
     """Take in what waits for the task's node, older than its own iteration (None: everything).
 
     Before an iteration what other nodes own is handed on, if its nodes are not those by which the queue was filled.
-    Returns what the node's next segment has to report. Raises what `frontier.adopt` and `intake` do.
+    Returns what the node's next segment has to report. Raises what `Rewrites.adopt` and `Intake.run` do.
     """
     stores, queue = task.stores, task.queue
     nodes = current.nodes if current else stores.config.servers
@@ -130,16 +118,19 @@ def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
     config = stores.config
     owners_of_hosts = owners if config.frontier.routing == "host" else None
     sources, complete = waiting_sources(
-        stores, task.node, queue.taken_in(), before=current.folder if current else None, planned=open_plan(queue)
+        stores,
+        task.node,
+        queue.taken_in(),
+        before=current.folder if current else None,
+        planned=Journal.open_plan(queue.directory),
     )
     sources = _but_handed_on(stores, task.node, sources, queue.record().again)
     with stores.keys(task.node) as keys:
-        adopt(queue, keys, owners_of_hosts, max_length_chars=config.urls.max_length_chars)
+        task.home.rewrites.adopt(keys, owners_of_hosts, max_length_chars=config.urls.max_length_chars)
         note_begun(stores.crawl, task.node)
         if current is not None and (queue.length() or not all(source.is_empty for source in sources)):
             prepare_workers()
-        intake(
-            queue,
+        task.home.intake.run(
             sources,
             keys,
             IntakeRules(
@@ -153,8 +144,8 @@ def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
             on_progress=lambda report: task.progress.enter("intake", queue=report.new),
         )
     if current is not None:
-        rehome(queue, owners_of_hosts)
-    return pending_report(queue)
+        task.home.rewrites.rehome(owners_of_hosts)
+    return queue.record().report()
 
 
 def _has_full_texts(task: NodeTask) -> bool:
@@ -208,12 +199,12 @@ def _note_read_before(task: NodeTask) -> None:
     Else what other nodes handed on to this one long ago would come past the key check once more, and be crawled twice.
     With a CrawlDb nothing is read again.
     """
-    record = read_record(task.directory) or Record(again=taken_in_before(task.stores, task.node))
+    record = Record.read(task.directory) or Record(again=taken_in_before(task.stores, task.node))
     if task.stores.config.order.makes_lists and record.again:
         record = replace(record, taken_in=record.taken_in | record.again, again=TakenIn())
     elif task.queue.files.record.exists() or not record.again:
         return
-    write_durable(task.queue.files.record, sealed_json(record.to_mapping()))
+    task.queue.write_record(record)
     reached("intake.record_begun")
 
 
@@ -226,7 +217,7 @@ def scope_hosts(task: NodeTask, current: Iteration) -> set[str]:
     """
     crawl = task.stores.crawl
     taken_in = task.queue.taken_in()
-    hosts = {*crawl.scope(current), *read_scope_added(task.queue)}
+    hosts = {*crawl.scope(current), *task.queue.scope_added()}
     for digest in crawl.seeds():
         if digest not in current.seeds and (digest, SEEDS_FOLDER) in taken_in:
             hosts.update(crawl.seeds_scope(digest))

@@ -20,24 +20,7 @@ from crawl_lib.crawldir import FolderState, Iteration, delete_settled
 from crawl_lib.durable import fsync_dir, reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, QueueError
 from crawl_lib.fetch import HostStore, Turns, costs_a_retry, make_hosts_folder, user_agent_header
-from crawl_lib.frontier import (
-    LARGE_PATTERN,
-    HostCounts,
-    NodeDirectory,
-    Take,
-    TakeHeader,
-    advance,
-    close_take,
-    finish_open_move,
-    make_take,
-    open_take,
-    pending_report,
-    read_handed_on,
-    read_leftover,
-    read_scope_added,
-    read_undecided,
-    write_leftover,
-)
+from crawl_lib.frontier import LARGE_PATTERN, NodeDirectory, Take, TakeHeader
 from crawl_lib.keys import SharedTurns
 from crawl_lib.node.shares import shares_of
 from crawl_lib.node.sources import scope_hosts
@@ -68,15 +51,15 @@ URLS_OF_A_PROCESS = 1000
 
 def finish_what_is_open(task: NodeTask) -> None:
     """Bring a move and a take that an earlier task left open to their end, whichever run they are of."""
-    finish_open_move(task.queue)
-    take = open_take(task.directory)
+    task.queue.finish_open_move()
+    take = Take.open(task.directory)
     if take is not None:
         if task.spool.exists():
             fsync_dir(task.spool)  # a part that is closed is believed
         complete(task, take)
     else:
-        if NodeDirectory(task.directory).leftover.exists():  # killed between the two deletions of `close_take`
-            close_take(task.directory)
+        if NodeDirectory(task.directory).leftover.exists():  # killed between the two deletions of `Takes.close`
+            task.home.takes.close()
         # A spool without a take is of no use, and must be gone before the next take: its positions mean other URLs.
         if task.spool.exists():
             shutil.rmtree(task.spool)
@@ -114,13 +97,13 @@ def decide(task: NodeTask, current: Iteration, size: int, new: int | None = None
         header = TakeHeader(uuid.uuid4().hex, current.run_id, current.iteration, current.folder, processes, extra)
         shares = shares_of(task.stores.config, hosts, size, new)
         shares = replace(shares, only_requisites=is_of_requisites(task.stores.config, current.iteration))
-        return make_take(task.queue, shares, header)
+        return task.home.takes.make(shares, header)
 
 
 def _large_patterns(task: NodeTask, hosts: HostStore) -> dict[str, Any]:
     """What the header of a take says of patterns with many URLs: how many of each are fetched (`Rooms`)."""
     most = task.stores.config.traps.max_similar
-    names = HostCounts(task.directory).patterns(LARGE_PATTERN) if most else []
+    names = task.home.counts.patterns(LARGE_PATTERN) if most else []
     return {"patterns": {name: room_of(hosts, name, most) for name in names}} if most and names else {}
 
 
@@ -142,15 +125,15 @@ def complete(task: NodeTask, take: Take) -> None:
         task.stores.go_on()
     published = publish(storage, folder, task.node, take.take_id, built)
     keep_late_scope(task.stores, take.header.folder)
-    leftover = read_leftover(take)
+    leftover = take.leftover()
     if leftover is None:  # an empty one would lose its URLs
         raise task.queue.error(f"the segment of take {take.take_id} is there, and `leftover` is not there")
     reader = segments.SegmentReader(storage, published)
-    advance(task.queue, take, take.select(leftover), _again(task, take, reader))
+    task.home.takes.advance(take, take.select(leftover), _again(task, take, reader))
     reached("node.advanced")
     mark_pages(task.stores, reader, task.node)
     reached("node.marked")
-    close_take(task.directory)
+    task.home.takes.close()
     if task.spool.exists():
         shutil.rmtree(task.spool)
 
@@ -179,7 +162,7 @@ def _again(task: NodeTask, take: Take, reader: "segments.SegmentReader") -> Iter
 def _make_segment(task: NodeTask, take: Take, hidden: str) -> None:
     """Fetch what is left, upload the WARC files to the segment's `hidden` folder, build the rest in the spool."""
     current = _iteration_of(task, take)
-    if read_leftover(take) is None:
+    if take.leftover() is None:
         task.stores.go_on()
         _fetch(task, take, current, hidden)
     wait_for_room(task, local=False)
@@ -203,7 +186,7 @@ def _fetch(task: NodeTask, take: Take, current: Iteration, hidden: str) -> None:
                 _visit_hosts(task, take, current, hosts)
                 hosts.finish()
         done = finished_positions(task.spool)
-        write_leftover(take, [position for position in range(take.count) if position not in done])
+        task.home.takes.leave_over(take, [position for position in range(take.count) if position not in done])
 
 
 def _visit_hosts(task: NodeTask, take: Take, current: Iteration, hosts: HostStore) -> None:
@@ -217,7 +200,7 @@ def _visit_hosts(task: NodeTask, take: Take, current: Iteration, hosts: HostStor
     try:
         take.scope()  # a damaged one is named here, with its remedy
     except FileNotFoundError:
-        take.write_scope(scope_hosts(task, current))
+        task.home.takes.write_scope(take, scope_hosts(task, current))
         reached("node.scope")
     with _shared_turns(task) as turns:
         _run_workers(task, take, current, turns)
@@ -263,7 +246,7 @@ def _run_workers(task: NodeTask, take: Take, current: Iteration, turns: SharedTu
             results = run_workers(
                 list(map(vars, workers)),
                 log_dir=task.directory,
-                lock_descriptor=task.lock.fileno(),
+                lock_descriptor=task.home.lock.fileno(),
                 stop=task.stores.stop.is_set,
                 on_progress=task.progress.fetched,
                 pause=is_short,
@@ -299,7 +282,7 @@ def _iteration_of(task: NodeTask, take: Take) -> Iteration:
 def _build(task: NodeTask, take: Take, current: Iteration) -> None:
     """Put the segment's files together from the workers' parts."""
     queue = task.queue
-    deferred = len(read_leftover(take) or [])
+    deferred = len(take.leftover() or [])
     facts = Manifest(
         take_id=take.take_id,
         run_id=take.header.run_id,
@@ -314,14 +297,14 @@ def _build(task: NodeTask, take: Take, current: Iteration) -> None:
             "passed_over": take.passed_over,
             **_requisites_left(take),
         },
-        intake=pending_report(queue).to_mapping(),
+        intake=queue.record().report().to_mapping(),
         queue_after=take.header.position_after.length + take.passed_over + deferred,
-        undecided=sum(1 for _ in read_undecided(queue)),
+        undecided=sum(1 for _ in queue.undecided()),
         next_due=take.header.next_due,
-        scope_added=list(read_scope_added(queue)),
+        scope_added=list(queue.scope_added()),
     )
     owners = Owners(current.nodes)
-    handed_on = (decode_line(line, "handed_on")[0] for line in read_handed_on(queue))
+    handed_on = (decode_line(line, "handed_on")[0] for line in queue.handed_on())
     segments.build_segment(
         task.spool,
         NodeDirectory(task.directory).spool_segment,
@@ -336,7 +319,7 @@ def _requisites_left(take: Take) -> dict[str, int]:
     """Return how many requisites the next iteration may take from the queue, if some may be taken at all."""
     first = take.header.extra.get("requisites", 0)
     taken = sum(min(stop, first) - min(start, first) for start, stop in take.header.runs)
-    deferred = sum(position < taken for position in read_leftover(take) or [])
+    deferred = sum(position < taken for position in take.leftover() or [])
     left = first - taken + deferred if taken else 0
     return {"requisites": left} if left else {}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from crawl_lib.crawldir import NodeProgress, take_note_away, urls_of_lost_queue
 from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import ConfigError, KrakeError, QueueError, StoppedError, os_error
-from crawl_lib.frontier import NodeDirectory, NodeLock, Queue, open_node_dir
+from crawl_lib.frontier import HeldQueue, NodeDirectory, NodeHome, NodeLock
 from crawl_lib.node.guards import require_newest
 from crawl_lib.rounds import note_name_on_node
 from crawl_lib.stores import Stores
@@ -19,10 +19,10 @@ class NodeTask:
 
     stores: Stores
     node: str
-    queue: Queue
+    queue: HeldQueue
     directory: Path
     spool: Path
-    lock: NodeLock
+    home: NodeHome
     progress: NodeProgress
 
 
@@ -35,7 +35,7 @@ def locked_node(stores: Stores, node: str, *, what: str) -> Iterator[NodeTask]:
     its keys are known.
     """
     require_known(stores, node)
-    directory = open_node_dir(Path(stores.config.queue.local_dir), node)
+    directory = NodeDirectory.make(Path(stores.config.queue.local_dir), node)
     with locked_directory(stores, node, directory, what=what) as task:
         note_name_on_node(stores, directory)
         if not task.queue.exists() and urls_of_lost_queue(stores.crawl, node) is not None:
@@ -68,12 +68,10 @@ def locked_directory(stores: Stores, node: str, directory: Path, *, what: str) -
         progress.waiting(holder)
 
     timeout_s = stores.config.queue.lock_timeout_s
-    with NodeLock(directory, node, timeout_s, what=what, on_wait=on_wait, report_interval_s=0.5) as lock:
+    with NodeLock(directory, node, timeout_s, what=what, on_wait=on_wait, report_interval_s=0.5) as home:
         try:
             take_note_away(stores.crawl, node)
-            yield NodeTask(
-                stores, node, Queue(directory, node), directory, NodeDirectory(directory).spool, lock, progress
-            )
+            yield NodeTask(stores, node, home.queue, directory, home.files.spool, home, progress)
         except OSError as error:
             ours = os_error(error, directory)
             progress.enter("failed", str(ours))

@@ -93,11 +93,11 @@ def serve_realtime(
     directory = stores.node_dir(node)
     directory.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        lock = stack.enter_context(NodeLock(directory, node, config.queue.lock_timeout_s, what="krake serve realtime"))
+        home = stack.enter_context(NodeLock(directory, node, config.queue.lock_timeout_s, what="krake serve realtime"))
         listening = stack.enter_context(contextlib.closing(listen(address, OPTION)))
         stack.enter_context(only_scheduler(config.key_storage))
         store = open_pages(config.key_storage, stores.secrets.key_storage_password)
-        link = remote_fetchers(stores, store) or FetcherLink(lambda: start_fetcher(lock.fileno()))
+        link = remote_fetchers(stores, store) or FetcherLink(lambda: start_fetcher(home.lock.fileno()))
         folder = live_submissions(directory, fetcher_names(config)[0])
         with os_errors(folder, "cannot be used"):
             submissions = SubmissionLog(folder)

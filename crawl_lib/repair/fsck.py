@@ -23,7 +23,7 @@ goes through the parts once and changes nothing.
 """
 
 import socket
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,7 +34,7 @@ from crawl_lib.derived import Output
 from crawl_lib.durable import delete_durable
 from crawl_lib.errors import NOT_ABOUT_FILES, DamagedFileError, KrakeError, LockedError, PathNotFoundError, StoppedError
 from crawl_lib.findings import Finding, Findings, Severity
-from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, readable_take
+from crawl_lib.frontier import NodeDirectory, NodeHome, Take
 from crawl_lib.keys import check, repair
 from crawl_lib.outputs import OUTPUTS
 from crawl_lib.repair.folders.folders import SmallFiles
@@ -176,12 +176,17 @@ def repair_crawl(
 class _Pass:
     """One pass through a crawl, part by part, which adds what it finds to the report.
 
-    `nodes`: of this machine, whose locks are held. `at_work`: those that are not, and why. `here`: see `fsck`. `say`:
-    told each line of a repair; None: nothing is repaired. `dry_run`: of a repair.
+    `nodes`: the homes of this machine's nodes, by name. `at_work`: those that are not, and why. `here`: see `fsck`.
+    `say`: told each line of a repair; None: nothing is repaired. `dry_run`: of a repair.
     """
 
     def __init__(
-        self, stores: Stores, report: FsckReport, nodes: list[str], at_work: dict[str, str], here: Collection[str] = ()
+        self,
+        stores: Stores,
+        report: FsckReport,
+        nodes: Mapping[str, NodeHome],
+        at_work: dict[str, str],
+        here: Collection[str] = (),
     ) -> None:
         self.stores, self.report, self.nodes, self.at_work = stores, report, nodes, at_work
         host = socket.gethostname()
@@ -285,13 +290,13 @@ class _Pass:
             elif node not in self.nodes:
                 self._missing_queue(node)
             else:
-                names = self._add("queues", check_node(self.stores, node, full=self.report.full))
+                names = self._add("queues", check_node(self.stores, self.nodes[node], full=self.report.full))
                 if self.say is None or names <= CHOICES or names & MISMATCH:
                     continue
                 with self.left_to_people(str(directory)):
-                    take = readable_take(directory)
+                    take = Take.readable(directory)
                     self._may_cost(take.count if take is not None else 0, str(directory))
-                    for line in repair_node(self.stores, node, dry_run=self.dry_run).done:
+                    for line in repair_node(self.stores, self.nodes[node], dry_run=self.dry_run).done:
                         self.did(f"{directory}: {line}")
 
     def _missing_queue(self, node: str) -> None:
@@ -339,9 +344,9 @@ class _Pass:
 
     def keys(self, noting: Collection[str] = ()) -> None:
         """The key tables. `noting`: nodes whose keys are noted before."""
-        for node in self.nodes if self.say and not self.dry_run else ():
+        for home in self.nodes.values() if self.say and not self.dry_run else ():
             with suppress(KrakeError):  # a finding of the queue
-                finish_open_move(Queue(self.stores.node_dir(node), node))  # else its URLs have no keys to be looked for
+                home.queue.finish_open_move()  # else its URLs have no keys to be looked for
         names = self._look_at_tables(noting)
         lost = [node for node in self.nodes if NodeDirectory(self.stores.node_dir(node)).lost.exists()]
         if not self.stores.config.order.keeps_keys:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from crawl_lib.errors import LockedError
-from crawl_lib.frontier import NodeDirectory, NodeLock, Queue
+from crawl_lib.frontier import NodeDirectory, NodeHome, NodeLock, Queue
 from crawl_lib.repair.folders.identity import nodes_left
 from crawl_lib.scratch import scratch_base
 from crawl_lib.stores import Stores
@@ -21,23 +21,22 @@ def repairs_locked(stores: Stores, *, dry_run: bool = False) -> AbstractContextM
 @contextmanager
 def nodes_held(
     stores: Stores, what: str, *, make: bool = False, dry_run: bool = False
-) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """Hold the nodes of this machine, in the config's order, without waiting: those, and who works on the others.
+) -> Iterator[tuple[dict[str, NodeHome], dict[str, str]]]:
+    """Hold the nodes of this machine, in the config's order, without waiting: their homes, and who works on the others.
 
     Those that left the config and were not retired come after them: what waits there is not lost yet.
 
     `make`: also the lock of a node that has none; one that only looks leaves it, since such a node is at rest.
     `dry_run`: without a trace.
     """
-    nodes, at_work = [], {}
+    homes, at_work = {}, {}
     with ExitStack() as locks:
         for node in [*stores.config.servers, *nodes_left(stores)]:
             directory = stores.node_dir(node)
             if directory.is_dir() and Queue(directory, node).exists():
                 trace = not dry_run and (make or NodeDirectory(directory).lock.exists())
                 try:
-                    locks.enter_context(NodeLock(directory, node, 0.0, what=what, leaves_trace=trace))
-                    nodes.append(node)
+                    homes[node] = locks.enter_context(NodeLock(directory, node, 0.0, what=what, leaves_trace=trace))
                 except LockedError as error:
                     at_work[node] = str(error)
-        yield nodes, at_work
+        yield homes, at_work

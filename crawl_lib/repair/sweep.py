@@ -47,7 +47,7 @@ from crawl_lib.derived import replaced
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.findings import Finding, Severity
-from crawl_lib.frontier import open_take
+from crawl_lib.frontier import Take
 from crawl_lib.outputs import OUTPUTS
 from crawl_lib.repair.folders.identity import readable_iterations
 from crawl_lib.repair.folders.scope import unused_scopes
@@ -188,7 +188,7 @@ def _is_over(stores: Stores, node: str, take_id: str, *, here: bool) -> bool:
     """Whether a take is certainly open no more."""
     try:
         if here:
-            take = open_take(stores.node_dir(node))
+            take = Take.open(stores.node_dir(node))
             return take is None or take.take_id != take_id
         return read_settled(stores.crawl, node) is not None
     except DamagedFileError:

@@ -33,7 +33,7 @@ from crawl_lib.crawldir import (
 )
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, FewAnswersError, PathNotFoundError, TargetExistsError
-from crawl_lib.frontier import largest
+from crawl_lib.frontier import IntakeReport
 from crawl_lib.rounds.ending import ended, generated, what_is_left
 from crawl_lib.rounds.waiting import what_waits
 from crawl_lib.sealed import SEALED_VERSION
@@ -135,7 +135,7 @@ def budgets_reached(stores: Stores, state: FolderState) -> str:
         with suppress(DamagedFileError):
             lists = (made for made in generated(stores) if made.get("folder") == state.folder.name)
             counts += [made.get("over_budget", {}) for made in islice(lists, 1)]
-    words = budgets_in_words(largest(*counts))
+    words = budgets_in_words(IntakeReport.largest(*counts))
     return f"{words}; for exceptions see urls.domains" if words else ""
 
 
@@ -215,7 +215,7 @@ def _write_index(stores: Stores, iteration: Iteration, share: float) -> None:
         "scope_added": sorted(state.scope_added),
         "outlinks": {node: manifest["outlinks"] for node, manifest in state.unsummed.items()},
         "missing": missing,
-        "over_budget": largest(*over_budget),
+        "over_budget": IntakeReport.largest(*over_budget),
         **what_is_left(state.unsummed.values()),
     }
     if state.scope_added:

@@ -2,7 +2,7 @@
 
 Segments and seeds divide URLs among the nodes there were when they were written. If the next iteration has other nodes
 (or another routing), all that was divided among the old ones has to be in their queues, and nothing of theirs may be
-open: then the new owners get what is theirs from the queues themselves (`frontier.rehome`, `retire`). `start` runs
+open: then the new owners get what is theirs from the queues themselves (`Rewrites.rehome`, `retire`). `start` runs
 where no queue is, so it asks what the nodes had settled (`crawldir.settled`).
 """
 

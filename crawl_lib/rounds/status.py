@@ -18,7 +18,7 @@ from crawl_lib.crawldir import read_settled, settled_nodes, sum_counts
 from crawl_lib.errors import KrakeError, StorageError, os_errors
 from crawl_lib.export import CONTENT, OFFSETS, URL_MAPPING, WEB_GRAPH, ExportFolder, list_exports
 from crawl_lib.fetch import hosts_in_back_off
-from crawl_lib.frontier import NodeDirectory, Queue, host_of_line, open_take, parse_state, read_move
+from crawl_lib.frontier import Move, NodeDirectory, Queue, State, Take, host_of_line
 from crawl_lib.keys import open_key_store
 from crawl_lib.rounds.iterations import Iterations
 from crawl_lib.rounds.waiting import what_waits
@@ -229,9 +229,9 @@ def _queue(config: Config, node: str) -> dict[str, Any]:
     halted = {"progress": progress} if "reason" in progress else {}
     try:
         queue = Queue(directory, node)
-        take, move = open_take(directory), read_move(queue)
+        take, move = Take.open(directory), Move.read(queue.directory)
         # Files are between two states while a move is open; it will leave the one that it names.
-        length = queue.length() if move is None else parse_state(move.state.encode()).length
+        length = queue.length() if move is None else State.parse(move.state.encode()).length
         status: dict[str, Any] = {"length": length}
         hosts = hosts_in_back_off(directory, time.time(), config.retry.max_wait_s)
         if move is None and length:

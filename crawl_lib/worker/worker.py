@@ -26,7 +26,7 @@ import uvloop
 from crawl_lib.config import Config, from_mapping
 from crawl_lib.errors import KrakeError, StoppedError, os_error
 from crawl_lib.fetch import MIN_TTL_S, HostStore, Spans, Turns, boot_id, fetch_all
-from crawl_lib.frontier import NodeDirectory, Take, open_take
+from crawl_lib.frontier import NodeDirectory, Take
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.scoring import load_plugins
 from crawl_lib.segment import PartWriter, WarcInfo, finished_positions, kept_outcomes
@@ -82,7 +82,7 @@ class _Worker:
 
     def _work(self) -> None:
         task = self.task
-        spool, take = Path(task.spool), open_take(Path(task.node_dir))
+        spool, take = Path(task.spool), Take.open(Path(task.node_dir))
         if take is None:
             raise KrakeError(f"{task.node_dir}: the take is gone; run the crawl task again")
         with (

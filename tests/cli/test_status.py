@@ -14,11 +14,12 @@ from crawl_lib.cli.figures import duration
 from crawl_lib.config import load_config
 from crawl_lib.fetch import HostStore, make_hosts_folder
 from crawl_lib.fetch.hoststore import BackOff
-from crawl_lib.frontier import NodeDirectory, Queue, TakeHeader, take_lines
+from crawl_lib.frontier import NodeDirectory, Queue, TakeHeader
 from crawl_lib.rounds.commit import commit_iteration
 from crawl_lib.rounds.start import start_iteration
 from crawl_lib.stores import open_stores
 from tests.cli.conftest import Krake
+from tests.frontier.helpers import held
 from tests.ports import free_port
 from tests.rounds.test_start import lay_segment
 from tests.screens import KRAKE, SIZES, run_in_terminal
@@ -79,7 +80,7 @@ def at_work(krake: Krake) -> str:
     folder = start_iteration(stores, run_id="r", iteration=1).folder
     node = max(krake.status()["queues"].items(), key=lambda item: item[1]["length"])[0]
     directory = krake.directory / "queue" / node
-    take_lines(Queue(directory, node), bytearray(b"\1" * 20), TakeHeader("t", "r", 1, folder, 1))
+    held(Queue(directory, node)).takes.take_lines(bytearray(b"\1" * 20), TakeHeader("t", "r", 1, folder, 1))
     said = {"phase": "fetch", "taken": 20, "fetched": 5, "pages_per_s": 2.5, "bytes": 3_400_000, "time": time.time()}
     NodeDirectory(directory).progress.write_text(json.dumps(said))
     with HostStore(make_hosts_folder(directory)) as hosts:

@@ -19,7 +19,7 @@ from crawl_lib.config import load_config
 from crawl_lib.crawldir.forgotten import Forget, key_array
 from crawl_lib.curate.forget import _ROWS, ForgottenPages, finish_open, forget, rows_of, which_are_meant
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.frontier import HostCounts
+from crawl_lib.frontier.hostcounts import HostCounts
 from crawl_lib.keys import open_key_store
 from crawl_lib.records import QueuedUrl
 from crawl_lib.stores import Secrets, Stores, open_stores

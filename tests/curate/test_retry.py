@@ -199,7 +199,7 @@ def test_a_listed_page_whose_failure_passes_waits_with_its_mark(tmp_path: Path) 
     retried = run_iteration(config, "again", 1)["retried"]
     assert retried["connect_failed"] > 0
     assert sum(retried.values()) == 3
-    waiting = list(Queue(Path(config.queue.local_dir) / "node-0").read())
+    waiting = list(Queue(Path(config.queue.local_dir) / "node-0"))
     assert [queued.list_name for queued in waiting] == lists(config) * 3
     assert max(queued.retries for queued in waiting) == 1
     report = list_failed(config)
@@ -383,7 +383,7 @@ def test_a_crawl_that_has_all_its_pages_still_fetches_what_failed(site: Sites, t
     site.heal()
     assert [run_iteration(config, "again", number)["taken"] for number in (1, 2, 3)] == [2, 1, 0]
     assert site.asked == Counter(dict.fromkeys(site.leaves, 1))
-    assert [queued.url for queued in Queue(Path(config.queue.local_dir) / "node-0").read()] == [f"{site.seeds[0]}4"]
+    assert [queued.url for queued in Queue(Path(config.queue.local_dir) / "node-0")] == [f"{site.seeds[0]}4"]
 
 
 def test_a_compacted_segment_counts_the_same(site: Sites, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def of_one_host(directory: Path) -> tuple[Config, Path, int, list[str]]:
 
 def queued(config: Config) -> list[str]:
     queues = [Queue(Path(config.queue.local_dir) / node, node) for node in config.servers]
-    return [one.url for queue in queues for one in queue.read()]
+    return [one.url for queue in queues for one in queue]
 
 
 def test_it_is_seen_once_and_nothing_is_lost(airflow: AirflowForks, tmp_path: Path) -> None:

@@ -21,13 +21,21 @@ import crawl_lib.repair.queue
 import crawl_lib.seeds
 from crawl_lib import durable
 from crawl_lib.config import UrlsConfig
-from crawl_lib.frontier import IntakeRules, Queue, adopt, intake, pending_report, read_record
+from crawl_lib.frontier import IntakeRules, NodeHome, NodeLock, Queue, Record
 from crawl_lib.keys import Claim, KnownKeys
 from crawl_lib.records import QueuedUrl
 from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.states import KeyState
 from crawl_lib.urlfiles import Source, encode_line
 from crawl_lib.urls import Budgets, Owners
+
+
+def held(place: Queue | Path) -> NodeHome:
+    """Give a node's home without its lock: a test is alone."""
+    queue = Queue(place) if isinstance(place, Path) else place
+    lock = NodeLock(queue.directory, queue.node, 0.0)
+    lock._is_held = True
+    return NodeHome(queue.directory, queue.node, lock)
 
 
 def key(url: str) -> bytes:
@@ -99,9 +107,9 @@ def take_in(
         options["budgets"] = Budgets(UrlsConfig(**limits))
     names = {item.name for item in fields(IntakeRules)}
     rules = IntakeRules(routing, **{name: options.pop(name) for name in names & options.keys()})
-    adopt(queue, keys, owners if routing == "host" else None)
-    intake(queue, sources, keys, rules, **options)
-    return pending_report(queue)
+    held(queue).rewrites.adopt(keys, owners if routing == "host" else None)
+    held(queue).intake.run(sources, keys, rules, **options)
+    return queue.record().report()
 
 
 def fill(queue: Queue, urls: Iterable[str], folder: str = "1") -> None:
@@ -110,7 +118,7 @@ def fill(queue: Queue, urls: Iterable[str], folder: str = "1") -> None:
 
 
 def urls_of(queue: Queue) -> list[str]:
-    return [item.url for item in queue.read()]
+    return [item.url for item in queue]
 
 
 def hand_made(directory: Path, *files: list[str], processed: int = 0) -> Queue:
@@ -196,6 +204,6 @@ def _fork(work: Callable[[], object]) -> int:
 
 def to_be_adopted(directory: Path) -> None:
     """Have the next intake adopt a queue that was changed, as a repair does: people begin `state` with 0 for that."""
-    record = read_record(directory)
+    record = Record.read(directory)
     assert record is not None
     (directory / "state.krake").write_bytes(sealed_json(replace(record, state_sha1="").to_mapping()))

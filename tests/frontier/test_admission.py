@@ -10,13 +10,13 @@ import pytest
 
 from crawl_lib.config import TrapsConfig, UrlsConfig
 from crawl_lib.config.model import DomainConfig
-from crawl_lib.frontier import HostCounts, Queue, full_for
-from crawl_lib.frontier.hostcounts import host_of_line, names_of_domain
+from crawl_lib.frontier import Queue, full_for
+from crawl_lib.frontier.hostcounts import HostCounts, host_of_line, names_of_domain
 from crawl_lib.frontier.journal import IntakeReport
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
 from crawl_lib.urls import Budgets, Traps, pattern_of
-from tests.frontier.helpers import Keys, key, source, take_in, urls_of
+from tests.frontier.helpers import Keys, held, key, source, take_in, urls_of
 
 TRAPS = Traps(TrapsConfig(max_repeated=2, max_dates=3, max_sessions=1, max_combined=2))
 SID = "0123456789abcdef0123456789abcde"
@@ -138,7 +138,7 @@ def test_what_was_lost_and_is_found_again_is_let_in_again(queue: Queue) -> None:
     urls = months(1, 3)
     take_in(queue, Keys(), source("1", "n1", found(*urls)), traps=TRAPS)
     (queue.directory / "0").write_bytes(b"")
-    assert repair_queue(queue).lost == 3
+    assert repair_queue(held(queue)).lost == 3
     assert urls_of(queue) == []
     assert rejected(take_in(queue, Keys(), source("1", "n1", found(*urls, *months(4, 1))), traps=TRAPS)) == {
         "calendar": 1

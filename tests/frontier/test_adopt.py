@@ -8,22 +8,14 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.frontier import (
-    HostCounts,
-    Queue,
-    TakeHeader,
-    advance,
-    close_take,
-    make_take,
-    read_handed_on,
-    read_scope_added,
-)
+from crawl_lib.frontier import Queue, TakeHeader
 from crawl_lib.frontier.check import check_queue
+from crawl_lib.frontier.hostcounts import HostCounts
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
 from crawl_lib.urlfiles import decode_line
 from crawl_lib.urls import Owners, host_of
-from tests.frontier.helpers import Keys, hand_made, key, source, take_in, urls_of
+from tests.frontier.helpers import Keys, hand_made, held, key, source, take_in, urls_of
 from tests.frontier.shares import head
 
 A, B, C = (f"http://{name}.test/" for name in "abc")
@@ -92,7 +84,7 @@ def test_hosts_that_are_no_text_are_damage(tmp_path: Path) -> None:
     queue = hand_made(tmp_path / "n", [A])
     queue.files.scope_added.write_bytes(b"a.test\n\xe5")
     with pytest.raises(DamagedFileError, match=r"scope_added: .*krake fsck --repair"):
-        read_scope_added(queue)
+        queue.scope_added()
 
 
 def test_it_is_adopted_once_and_again_when_it_is_changed(tmp_path: Path) -> None:
@@ -121,7 +113,7 @@ def test_the_old_meta_of_a_file_that_people_replaced_is_not_its_own(tmp_path: Pa
     take_in(queue, Keys(), source("1", "x", [QueuedUrl("http://old.test/", depth=7), QueuedUrl(f"{A}x", depth=8)]))
     hand_made(queue.directory, urls)
     take_in(queue, Keys())
-    assert [(item.url, item.depth) for item in queue.read()] == [(url, 0) for url in urls]
+    assert [(item.url, item.depth) for item in queue] == [(url, 0) for url in urls]
 
 
 def test_the_old_meta_of_a_file_that_people_sorted_is_not_its_own(tmp_path: Path) -> None:
@@ -129,12 +121,14 @@ def test_the_old_meta_of_a_file_that_people_sorted_is_not_its_own(tmp_path: Path
     queue = Queue(tmp_path / "n")
     queue.directory.mkdir()
     take_in(queue, Keys(), source("1", "x", [QueuedUrl(url, depth=7) for url in (C, B, A)]))
-    advance(queue, make_take(queue, head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1)))
-    close_take(queue.directory)
+    held(queue).takes.advance(
+        held(queue).takes.make(head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1))
+    )
+    held(queue.directory).takes.close()
     hand_made(queue.directory, sorted([A, B, C]))
     assert check_queue(queue.directory, "n") == []
     take_in(queue, Keys())
-    assert [(item.url, item.depth) for item in queue.read()] == [(A, 0), (B, 0), (C, 0)]
+    assert [(item.url, item.depth) for item in queue] == [(A, 0), (B, 0), (C, 0)]
 
 
 def test_meta_stays_where_only_the_state_was_changed_or_repaired(tmp_path: Path) -> None:
@@ -142,16 +136,18 @@ def test_meta_stays_where_only_the_state_was_changed_or_repaired(tmp_path: Path)
     queue.directory.mkdir()
     items = [QueuedUrl(A, depth=7), QueuedUrl(B, bytes(20), 8), QueuedUrl(C, metadata='{"a": "b"}')]
     take_in(queue, Keys(), source("1", "x", items))
-    advance(queue, make_take(queue, head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1)))
-    close_take(queue.directory)
+    held(queue).takes.advance(
+        held(queue).takes.make(head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1))
+    )
+    held(queue.directory).takes.close()
     (queue.directory / "state").write_text("0\n3\n")
     assert not queue.is_ours()
     take_in(queue, Keys())
-    assert list(queue.read()) == items
-    repair_queue(queue)
+    assert list(queue) == items
+    repair_queue(held(queue))
     assert not queue.is_ours()
     take_in(queue, Keys())
-    assert list(queue.read()) == items
+    assert list(queue) == items
 
 
 def test_urls_of_other_nodes_go_to_their_owners_past_the_key_check(tmp_path: Path) -> None:
@@ -165,10 +161,10 @@ def test_urls_of_other_nodes_go_to_their_owners_past_the_key_check(tmp_path: Pat
     assert mine
     assert theirs
     assert urls_of(queue) == mine
-    lines = [decode_line(line) for line in read_handed_on(queue)]
+    lines = [decode_line(line) for line in queue.handed_on()]
     assert [(item.url, flags) for item, flags in lines] == [(url, "h") for url in theirs]
     assert report.adopted_handed_on == len(theirs)
-    assert read_scope_added(queue) == sorted(host_of(url) for url in urls)
+    assert queue.scope_added() == sorted(host_of(url) for url in urls)
     assert keys.keys == {key(url) for url in urls}
     other = Queue(tmp_path / "n2")
     other.directory.mkdir()
@@ -184,12 +180,12 @@ def test_a_second_adoption_keeps_what_the_first_left_for_the_segment(tmp_path: P
     take_in(queue, Keys(), owners=owners)
     hand_made(queue.directory, urls)
     take_in(queue, Keys(), owners=owners)
-    assert [decode_line(line)[0].url for line in read_handed_on(queue)] == theirs
-    take = make_take(queue, head(2), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1))
-    assert list(read_handed_on(queue))
-    advance(queue, take)
-    close_take(queue.directory)
-    assert (list(read_handed_on(queue)), read_scope_added(queue)) == ([], [])
+    assert [decode_line(line)[0].url for line in queue.handed_on()] == theirs
+    take = held(queue).takes.make(head(2), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1))
+    assert list(queue.handed_on())
+    held(queue).takes.advance(take)
+    held(queue.directory).takes.close()
+    assert (list(queue.handed_on()), queue.scope_added()) == ([], [])
 
 
 def test_with_local_routing_all_stay(tmp_path: Path) -> None:
@@ -207,9 +203,9 @@ def test_nothing_usable_leaves_an_empty_queue(tmp_path: Path) -> None:
 
 def test_a_finished_take_of_a_queue_not_adopted_leaves_it_to_be_adopted(tmp_path: Path) -> None:
     queue = hand_made(tmp_path / "n", [A, B, "HTTP://c.test"])
-    take = make_take(queue, head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1))
-    advance(queue, take)
-    close_take(queue.directory)
+    take = held(queue).takes.make(head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1))
+    held(queue).takes.advance(take)
+    held(queue.directory).takes.close()
     assert json.loads((queue.directory / "state.krake").read_text())["state_sha1"] == ""
     take_in(queue, Keys())
     assert urls_of(queue) == [B, C]
@@ -218,7 +214,7 @@ def test_a_finished_take_of_a_queue_not_adopted_leaves_it_to_be_adopted(tmp_path
 def test_urls_that_were_counted_for_their_host_are_not_counted_again(tmp_path: Path) -> None:
     """A queue of ours that people edited: `max_pages_per_host` would else reject what it should not."""
     queue = Queue(tmp_path, "n")
-    queue.create()
+    held(queue).queue.create()
     keys = Keys()
     urls = [f"{A}{number}" for number in range(4)]
     take_in(queue, keys, source("1", "n", urls))

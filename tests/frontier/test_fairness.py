@@ -18,16 +18,12 @@ from crawl_lib.frontier import (
     Shares,
     Take,
     TakeHeader,
-    advance,
-    change_queue,
-    make_take,
-    open_take,
-    write_lines,
 )
 from crawl_lib.frontier.fairness import choose, interleaved, positions_of, runs_of
 from crawl_lib.records import QueuedUrl
 from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.urlfiles import BARE_META, encode_meta
+from tests.frontier.helpers import held
 
 NOW, MAX_WAIT_S = 1_000, 100
 
@@ -54,17 +50,21 @@ def make_queue(directory: Path, urls: list[str]) -> Queue:
     """A queue of these URLs, in this order; each one's depth is its place."""
     directory.mkdir()
     queue = Queue(directory, "node")
-    queue.create()
+    held(queue).queue.create()
     lines = ((url.encode(), encode_meta(QueuedUrl(url, depth=place))) for place, url in enumerate(urls))
     change = Change(
-        "filled", queue.state(), queue.record(), ours=True, appended=("new", write_lines(queue, "new", lines))
+        "filled",
+        queue.state(),
+        queue.record(),
+        ours=True,
+        appended=("new", held(queue).queue.write_lines("new", lines)),
     )
-    change_queue(queue, change)
+    held(queue).queue.change(change)
     return queue
 
 
 def take(queue: Queue, limits: Shares, name: str = "t") -> Take:
-    return make_take(queue, limits, TakeHeader(name, "r", 1, "9", 1))
+    return held(queue).takes.make(limits, TakeHeader(name, "r", 1, "9", 1))
 
 
 def urls_of(taken: Take) -> list[str]:
@@ -80,8 +80,8 @@ def test_a_greedy_host_gets_its_share_and_what_was_passed_over_goes_to_the_end(t
     header = taken.header
     assert (header.looked_at, list(header.runs)) == (8, [(0, 2), (5, 8)])
     assert header.looked_at == taken.count + taken.passed_over
-    advance(queue, taken, taken.select([1]))
-    left = [*queue.read()]
+    held(queue).takes.advance(taken, taken.select([1]))
+    left = [*queue]
     assert [one.url for one in left] == [*greedy[5:], greedy[1], *greedy[2:5]]
     assert [one.depth for one in left] == [8, 9, 10, 1, 2, 3, 4]
 
@@ -92,8 +92,8 @@ def test_a_batch_that_is_not_full_is_filled_with_what_was_passed_over(tmp_path: 
     queue = make_queue(tmp_path / "node", [*greedy, *pages("b.test", 1)])
     taken = take(queue, shares(5, 2))
     assert urls_of(taken) == [*greedy[:4], *pages("b.test", 1)]
-    advance(queue, taken)
-    assert [one.url for one in queue.read()] == greedy[4:]
+    held(queue).takes.advance(taken)
+    assert [one.url for one in queue] == greedy[4:]
 
 
 def test_hosts_of_a_domain_share_its_limit() -> None:
@@ -188,20 +188,20 @@ def older(path: Path, *position_after: int) -> None:
 def test_the_take_of_an_older_version_of_which_a_repair_found_less_leaves_the_rest(tmp_path: Path) -> None:
     queue = make_queue(tmp_path / "node", pages("a.test", 4))
     older(take(queue, shares(3, 3)).path, 1, 4)
-    taken = open_take(queue.directory)
+    taken = Take.open(queue.directory)
     assert taken is not None
-    advance(queue, taken)
-    assert [one.url for one in queue.read()] == pages("a.test", 3, 1)
+    held(queue).takes.advance(taken)
+    assert [one.url for one in queue] == pages("a.test", 3, 1)
 
 
 def test_the_take_of_a_version_that_took_all_it_looked_at_is_finished(tmp_path: Path) -> None:
     queue = make_queue(tmp_path / "node", pages("a.test", 4))
     older(take(queue, shares(3, 3)).path, 3, 4)
-    taken = open_take(queue.directory)
+    taken = Take.open(queue.directory)
     assert taken is not None
     assert taken.passed_over == 0
-    advance(queue, taken, taken.select([2]))
-    assert [one.url for one in queue.read()] == [*pages("a.test", 1, 3), *pages("a.test", 1, 2)]
+    held(queue).takes.advance(taken, taken.select([2]))
+    assert [one.url for one in queue] == [*pages("a.test", 1, 3), *pages("a.test", 1, 2)]
 
 
 @pytest.mark.parametrize("leftover", [[], [0]])
@@ -209,7 +209,7 @@ def test_a_queue_moves_on_once(tmp_path: Path, leftover: list[int]) -> None:
     queue = make_queue(tmp_path / "node", [*pages("a.test", 4), *pages("b.test", 1)])
     taken = take(queue, shares(3, 1))
     for _ in range(2):
-        advance(queue, taken, taken.select(leftover))
+        held(queue).takes.advance(taken, taken.select(leftover))
     assert queue.length() == 2 + len(leftover)
 
 

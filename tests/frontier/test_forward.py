@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.errors import QueueError
-from crawl_lib.frontier import Queue, TakeHeader, advance, bring_forward, close_take, make_take, open_take
+from crawl_lib.frontier import Queue, Take, TakeHeader
 from crawl_lib.frontier.fairness import choose
 from crawl_lib.records import QueuedUrl
 from crawl_lib.urlfiles import encode_line, encode_meta, is_requisite
-from tests.frontier.helpers import Keys, source, take_in, urls_of
+from tests.frontier.helpers import Keys, held, source, take_in, urls_of
 from tests.frontier.shares import head
 
 HEADER = TakeHeader(take_id="t", run_id="r", iteration=1, folder="5", processes=1)
@@ -39,10 +39,10 @@ def names(queue: Queue) -> list[str]:
 
 def test_requisites_come_first_and_all_lines_keep_their_order(tmp_path: Path) -> None:
     queue = queue_of(tmp_path, [0, 1, 0], [2, 0, 1])
-    take = make_take(queue, head(1), HEADER)
-    advance(queue, take)
-    close_take(queue.directory)
-    assert bring_forward(queue) == 3
+    take = held(queue).takes.make(head(1), HEADER)
+    held(queue).takes.advance(take)
+    held(queue.directory).takes.close()
+    assert held(queue).rewrites.bring_forward() == 3
     assert names(queue) == ["1-1", "2-0", "2-2", "1-2", "2-1"]
     metas = [meta for _, meta in queue.lines(queue.state())]
     assert [is_requisite(meta, is_meta=True) for meta in metas] == [True] * 3 + [False] * 2
@@ -51,30 +51,30 @@ def test_requisites_come_first_and_all_lines_keep_their_order(tmp_path: Path) ->
 def test_a_queue_in_order_is_left_alone(tmp_path: Path) -> None:
     queue = queue_of(tmp_path, [1, 2], [0, 0])
     before = queue.files.record.read_bytes()
-    assert bring_forward(queue) == 2
+    assert held(queue).rewrites.bring_forward() == 2
     assert queue.files.record.read_bytes() == before
 
 
 def test_an_open_take_is_no_time_for_it(tmp_path: Path) -> None:
     queue = queue_of(tmp_path, [0, 1])
-    make_take(queue, head(1), HEADER)
+    held(queue).takes.make(head(1), HEADER)
     with pytest.raises(QueueError, match="a take is open"):
-        bring_forward(queue)
+        held(queue).rewrites.bring_forward()
 
 
 def test_a_round_of_requisites_looks_at_no_page(tmp_path: Path) -> None:
     queue = queue_of(tmp_path, [0, 1, 0, 1])
-    bring_forward(queue)
-    take = make_take(queue, replace(head(9), only_requisites=True), HEADER)
+    held(queue).rewrites.bring_forward()
+    take = held(queue).takes.make(replace(head(9), only_requisites=True), HEADER)
     assert [taken.queued.url[-3:] for taken in take.urls()] == ["1-1", "1-3"]
     assert (take.header.looked_at, take.passed_over) == (2, 0)
-    advance(queue, take)
-    close_take(queue.directory)
+    held(queue).takes.advance(take)
+    held(queue.directory).takes.close()
     assert names(queue) == ["1-0", "1-2"]
-    take = make_take(queue, replace(head(9), only_requisites=True), HEADER)
+    take = held(queue).takes.make(replace(head(9), only_requisites=True), HEADER)
     assert (take.count, take.header.looked_at) == (0, 0)
-    assert open_take(queue.directory) is not None
-    advance(queue, take)
+    assert Take.open(queue.directory) is not None
+    held(queue).takes.advance(take)
     assert names(queue) == ["1-0", "1-2"]
 
 
@@ -109,9 +109,9 @@ def test_a_site_with_many_requisites_holds_back_no_page_of_another(tmp_path: Pat
     queue.directory.mkdir()
     urls = [QueuedUrl(f"http://bad.test/{n}", b"v" * 20, 1, requisite=1) for n in range(50)]
     take_in(queue, Keys(), source("1", "node", [*urls, *(f"http://good.test/{n}" for n in range(3))]))
-    bring_forward(queue)
+    held(queue).rewrites.bring_forward()
     shares = replace(head(5), of_host=lambda host: 2, look_ahead=10)
-    taken = [taken.queued.url for taken in make_take(queue, shares, HEADER).urls()]
+    taken = [taken.queued.url for taken in held(queue).takes.make(shares, HEADER).urls()]
     assert sorted(taken) == [
         f"http://{one}" for one in ("bad.test/0", "bad.test/1", "bad.test/2", "good.test/0", "good.test/1")
     ]

@@ -8,7 +8,7 @@ import pytest
 
 from crawl_lib.errors import StorageError
 from crawl_lib.findings import sqlite_problem
-from crawl_lib.frontier import HostCounts
+from crawl_lib.frontier.hostcounts import HostCounts
 
 
 def test_a_schema_that_is_no_text_is_an_error_that_names_the_file(tmp_path: Path) -> None:

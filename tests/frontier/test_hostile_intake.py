@@ -13,13 +13,14 @@ from statistics import median
 from time import monotonic, process_time
 
 from crawl_lib.config import TrapsConfig, UrlsConfig
-from crawl_lib.frontier import HostCounts, IntakeRules, Queue, intake, pending_report
+from crawl_lib.frontier import IntakeRules, Queue
+from crawl_lib.frontier.hostcounts import HostCounts
 from crawl_lib.keys import KnownKeys
 from crawl_lib.records import QueuedUrl
 from crawl_lib.urlfiles import CHUNK_BYTES, OutlinkWriter, Source, encode_line, read_outlinks
 from crawl_lib.urlfiles.outlinks import _line_blocks
 from crawl_lib.urls import Budgets, Traps
-from tests.frontier.helpers import Keys
+from tests.frontier.helpers import Keys, held
 from tests.urls.hostile import Habit, ordinary
 
 RULES = IntakeRules("host", Budgets(UrlsConfig()), Traps(TrapsConfig()))
@@ -44,10 +45,10 @@ def taken_in(directory: Path, urls: Collection[str], keys: NewKeys | None = None
     """A queue that took these URLs in, and the seconds of CPU that a URL cost."""
     directory.mkdir()
     queue = Queue(directory)
-    queue.create()
+    held(queue).queue.create()
     lines = [encode_line(QueuedUrl(url, bytes(20), 3)) for url in urls]
     start = process_time()
-    intake(queue, [Source("1", "n", lambda: iter(lines))], keys or NewKeys(), RULES)  # type: ignore[arg-type]
+    held(queue).intake.run([Source("1", "n", lambda: iter(lines))], keys or NewKeys(), RULES)  # type: ignore[arg-type]
     return queue, (process_time() - start) / len(urls)
 
 
@@ -100,10 +101,10 @@ def test_a_chunk_ends_by_bytes_too_whatever_archives_shrink_to(tmp_path: Path) -
     keys = NewKeys()
     (tmp_path / "n").mkdir()
     queue = Queue(tmp_path / "n")
-    queue.create()
+    held(queue).queue.create()
     read = Source("1", "n", lambda: read_outlinks((tmp_path / "outlinks").open("rb"), count=len(lines)))
-    intake(queue, [read], keys, RULES)  # type: ignore[arg-type]
-    assert pending_report(queue).new == len(lines)
+    held(queue).intake.run([read], keys, RULES)  # type: ignore[arg-type]
+    assert queue.record().report().new == len(lines)
     assert 3_000 < keys.most <= CHUNK_BYTES // 2000 + 250
 
 

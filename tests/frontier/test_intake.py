@@ -10,19 +10,9 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.errors import DamagedFileError, QueueError, StoppedError, StorageError
-from crawl_lib.frontier import (
-    HostCounts,
-    Queue,
-    TakeHeader,
-    advance,
-    close_take,
-    make_take,
-    open_plan,
-    pending_report,
-    take_in_again,
-)
+from crawl_lib.frontier import Journal, Queue, TakeHeader
 from crawl_lib.frontier.check import check_queue
-from crawl_lib.frontier.hostcounts import host_of_line
+from crawl_lib.frontier.hostcounts import HostCounts, host_of_line
 from crawl_lib.keys import Claim, ShardedKeyStore, SqliteKeyServer
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
@@ -30,7 +20,7 @@ from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.states import KeyState
 from crawl_lib.urlfiles import OutlinkWriter, Source, TakenIn, read_outlinks
 from crawl_lib.urls import host_of
-from tests.frontier.helpers import Keys, key, lines_of, source, take_in, urls_of
+from tests.frontier.helpers import Keys, held, key, lines_of, source, take_in, urls_of
 from tests.frontier.shares import head
 
 A, B, C, D = (f"http://{name}.test/" for name in "abcd")
@@ -79,7 +69,7 @@ def test_an_intake_of_empty_sources_is_noted_without_a_move(queue: Queue, tmp_pa
     take_in(other, Keys(), *(replace(one, is_empty=False) for one in empty), complete_folders=["1"])
     found, wanted = queue.record(), other.record()
     assert found.taken_in.to_mapping() == wanted.taken_in.to_mapping()
-    assert (found.nodes, pending_report(queue)) == (wanted.nodes, pending_report(other))
+    assert (found.nodes, queue.record().report()) == (wanted.nodes, other.record().report())
     assert (bool(found.last_move), bool(wanted.last_move)) == (False, True)
     take_in(queue, Keys(), source("2", "a", [A, B]))
     assert urls_of(queue) == [A, B]
@@ -120,7 +110,7 @@ def test_no_answer_at_all_loses_nothing(queue: Queue) -> None:
     assert queue.length() == 0
     keys.down = set()
     take_in(queue, keys)
-    assert list(queue.read()) == items
+    assert list(queue) == items
 
 
 def test_a_handed_on_url_passes_the_key_check_and_its_key_is_inserted(queue: Queue) -> None:
@@ -204,11 +194,11 @@ def test_two_nodes_with_local_routing_divide_what_both_find(tmp_path: Path) -> N
 def test_counts_stay_until_a_segment_has_reported_them(queue: Queue) -> None:
     take_in(queue, Keys(), source("1", "n1", [A]))
     take_in(queue, Keys(), source("2", "n1", [B]))
-    assert pending_report(queue).new == 2
-    take = make_take(queue, head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="3", processes=1))
-    assert pending_report(queue).new == 2
-    advance(queue, take)
-    assert pending_report(queue).seen == 0
+    assert queue.record().report().new == 2
+    take = held(queue).takes.make(head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="3", processes=1))
+    assert queue.record().report().new == 2
+    held(queue).takes.advance(take)
+    assert queue.record().report().seen == 0
 
 
 def test_a_stopped_intake_goes_on_where_it_was(queue: Queue) -> None:
@@ -217,11 +207,11 @@ def test_a_stopped_intake_goes_on_where_it_was(queue: Queue) -> None:
     with pytest.raises(StoppedError):
         take_in(queue, Keys(), source("1", "n1", urls), chunk_lines=3, stop=lambda: next(stops))
     assert queue.length() == 0
-    assert open_plan(queue) == [("1", "n1")]
+    assert Journal.open_plan(queue.directory) == [("1", "n1")]
     assert ("1", "n1") not in queue.taken_in()
     take_in(queue, Keys(), source("1", "n1", urls), source("2", "n1", [B]))
     assert urls_of(queue) == [*urls[:7], B, *urls[7:]]
-    assert open_plan(queue) == []
+    assert Journal.open_plan(queue.directory) == []
 
 
 def test_half_a_source_that_is_gone_is_an_error(queue: Queue) -> None:
@@ -278,7 +268,7 @@ def test_wrong_bytes_in_a_file_of_an_open_intake_are_named(queue: Queue, name: s
     with pytest.raises(QueueError, match=r"journal.*krake fsck --repair"):
         take_in(queue, keys, source("1", "n1", [A, B, C, D]))
     assert [(one.name, one.where) for one in check_queue(queue.directory, "n1")] == [("intake_short", str(path))]
-    assert repair_queue(queue).lost == (1 if name == "new" else 0)
+    assert repair_queue(held(queue)).lost == (1 if name == "new" else 0)
     take_in(queue, Keys(), source("1", "n1", [A, B, C, D]))
     assert set(urls_of(queue)) == {A, B, C, D}
 
@@ -292,7 +282,7 @@ def test_a_journal_that_is_gone_is_named_before_what_it_spoke_of_is_overwritten(
     with pytest.raises(QueueError, match=r"`intake` is gone; run `krake fsck --repair`"):
         take_in(queue, keys, source("1", "n1", [A, B, C, D]))
     assert [one.name for one in check_queue(queue.directory, "n1")] == ["intake_missing"]
-    repair_queue(queue)
+    repair_queue(held(queue))
     take_in(queue, keys, source("1", "n1", [A, B, C, D]))
     assert set(urls_of(queue)) == {A, B, C, D}
 
@@ -309,7 +299,7 @@ def test_wrong_bytes_in_candidates_that_were_claimed_are_named(queue: Queue) -> 
     with pytest.raises(QueueError, match=r"journal.*krake fsck --repair"):
         take_in(queue, Keys(), source("1", "n1", [A, B]), routing="local")
     assert [one.name for one in check_queue(queue.directory, "n1")] == ["intake_short"]
-    assert repair_queue(queue).lost == 1
+    assert repair_queue(held(queue)).lost == 1
     take_in(queue, Keys(), source("1", "n1", [A, B]), routing="local")
     assert {A, B} <= set(urls_of(queue))
 
@@ -361,9 +351,11 @@ def test_what_was_handed_on_and_waits_here_already_is_not_queued_twice(queue: Qu
         report = queue.record().pending
         assert (report["seen"], report["new"], report["past_check"]) == (8, 4, 4)
         assert (report["known"], report["duplicates"]) == (4, 0)
-        begun = make_take(queue, head(4), TakeHeader(take_id="t", run_id="r", iteration=1, folder="9", processes=1))
-        advance(queue, begun)
-        close_take(queue.directory)
+        begun = held(queue).takes.make(
+            head(4), TakeHeader(take_id="t", run_id="r", iteration=1, folder="9", processes=1)
+        )
+        held(queue).takes.advance(begun)
+        held(queue.directory).takes.close()
         take_in(queue, keys, source("3", "n2", [A], "h"))
         assert urls_of(queue) == [A], "what waits no more, and is to be crawled again, has its way"
 
@@ -377,14 +369,14 @@ def test_of_a_source_read_once_more_only_what_is_nowhere_goes_past_the_key_check
         take_in(queue, keys, handed, source("1", "n3", [e], "h"))
         keys.set_state([key(A)], KeyState.CRAWLED)
         keys.set_state([key(B)], KeyState.GONE)
-        kept = [item for item in queue.read() if item.url in {C, e}]
+        kept = [item for item in queue if item.url in {C, e}]
         for name in ("0", "0.meta", "state"):
             (queue.directory / name).unlink()
         (queue.directory / "0").write_bytes(b"".join(item.url.encode() + b"\n" for item in kept))
         (queue.directory / "state").write_bytes(b"0\n2\n")
-        take_in_again(queue)
+        held(queue).intake.take_in_again()
         take_in(queue, keys, handed, source("1", "n3", [e], "h"), source("2", "n2", [A], "h"), chunk_lines=2)
         assert urls_of(queue) == [C, e, D, A], "what comes for the first time has its way past the check"
-        take_in_again(queue)
+        held(queue).intake.take_in_again()
         take_in(queue, keys, handed, source("1", "n3", [e], "h"), source("2", "n2", [A], "h"))
         assert urls_of(queue) == [C, e, D, A]

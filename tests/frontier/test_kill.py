@@ -19,23 +19,15 @@ from crawl_lib.crawldir import CrawlDirectory
 from crawl_lib.frontier import (
     Queue,
     Shares,
+    Take,
     TakeHeader,
-    advance,
-    bring_forward,
-    close_take,
-    finish_open_move,
-    make_take,
-    open_take,
-    read_leftover,
-    rehome,
-    write_leftover,
 )
 from crawl_lib.records import QueuedUrl
 from crawl_lib.seeds import Division, parse_seeds
 from crawl_lib.seeds.inject import inject
 from crawl_lib.storage.local import LocalStorage
 from crawl_lib.urls import Owners, Traps
-from tests.frontier.helpers import KILLED, Keys, hand_made, key, run_in_child, snapshot, source, steps_of, take_in
+from tests.frontier.helpers import KILLED, Keys, hand_made, held, key, run_in_child, snapshot, source, steps_of, take_in
 from tests.frontier.shares import head
 
 NODES = ("n1", "n2")
@@ -58,9 +50,11 @@ def _prepare(root: Path) -> None:
         urls = [f"http://old{number}.test/{n}" for n in range(4)]
         down = {key(urls[3])} if number == 2 else set()
         take_in(_queue(root), _keys(root, down=down), source(str(number), "n1", urls))
-    take = make_take(_queue(root), head(2), TakeHeader(take_id="t0", run_id="r", iteration=1, folder="5", processes=1))
-    advance(_queue(root), take)
-    close_take(root / "n1")
+    take = held(_queue(root)).takes.make(
+        head(2), TakeHeader(take_id="t0", run_id="r", iteration=1, folder="5", processes=1)
+    )
+    held(_queue(root)).takes.advance(take)
+    held(root / "n1").takes.close()
 
 
 def _prepare_by_hand(root: Path) -> None:
@@ -72,7 +66,7 @@ def _prepare_take(root: Path) -> None:
     """Of each host two URLs, and what was passed over between them."""
     _prepare(root)
     header = TakeHeader(take_id="t1", run_id="r", iteration=2, folder="6", processes=1)
-    taken = make_take(_queue(root), Shares(6, lambda host: 2, None, 9, 0.0, 0.0), header)
+    taken = held(_queue(root)).takes.make(Shares(6, lambda host: 2, None, 9, 0.0, 0.0), header)
     assert (taken.count, taken.passed_over) == (6, 2)
 
 
@@ -129,32 +123,34 @@ def _prepare_other_nodes(root: Path) -> None:
 
 
 def _rehome(root: Path) -> None:
-    finish_open_move(_queue(root))
-    rehome(_queue(root), Owners(["n1", "n2", "n3"]))
+    held(_queue(root)).queue.finish_open_move()
+    held(_queue(root)).rewrites.rehome(Owners(["n1", "n2", "n3"]))
 
 
 def _rehome_all(root: Path) -> None:
-    finish_open_move(_queue(root))
-    rehome(_queue(root), Owners(["n2", "n3"]))
+    held(_queue(root)).queue.finish_open_move()
+    held(_queue(root)).rewrites.rehome(Owners(["n2", "n3"]))
 
 
 def _take(root: Path) -> None:
-    if open_take(root / "n1") is None:
-        make_take(_queue(root), head(6), TakeHeader(take_id="t1", run_id="r", iteration=2, folder="6", processes=1))
+    if Take.open(root / "n1") is None:
+        held(_queue(root)).takes.make(
+            head(6), TakeHeader(take_id="t1", run_id="r", iteration=2, folder="6", processes=1)
+        )
 
 
 def _advance(root: Path) -> None:
     queue = _queue(root)
-    finish_open_move(queue)
-    take = open_take(queue.directory)
+    held(queue).queue.finish_open_move()
+    take = Take.open(queue.directory)
     if take is not None:
-        if read_leftover(take) is None:
-            write_leftover(take, [1, 2, 5])
+        if take.leftover() is None:
+            held(take.path.parent).takes.leave_over(take, [1, 2, 5])
         again = [replace(one, retries=one.retries + 1, due=9) for one in take.select([0, 3])]
-        advance(queue, take, take.select(read_leftover(take) or []), again)
-        close_take(queue.directory)
+        held(queue).takes.advance(take, take.select(take.leftover() or []), again)
+        held(queue.directory).takes.close()
     # What a kill between the last two deletions leaves goes with the next take; compare with that done.
-    close_take(queue.directory)
+    held(queue.directory).takes.close()
 
 
 def _prepare_requisites(root: Path) -> None:
@@ -166,21 +162,21 @@ def _prepare_requisites(root: Path) -> None:
 
 
 def _bring_forward(root: Path) -> None:
-    finish_open_move(_queue(root))
-    assert bring_forward(_queue(root)) == 6
+    held(_queue(root)).queue.finish_open_move()
+    assert held(_queue(root)).rewrites.bring_forward() == 6
 
 
 def _use_up(root: Path) -> None:
     queue = _queue(root)
-    finish_open_move(queue)
+    held(queue).queue.finish_open_move()
     if not (queue.directory / "done").exists():
-        if open_take(queue.directory) is None:
-            make_take(queue, head(99), TakeHeader(take_id="t1", run_id="r", iteration=2, folder="6", processes=1))
-        take = open_take(queue.directory)
+        if Take.open(queue.directory) is None:
+            held(queue).takes.make(head(99), TakeHeader(take_id="t1", run_id="r", iteration=2, folder="6", processes=1))
+        take = Take.open(queue.directory)
         assert take
-        advance(queue, take)
+        held(queue).takes.advance(take)
         (queue.directory / "done").write_text("")
-    close_take(queue.directory)
+    held(queue.directory).takes.close()
 
 
 def _inject(root: Path) -> None:

@@ -13,20 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.frontier import (
-    HostCounts,
-    Queue,
-    Shares,
-    TakeHeader,
-    adopt,
-    advance,
-    close_take,
-    make_take,
-    read_handed_on,
-    rehome,
-    take_in_again,
-)
+from crawl_lib.frontier import Queue, Shares, TakeHeader
 from crawl_lib.frontier.fairness import choose
+from crawl_lib.frontier.hostcounts import HostCounts
 from crawl_lib.records import Earlier, QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
 from crawl_lib.states import KeyState
@@ -42,7 +31,7 @@ from crawl_lib.urlfiles import (
     split_line,
 )
 from crawl_lib.urls import Owners
-from tests.frontier.helpers import Keys, key, source, take_in, to_be_adopted, urls_of
+from tests.frontier.helpers import Keys, held, key, source, take_in, to_be_adopted, urls_of
 from tests.frontier.shares import head
 
 URLS = [f"http://{host}.example/{page}" for page in range(3) for host in "abc"]
@@ -106,7 +95,7 @@ def queue(tmp_path: Path) -> Queue:
 
 
 def listed(queue: Queue) -> set[str]:
-    found = {queued.url: Earlier.of(queued.earlier) for queued in queue.read() if queued.list_name == "retry-1-x"}
+    found = {queued.url: Earlier.of(queued.earlier) for queued in queue if queued.list_name == "retry-1-x"}
     assert set(found.values()) <= {EARLIER}
     return set(found)
 
@@ -140,17 +129,17 @@ def test_another_number_of_fields_is_no_line(end: bytes) -> None:
 
 
 def test_the_mark_survives_the_take_what_is_left_over_and_what_is_tried_again(queue: Queue) -> None:
-    take = make_take(queue, head(4), TakeHeader("t", "r", 1, "9", 1))
+    take = held(queue).takes.make(head(4), TakeHeader("t", "r", 1, "9", 1))
     assert all(taken.queued.list_name == "retry-1-x" for taken in take.urls())
-    advance(queue, take, take.select([0, 1]), take.select([2]))
-    close_take(queue.directory)
+    held(queue).takes.advance(take, take.select([0, 1]), take.select([2]))
+    held(queue.directory).takes.close()
     assert len(listed(queue)) == 8
 
 
 def test_it_survives_rehoming_and_the_next_owner_takes_it_in_past_the_key_check(queue: Queue, tmp_path: Path) -> None:
     owners = Owners(["node-a", "node-b", "node-c"])
-    assert (moved := rehome(queue, owners)) > 0
-    lines = list(read_handed_on(queue))
+    assert (moved := held(queue).rewrites.rehome(owners)) > 0
+    lines = list(queue.handed_on())
     assert len(lines) == moved
     assert all(map(is_listed, lines))
     other = Queue(tmp_path / "node-b", "node-b")
@@ -161,14 +150,14 @@ def test_it_survives_rehoming_and_the_next_owner_takes_it_in_past_the_key_check(
 
 def test_it_survives_adoption_and_repair(queue: Queue) -> None:
     to_be_adopted(queue.directory)
-    adopt(queue, AllCrawled(), None)  # type: ignore[arg-type]
+    held(queue).rewrites.adopt(AllCrawled(), None)  # type: ignore[arg-type]
     assert listed(queue) == set(URLS)
     (queue.directory / "state").write_text("nothing\n")
-    repair_queue(queue, set)
+    repair_queue(held(queue), set)
     assert listed(queue) == set(URLS)
     (queue.directory / "state").write_text("nothing\n")
     (queue.directory / "state.krake").unlink()
-    report = repair_queue(queue, set)
+    report = repair_queue(held(queue), set)
     assert any("0 of its URLs are known as crawled" in line for line in report.done)
     assert set(urls_of(queue)) == set(URLS)
 
@@ -178,21 +167,21 @@ def test_a_repair_still_counts_other_crawled_urls_as_processed(tmp_path: Path) -
     take_in(queue, Keys(), source("1", "n", [f"http://a.example/{n}" for n in range(3)]))
     (queue.directory / "state").write_text("nothing\n")
     (queue.directory / "state.krake").unlink()
-    repair_queue(queue, lambda keys: set(keys) - {key("http://a.example/2")})
+    repair_queue(held(queue), lambda keys: set(keys) - {key("http://a.example/2")})
     assert urls_of(queue) == ["http://a.example/2"]
 
 
 def test_what_waits_is_not_queued_again_and_after_a_loss_all_is(queue: Queue) -> None:
-    take_in_again(queue)
+    held(queue).intake.take_in_again()
     again = source("retry-1-x", "lists", LISTED, HANDED_ON)
     handed = source("8", "node-b", ["http://d.example/"], HANDED_ON)
     assert take_in(queue, AllCrawled(), again).known == 9, "they wait"
-    advance(queue, make_take(queue, head(9), TakeHeader("t", "r", 1, "9", 1)))
-    close_take(queue.directory)
+    held(queue).takes.advance(held(queue).takes.make(head(9), TakeHeader("t", "r", 1, "9", 1)))
+    held(queue.directory).takes.close()
     take_in(queue, AllCrawled(), handed)
-    advance(queue, make_take(queue, head(9), TakeHeader("u", "r", 2, "10", 1)))
-    close_take(queue.directory)
-    take_in_again(queue)
+    held(queue).takes.advance(held(queue).takes.make(head(9), TakeHeader("u", "r", 2, "10", 1)))
+    held(queue.directory).takes.close()
+    held(queue).intake.take_in_again()
     take_in(queue, AllCrawled(), again, handed)
     assert listed(queue) == set(URLS), "and a line that was handed on otherwise is dropped: its page was crawled"
     assert len(urls_of(queue)) == 9
@@ -203,8 +192,8 @@ def test_it_is_not_counted_again_for_its_host(tmp_path: Path) -> None:
     report = take_in(queue, Keys(), source("1", "n", URLS), max_pages_per_host=3)
     assert report.new == 9
     counts = HostCounts(queue.directory).all()
-    advance(queue, make_take(queue, head(9), TakeHeader("t", "r", 1, "9", 1)))
-    close_take(queue.directory)
+    held(queue).takes.advance(held(queue).takes.make(head(9), TakeHeader("t", "r", 1, "9", 1)))
+    held(queue.directory).takes.close()
     report = take_in(queue, AllCrawled(), source("x", "lists", LISTED, HANDED_ON), max_pages_per_host=3)
     assert (report.new, report.rejected) == (9, {})
     assert HostCounts(queue.directory).all() == counts

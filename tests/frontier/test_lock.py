@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.errors import LockedError, StorageError
-from crawl_lib.frontier import NodeLock, holder
+from crawl_lib.frontier import NodeLock
 
 
 def lock(path: Path, timeout_s: float = 0.0, **options) -> NodeLock:
@@ -27,8 +27,7 @@ def test_a_second_holder_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
             lock(tmp_path, 0.35, on_wait=told.append, report_interval_s=0.1).__enter__()
         assert told
         assert str(os.getpid()) in told[0]
-        assert "crawl of iteration 3" in (holder(tmp_path) or "")
-    assert holder(tmp_path) is None
+        assert "crawl of iteration 3" in told[0]
     with lock(tmp_path):
         pass
 
@@ -36,14 +35,15 @@ def test_a_second_holder_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
 def test_waiting_ends_when_the_holder_does(tmp_path: Path) -> None:
     first = lock(tmp_path)
     first.__enter__()
-    with lock(tmp_path, 60, on_wait=lambda text: first.__exit__(None, None, None), report_interval_s=0.0):
-        assert holder(tmp_path)
+    ends = lock(tmp_path, 60, on_wait=lambda text: first.__exit__(None, None, None), report_interval_s=0.0)
+    with ends, pytest.raises(LockedError):
+        lock(tmp_path).__enter__()
 
 
 def test_children_that_inherit_the_descriptor_keep_the_lock(tmp_path: Path) -> None:
-    with lock(tmp_path) as held:
+    with lock(tmp_path) as home:
         child = subprocess.Popen(
-            [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, pass_fds=[held.fileno()]
+            [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, pass_fds=[home.lock.fileno()]
         )
     try:
         with pytest.raises(LockedError):

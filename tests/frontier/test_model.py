@@ -12,11 +12,11 @@ from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from crawl_lib.frontier import Queue, Shares, Take, TakeHeader, advance, close_take, make_take, open_take
+from crawl_lib.frontier import Queue, Shares, State, Take, TakeHeader
 from crawl_lib.frontier.fairness import positions_of
-from crawl_lib.frontier.queue import count_lines, parse_state
+from crawl_lib.frontier.queue import count_lines
 from crawl_lib.repair.queue.queue import repair_queue
-from tests.frontier.helpers import Keys, hand_made, run_in_child, source, take_in
+from tests.frontier.helpers import Keys, hand_made, held, run_in_child, source, take_in
 
 WAITS_S = (0, 1, 50)
 MOVES = ("written", "step", "step:2", "step:4", "state", "record", "done")
@@ -32,7 +32,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.root = Path(tempfile.mkdtemp(prefix="krake-model-"))
         self.queue = Queue(self.root / "n")
         self.queue.directory.mkdir()
-        self.queue.create()
+        held(self.queue).queue.create()
         self.model: list[str] = []
         self.tries: Counter[str] = Counter()
         self.dues: dict[str, int] = {}
@@ -49,7 +49,7 @@ class QueueMachine(RuleBasedStateMachine):
         return [f"http://h{n % 3}.test/{n}" for n in range(self.urls - count, self.urls)]
 
     def _opened(self) -> Take | None:
-        return open_take(self.queue.directory)
+        return Take.open(self.queue.directory)
 
     @precondition(lambda self: self._opened() is None)
     @rule(counts=st.lists(st.integers(0, 5), max_size=3), again=st.booleans(), local=st.booleans())
@@ -67,7 +67,7 @@ class QueueMachine(RuleBasedStateMachine):
     def take(self, size: int, share: int, look_ahead: int) -> None:
         self.takes += 1
         shares = Shares(size, lambda host: share, None, look_ahead, self.now, WAITS_S[-1])
-        taken = make_take(self.queue, shares, TakeHeader(str(self.takes), "r", 1, "1", 1))
+        taken = held(self.queue).takes.make(shares, TakeHeader(str(self.takes), "r", 1, "1", 1))
         urls, passed = self._taken(taken)
         assert [item.queued.url for item in taken.urls()] == urls
         assert all(self.dues.get(url, 0) <= self.now for url in urls)
@@ -94,13 +94,13 @@ class QueueMachine(RuleBasedStateMachine):
 
         def work() -> None:
             tried = (replace(one, retries=one.retries + 1, due=self.now + wait_s) for one in taken.select(failed))
-            advance(self.queue, taken, taken.select(left), tried)
+            held(self.queue).takes.advance(taken, taken.select(left), tried)
 
         if kill_at is not None:
             run_in_child(work, kill_at)
         for _ in range(1 + again):
             work()
-        close_take(self.queue.directory)
+        held(self.queue.directory).takes.close()
         batch, passed = self._taken(taken)
         self.tries.update(batch[at] for at in failed)
         self.dues.update((batch[at], self.now + wait_s) for at in failed)
@@ -109,7 +109,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def repair(self) -> None:
-        repair_queue(self.queue)
+        repair_queue(held(self.queue))
 
     @precondition(lambda self: self._opened() is None and bool(self.model) and self.queue.is_ours())
     @rule(data=st.data())
@@ -143,7 +143,7 @@ class QueueMachine(RuleBasedStateMachine):
     def files_are_as_the_format_says(self) -> None:
         if not hasattr(self, "queue"):
             return
-        state = parse_state((self.queue.directory / "state").read_bytes())
+        state = State.parse((self.queue.directory / "state").read_bytes())
         assert (self.queue.directory / "state").read_bytes() == state.to_bytes()
         assert self.queue.files.data_files() == list(range(len(state.totals)))
         for number, total in enumerate(state.totals):
@@ -151,7 +151,7 @@ class QueueMachine(RuleBasedStateMachine):
             meta = self.queue.directory / f"{number}.meta"
             if meta.exists() and number in self.queue.own_files(self.queue.record()):
                 assert count_lines(meta) == total
-        waiting = [*self.queue.read()]
+        waiting = [*self.queue]
         wanted = [(url, self.tries[url], self.dues.get(url, 0)) for url in self.model]
         assert [(one.url, one.retries, one.due) for one in waiting] == wanted
         assert self.queue.length() == len(self.model)

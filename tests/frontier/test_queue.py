@@ -10,19 +10,12 @@ import pytest
 
 from crawl_lib.errors import ConfigError, DamagedFileError, QueueError, StorageError
 from crawl_lib.frontier import (
+    NodeDirectory,
     Queue,
     State,
     Take,
     TakeHeader,
-    advance,
-    close_take,
-    make_take,
     move,
-    open_node_dir,
-    open_take,
-    read_leftover,
-    write_leftover,
-    write_take,
 )
 from crawl_lib.frontier.check import check_queue
 from crawl_lib.frontier.hostcounts import read_counts
@@ -32,14 +25,16 @@ from crawl_lib.repair.queue.queue import repair_queue
 from crawl_lib.sealed import sealed_json
 from crawl_lib.urlfiles import join_line
 from crawl_lib.urls import Owners
-from tests.frontier.helpers import Keys, fill, hand_made, source, take_in, urls_of
+from tests.frontier.helpers import Keys, fill, hand_made, held, source, take_in, urls_of
 from tests.frontier.shares import head
 
 THE_EXAMPLE = b"230\n1400\n3000\n50\n"
 
 
 def take(queue: Queue, size: int, take_id: str = "t"):
-    return make_take(queue, head(size), TakeHeader(take_id=take_id, run_id="r", iteration=1, folder="9", processes=2))
+    return held(queue).takes.make(
+        head(size), TakeHeader(take_id=take_id, run_id="r", iteration=1, folder="9", processes=2)
+    )
 
 
 def numbered(first: int, count: int) -> list[str]:
@@ -48,8 +43,8 @@ def numbered(first: int, count: int) -> list[str]:
 
 @pytest.fixture
 def queue(tmp_path: Path) -> Queue:
-    queue = Queue(open_node_dir(tmp_path, "node-a"))
-    queue.create()
+    queue = Queue(NodeDirectory.make(tmp_path, "node-a"))
+    held(queue).queue.create()
     return queue
 
 
@@ -57,7 +52,7 @@ def test_the_example_of_the_design_is_written_bit_for_bit(queue: Queue) -> None:
     urls = numbered(0, 1400), numbered(1400, 3000), numbered(4400, 50)
     for number, some in enumerate(urls):
         fill(queue, some, str(number))
-    advance(queue, take(queue, 230))
+    held(queue).takes.advance(take(queue, 230))
     assert (queue.directory / "state").read_bytes() == THE_EXAMPLE
     for number, some in enumerate(urls):
         assert queue.files.data(number).read_bytes() == "".join(f"{url}\n" for url in some).encode()
@@ -69,14 +64,14 @@ def test_the_example_of_the_design_is_written_bit_for_bit(queue: Queue) -> None:
 def test_an_empty_queue_is_an_empty_file_and_a_state(queue: Queue) -> None:
     assert (queue.directory / "0").read_bytes() == b""
     assert (queue.directory / "state").read_bytes() == b"0\n0\n"
-    queue.create()
+    held(queue).queue.create()
     assert (queue.length(), urls_of(queue), queue.state()) == (0, [], State())
 
 
 def test_a_used_up_queue_is_an_empty_queue_again(queue: Queue) -> None:
     fill(queue, numbered(0, 5))
-    advance(queue, take(queue, 9))
-    close_take(queue.directory)
+    held(queue).takes.advance(take(queue, 9))
+    held(queue.directory).takes.close()
     assert (queue.directory / "state").read_bytes() == b"0\n0\n"
     assert [path.name for path in sorted(queue.directory.iterdir()) if path.name[0].isdigit()] == ["0"]
     fill(queue, ["http://a.test/"], "2")
@@ -87,7 +82,7 @@ def test_a_used_up_queue_is_an_empty_queue_again(queue: Queue) -> None:
 def test_an_empty_queue_that_is_replaced_by_nothing_keeps_its_file(queue: Queue) -> None:
     """As when a node is retired that holds nothing."""
     change = move.Change("retire-x", queue.state(), queue.record(), ours=True, replaces=True)
-    move.change_queue(queue, change)
+    held(queue).queue.change(change)
     assert queue.state() == State()
 
 
@@ -97,51 +92,51 @@ def test_a_take_may_span_files_which_then_go_and_the_others_move_down(queue: Que
     first = take(queue, 25)
     assert [item.queued.url for item in first.urls()] == numbered(0, 25)
     assert queue.length() == 50, "a take does not move the queue"
-    advance(queue, first, first.select([3, 4, 24]))
+    held(queue).takes.advance(first, first.select([3, 4, 24]))
     assert (queue.directory / "state").read_bytes() == b"5\n10\n10\n10\n3\n"
     left = ["http://h3.test/3", "http://h4.test/4", "http://h3.test/24"]
     assert urls_of(queue) == numbered(25, 25) + left
-    close_take(queue.directory)
+    held(queue.directory).takes.close()
     assert not (queue.directory / "5").exists()
-    advance(queue, take(queue, 5, "u"))
+    held(queue).takes.advance(take(queue, 5, "u"))
     assert (queue.directory / "state").read_bytes() == b"0\n10\n10\n3\n", "a file used up exactly is deleted"
 
 
 def test_meta_travels_with_its_url(queue: Queue) -> None:
     items = [QueuedUrl(f"http://a.test/{n}", bytes([n] * 20), n, n % 3, f'{{"n": "{n}"}}') for n in range(1, 9)]
     take_in(queue, Keys(), source("1", "n", items))
-    assert list(queue.read()) == items
+    assert list(queue) == items
     first = take(queue, 5)
     assert [item.queued for item in first.urls()] == items[:5]
     assert [item.position for item in first.urls()] == [0, 1, 2, 3, 4]
-    advance(queue, first, first.select([0, 4]))
-    assert list(queue.read()) == [*items[5:], items[0], items[4]]
+    held(queue).takes.advance(first, first.select([0, 4]))
+    assert list(queue) == [*items[5:], items[0], items[4]]
 
 
 def test_advancing_again_does_nothing_and_advancing_elsewhere_is_an_error(queue: Queue) -> None:
     fill(queue, numbered(0, 10))
     first = take(queue, 4)
-    advance(queue, first, first.select([1]))
+    held(queue).takes.advance(first, first.select([1]))
     state = (queue.directory / "state").read_bytes()
-    advance(queue, first, first.select([1]))
+    held(queue).takes.advance(first, first.select([1]))
     assert (queue.directory / "state").read_bytes() == state == b"4\n10\n1\n"
-    close_take(queue.directory)
+    held(queue.directory).takes.close()
     second = take(queue, 2, "u")
     (queue.directory / "state").write_text("5\n10\n1\n")
     with pytest.raises(QueueError, match="krake fsck --repair"):
-        advance(queue, second)
+        held(queue).takes.advance(second)
 
 
 def test_only_one_take_is_open(queue: Queue) -> None:
     fill(queue, numbered(0, 3))
     opened = take(queue, 1)
-    assert open_take(queue.directory) == opened
+    assert Take.open(queue.directory) == opened
     with pytest.raises(QueueError, match="take is open"):
         take(queue, 1, "u")
     with pytest.raises(QueueError, match="take is open"):
         fill(queue, ["http://a.test/"], "2")
-    close_take(queue.directory)
-    assert open_take(queue.directory) is None
+    held(queue.directory).takes.close()
+    assert Take.open(queue.directory) is None
 
 
 @pytest.mark.parametrize(("sealed", "problem"), [(True, "another digest"), (False, "has 0 URLs")])
@@ -161,19 +156,19 @@ def test_any_wrong_bit_in_a_take_is_found_before_its_first_url(queue: Queue) -> 
         flipped[bit // 8] ^= 1 << bit % 8
         (queue.directory / "take").write_bytes(flipped)
         with pytest.raises(DamagedFileError, match="krake fsck --repair"):
-            next((found := open_take(queue.directory)) and found.urls())
+            next((found := Take.open(queue.directory)) and found.urls())
 
 
 def test_a_take_and_a_scope_of_before_are_read_and_stay_as_they_are(queue: Queue) -> None:
     fill(queue, numbered(0, 3))
     opened = of_before(queue, 3)
     opened.scope_path.parent.mkdir()
-    opened.write_scope(["b.test", "a.test"])
+    held(queue).takes.write_scope(opened, ["b.test", "a.test"])
     assert opened.scope_path.read_bytes() == b"a.test\nb.test\n"
     assert opened.scope() == ["a.test", "b.test"]
     assert [item.queued.url for item in opened.urls()] == numbered(0, 3)
-    write_take(queue.directory, opened.header, opened.lines())
-    assert open_take(queue.directory) == opened, "one that a repair writes again has no digest either"
+    held(queue.directory).takes.write(opened.header, opened.lines())
+    assert Take.open(queue.directory) == opened, "one that a repair writes again has no digest either"
 
 
 def test_a_scope_with_a_wrong_bit_cut_or_emptied_is_damage(queue: Queue) -> None:
@@ -183,7 +178,7 @@ def test_a_scope_with_a_wrong_bit_cut_or_emptied_is_damage(queue: Queue) -> None
     opened.scope_path.parent.mkdir()
     with pytest.raises(FileNotFoundError):
         opened.scope()
-    opened.write_scope(["b.test", "a.test"])
+    held(queue).takes.write_scope(opened, ["b.test", "a.test"])
     assert opened.scope() == ["a.test", "b.test"]
     data = opened.scope_path.read_bytes()
     flipped = [bytearray(data) for _ in range(8 * len(data))]
@@ -201,8 +196,8 @@ def test_a_wrong_bit_in_state_is_damage_and_the_repair_knows_better(queue: Queue
     urls = numbered(0, 10)
     fill(queue, urls)
     fill(queue, numbered(10, 1), "2")
-    advance(queue, take(queue, 5))
-    close_take(queue.directory)
+    held(queue).takes.advance(take(queue, 5))
+    held(queue.directory).takes.close()
     path = queue.directory / "state"
     data = bytearray(path.read_bytes())
     assert data == b"5\n10\n1\n"
@@ -211,7 +206,7 @@ def test_a_wrong_bit_in_state_is_damage_and_the_repair_knows_better(queue: Queue
     with pytest.raises(QueueError, match="krake fsck --repair"):
         queue.is_ours()
     assert check_queue(queue.directory, "node-a", full=False)
-    repair_queue(queue)
+    repair_queue(held(queue))
     assert (urls_of(queue), path.read_bytes()) == (numbered(5, 6), b"0\n6\n")
     assert not check_queue(queue.directory, "node-a")
 
@@ -221,7 +216,7 @@ def test_the_url_of_another_page_in_a_data_file_is_found(queue: Queue) -> None:
     path = queue.directory / "0"
     path.write_bytes(path.read_bytes().replace(b"h1.test/1", b"h1.test/3"))
     assert [finding.name for finding in check_queue(queue.directory, "node-a")] == ["data_changed"]
-    assert repair_queue(queue).lost == 1
+    assert repair_queue(held(queue)).lost == 1
 
 
 def of_before(queue: Queue, size: int) -> Take:
@@ -230,7 +225,7 @@ def of_before(queue: Queue, size: int) -> Take:
     value = {name: item for name, item in header.to_mapping().items() if name != "lines_sha1"}
     lines = b"".join(b"%b\t\t0\t0\t\n" % url.encode() for url in urls_of(queue)[:size])
     (queue.directory / "take").write_bytes(sealed_json(value) + lines)
-    found = open_take(queue.directory)
+    found = Take.open(queue.directory)
     assert found is not None
     return found
 
@@ -238,12 +233,12 @@ def of_before(queue: Queue, size: int) -> Take:
 def test_the_leftover_is_known_by_its_take(queue: Queue) -> None:
     fill(queue, numbered(0, 9))
     opened = take(queue, 9)
-    assert read_leftover(opened) is None
-    write_leftover(opened, [7, 1, 2, 3])
-    assert read_leftover(opened) == [1, 2, 3, 7]
-    close_take(queue.directory)
-    write_leftover(opened, [1])
-    assert read_leftover(take(queue, 9, "u")) is None, "a leftover of another take says nothing"
+    assert opened.leftover() is None
+    held(opened.path.parent).takes.leave_over(opened, [7, 1, 2, 3])
+    assert opened.leftover() == [1, 2, 3, 7]
+    held(queue.directory).takes.close()
+    held(opened.path.parent).takes.leave_over(opened, [1])
+    assert take(queue, 9, "u").leftover() is None, "a leftover of another take says nothing"
 
 
 @pytest.mark.parametrize(
@@ -283,7 +278,7 @@ def test_a_missing_or_surplus_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(QueueError, match="no `state`"):
         queue.state()
     with pytest.raises(QueueError, match="no `state`"):
-        queue.create()
+        held(queue).queue.create()
 
 
 def test_a_data_file_that_changed_under_our_state_is_noticed(queue: Queue) -> None:
@@ -303,23 +298,23 @@ def test_half_a_url_at_the_end_of_a_file_is_not_adopted(queue: Queue, bytes_lost
     (queue.directory / "0").write_bytes(data[:-bytes_lost])
     with pytest.raises(QueueError, match=r"file 0 was cut.*`krake fsck --repair`"):
         take_in(queue, keys)
-    report = repair_queue(queue)
+    report = repair_queue(held(queue))
     assert report.lost == 1
     assert any("line 3 is cut" in line for line in report.done)
     assert (queue.directory / "0.broken").read_bytes() == data.splitlines()[-1][: 1 - bytes_lost or None] + b"\n"
     assert urls_of(queue) == numbered(0, 2)
-    assert repair_queue(queue).lost == 0, "again: nothing more is cut"
+    assert repair_queue(held(queue)).lost == 0, "again: nothing more is cut"
     take_in(queue, Keys(), source("1", "n", numbered(0, 3)))
     assert urls_of(queue) == numbered(0, 3), "it is found again where it was found first"
 
 
 def test_a_cut_file_keeps_how_far_it_was_processed_and_its_meta(queue: Queue) -> None:
     take_in(queue, Keys(), source("1", "n", [QueuedUrl(url, bytes(20), n) for n, url in enumerate(numbered(0, 6), 1)]))
-    advance(queue, take(queue, 2))
-    close_take(queue.directory)
+    held(queue).takes.advance(take(queue, 2))
+    held(queue.directory).takes.close()
     (queue.directory / "0").write_bytes((queue.directory / "0").read_bytes()[:-4])
-    assert repair_queue(queue, lambda keys: set()).state == State(0, (3,))
-    assert [item.depth for item in queue.read()] == [3, 4, 5]
+    assert repair_queue(held(queue), lambda keys: set()).state == State(0, (3,))
+    assert [item.depth for item in queue] == [3, 4, 5]
 
 
 def test_a_line_that_people_left_without_its_newline_is_believed(queue: Queue) -> None:
@@ -346,15 +341,15 @@ def test_a_used_up_first_file_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_directories_are_made_below_an_existing_parent_only(tmp_path: Path) -> None:
-    assert open_node_dir(tmp_path / "queue", "a") == tmp_path / "queue" / "a"
-    assert open_node_dir(tmp_path / "queue", "a").is_dir()
+    assert NodeDirectory.make(tmp_path / "queue", "a") == tmp_path / "queue" / "a"
+    assert NodeDirectory.make(tmp_path / "queue", "a").is_dir()
     with pytest.raises(ConfigError, match=r"/no/queue: cannot be made: No such file"):
-        open_node_dir(tmp_path / "no" / "queue", "a")
+        NodeDirectory.make(tmp_path / "no" / "queue", "a")
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be made: "):
-        open_node_dir(tmp_path / "file", "a")
+        NodeDirectory.make(tmp_path / "file", "a")
     with pytest.raises(ConfigError, match="file/queue: cannot be made: Not a directory"):
-        open_node_dir(tmp_path / "file" / "queue", "a")
+        NodeDirectory.make(tmp_path / "file" / "queue", "a")
 
 
 def test_repair_counts_what_is_there_and_keeps_the_position_where_it_may(tmp_path: Path) -> None:
@@ -362,21 +357,21 @@ def test_repair_counts_what_is_there_and_keeps_the_position_where_it_may(tmp_pat
     (queue.directory / "1").rename(queue.directory / "4")
     with pytest.raises(QueueError):
         queue.state()
-    report = repair_queue(queue)
+    report = repair_queue(held(queue))
     assert report.state == queue.state() == State(0, (2,))
     assert urls_of(queue) == ["http://a.test/2", "http://a.test/3"]
     (queue.directory / "state").write_text("1\n7\n1\n")
-    assert repair_queue(queue).state == State(0, (2,)), "a position in another file 0 means nothing"
+    assert repair_queue(held(queue)).state == State(0, (2,)), "a position in another file 0 means nothing"
     (queue.directory / "state").unlink()
-    assert repair_queue(queue).state == State(0, (2,))
+    assert repair_queue(held(queue)).state == State(0, (2,))
 
 
 def test_repair_does_not_believe_a_meta_that_does_not_fit(queue: Queue) -> None:
     take_in(queue, Keys(), source("1", "n", [QueuedUrl(url, bytes(20), 4) for url in numbered(0, 3)]))
     meta = queue.directory / "0.meta"
     meta.write_bytes(meta.read_bytes().partition(b"\n")[2])
-    done = repair_queue(queue).done
-    assert [(item.url, item.depth) for item in queue.read()] == [(url, 0) for url in numbered(0, 3)]
+    done = repair_queue(held(queue)).done
+    assert [(item.url, item.depth) for item in queue] == [(url, 0) for url in numbered(0, 3)]
     assert "0.meta: is not what Krake wrote; what it says of some URLs is not so" in done
     assert "0.meta: does not fit 0, whose URLs are kept without it" in done
 
@@ -388,15 +383,15 @@ def test_a_data_file_under_another_number_keeps_its_meta(queue: Queue) -> None:
         take_in(queue, Keys(), source(str(number), "n", items))
     for name in ("1", "1.meta"):
         (queue.directory / name).rename(queue.directory / name.replace("1", "0"))
-    repair_queue(queue)
-    assert [(item.url, item.depth) for item in queue.read()] == [(url, 5) for url in numbered(30, 3)]
+    repair_queue(held(queue))
+    assert [(item.url, item.depth) for item in queue] == [(url, 5) for url in numbered(30, 3)]
 
 
 def test_what_a_repair_set_aside_may_be_deleted(queue: Queue) -> None:
     fill(queue, numbered(0, 3))
     for name in ("intake", "state.krake"):
         (queue.directory / name).write_bytes(b"{")
-    assert sum("set aside" in line for line in repair_queue(queue).done) == 2
+    assert sum("set aside" in line for line in repair_queue(held(queue)).done) == 2
     for path in queue.directory.glob("*.broken"):
         path.unlink()
     assert check_queue(queue.directory, "node-a") == []
@@ -404,7 +399,7 @@ def test_what_a_repair_set_aside_may_be_deleted(queue: Queue) -> None:
 
 def test_a_journal_that_is_not_there_is_not_set_aside(queue: Queue) -> None:
     (queue.directory / "new").write_bytes(b"http://a.test/\n")
-    assert not any("set aside" in line for line in repair_queue(queue).done)
+    assert not any("set aside" in line for line in repair_queue(held(queue)).done)
     assert urls_of(queue) == ["http://a.test/"]
 
 
@@ -423,8 +418,8 @@ def test_an_open_move_is_finished_though_the_counts_of_hosts_are_damaged(
             fill(queue, numbered(3, 3), "2")
     queue.files.host_counts.write_bytes(b"no data base" * 100)
     with pytest.raises(StorageError, match=r"hostcounts.*krake fsck --repair"):
-        move.finish_open_move(queue)
-    assert "move: carried out" in repair_queue(queue).done
+        held(queue).queue.finish_open_move()
+    assert "move: carried out" in repair_queue(held(queue)).done
     assert urls_of(queue) == numbered(0, 6)
     assert ("2", "n") in queue.taken_in()
 
@@ -433,10 +428,10 @@ def test_repair_finds_the_place_of_an_open_take(queue: Queue) -> None:
     fill(queue, numbered(0, 6))
     take(queue, 2)
     (queue.directory / "state").write_text("1\n9\n")
-    repair_queue(queue)
-    opened = open_take(queue.directory)
+    repair_queue(held(queue))
+    opened = Take.open(queue.directory)
     assert opened
-    advance(queue, opened)
+    held(queue).takes.advance(opened)
     assert urls_of(queue) == numbered(2, 4)
 
 
@@ -444,10 +439,10 @@ def test_repair_lets_nothing_go_for_a_take_that_is_not_next(queue: Queue) -> Non
     fill(queue, numbered(0, 6))
     take(queue, 2)
     hand_made(queue.directory, numbered(50, 3))
-    repair_queue(queue)
-    opened = open_take(queue.directory)
+    repair_queue(held(queue))
+    opened = Take.open(queue.directory)
     assert opened
-    advance(queue, opened)
+    held(queue).takes.advance(opened)
     assert urls_of(queue) == numbered(50, 3)
     assert not queue.is_ours(), "a queue that was never adopted stays to be adopted"
 
@@ -457,7 +452,7 @@ def test_a_move_that_does_not_fit_its_files_is_set_aside_by_repair(queue: Queue)
     (queue.directory / "move").write_bytes(Move("x", ((Step("1", 1, "0"),),), "0\n1\n", {}).to_bytes())
     with pytest.raises(QueueError, match="krake fsck --repair"):
         fill(queue, ["http://a.test/"], "2")
-    repair_queue(queue)
+    repair_queue(held(queue))
     assert (queue.directory / "move.broken").exists()
     assert urls_of(queue) == numbered(0, 3)
 
@@ -475,7 +470,7 @@ def killed_within_a_move(queue: Queue, begun: Take, monkeypatch: pytest.MonkeyPa
     with monkeypatch.context() as patch:
         patch.setattr(move, "reached", kill)
         with pytest.raises(KilledError):
-            advance(queue, begun)
+            held(queue).takes.advance(begun)
 
 
 @pytest.mark.parametrize("copied", [False, True])
@@ -494,13 +489,13 @@ def test_a_copy_made_within_a_move_does_not_hand_on_again(
         shutil.copytree(kept, queue.directory)
         before = sorted(path.name for path in queue.directory.iterdir())
         with pytest.raises(QueueError, match=r"the open move deletes `handed_on`.*copied.*krake fsck --repair"):
-            advance(queue, begun)
+            held(queue).takes.advance(begun)
         assert sorted(path.name for path in queue.directory.iterdir()) == before, "nothing is done by halves"
         assert "move_impossible" in {finding.name for finding in check_queue(queue.directory, queue.node)}
-        repair_queue(queue)
-    opened = open_take(queue.directory)
+        repair_queue(held(queue))
+    opened = Take.open(queue.directory)
     assert opened
-    advance(queue, opened)
+    held(queue).takes.advance(opened)
     assert not (queue.directory / "handed_on").exists()
     assert urls_of(queue) == numbered(3, 2)
 
@@ -515,7 +510,7 @@ def test_a_move_that_a_killed_task_left_is_made_durable_before_it_is_carried_out
     fsync_dir, step = move.fsync_dir, move._do
     monkeypatch.setattr(move, "fsync_dir", lambda directory: (done.append("fsync"), fsync_dir(directory)))
     monkeypatch.setattr(move, "_do", lambda *what: (done.append("step"), step(*what)))
-    assert move.finish_open_move(queue)
+    assert held(queue).queue.finish_open_move()
     assert done[:2] == ["fsync", "step"]
     assert queue.length() == 0
 
@@ -525,8 +520,8 @@ def test_the_record_says_the_digest_of_each_meta_that_krake_wrote(queue: Queue) 
     fill(queue, numbered(0, 3))
     fill(queue, numbered(3, 4), "2")
     for size, files in ((2, 2), (3, 1)):
-        advance(queue, take(queue, size, f"t{size}"))
-        close_take(queue.directory)
+        held(queue).takes.advance(take(queue, size, f"t{size}"))
+        held(queue.directory).takes.close()
         metas = [sha1((queue.directory / f"{number}.meta").read_bytes()).hexdigest() for number in range(files)]
         assert queue.record().metas == tuple(metas)
     fill(queue, numbered(7, 2), "3")
@@ -534,7 +529,7 @@ def test_the_record_says_the_digest_of_each_meta_that_krake_wrote(queue: Queue) 
     assert [one.name for one in check_queue(queue.directory, "node-a")] == []
     (queue.directory / "1.meta").write_bytes((queue.directory / "1.meta").read_bytes().replace(b"0", b"1", 1))
     assert [one.name for one in check_queue(queue.directory, "node-a")] == ["meta_changed"]
-    repair_queue(queue)
+    repair_queue(held(queue))
     assert check_queue(queue.directory, "node-a") == []
 
 
@@ -552,12 +547,12 @@ def test_a_wrong_byte_in_what_waits_next_to_the_queue_is_found(queue: Queue) -> 
         path.write_bytes(data)
     for name in ("undecided", "handed_on", "scope_added"):
         (queue.directory / name).unlink()
-        repair_queue(queue)
+        repair_queue(held(queue))
         assert {one.name for one in check_queue(queue.directory, "node-a")} <= {"urls_lost"}
     (queue.directory / "lost").unlink()
     take_in(queue, Keys(), owners=Owners(["node-a", "node-b"]))
-    advance(queue, take(queue, 1))
-    close_take(queue.directory)
+    held(queue).takes.advance(take(queue, 1))
+    held(queue.directory).takes.close()
     assert not (queue.directory / "handed_on").exists()
     assert check_queue(queue.directory, "node-a") == []
 
@@ -579,8 +574,8 @@ def test_a_wrong_byte_in_a_file_that_an_open_move_needs_is_found(
     assert found == [{"new.hosts": "move_impossible", "new": "data_changed", "new.meta": "meta_changed"}[name]]
     if name == "new.hosts":
         with pytest.raises(QueueError, match=r"new.hosts.*krake fsck --repair"):
-            move.finish_open_move(queue)
-    report = repair_queue(queue)
+            held(queue).queue.finish_open_move()
+    report = repair_queue(held(queue))
     assert report.lost == (name == "new")
     fill(queue, numbered(0, 3))
     assert set(urls_of(queue)) >= set(numbered(0, 3))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.frontier import open_take
+from crawl_lib.frontier import Take
 from crawl_lib.sealed import sealed_json, unsealed
 from tests.frontier.test_fairness import make_queue, pages, shares, take
 
@@ -27,7 +27,7 @@ def rewrite(path: Path, **fields: Any) -> None:
 
 
 def read(directory: Path) -> None:
-    found = open_take(directory)
+    found = Take.open(directory)
     assert found
     list(found.lines())
 
@@ -66,4 +66,4 @@ def test_any_bit_of_a_header_that_is_another_one_is_named(tmp_path: Path) -> Non
     for at in range(data.index(b"\n")):
         path.write_bytes(data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :])
         with pytest.raises(DamagedFileError):
-            open_take(path.parent)
+            Take.open(path.parent)

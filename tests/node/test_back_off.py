@@ -22,6 +22,7 @@ from crawl_lib.node import shares
 from crawl_lib.repair import fsck
 from crawl_lib.stores import open_stores
 from tests.e2e.crawl import Result, make_config, run_iteration, write_config
+from tests.frontier.helpers import held
 
 NODE, BUSY, FINE = "node-0", "127.0.0.1", "127.0.0.2"
 ASKED_S = 7200
@@ -92,7 +93,7 @@ def test_a_busy_host_is_passed_over_until_its_back_off_is_over(
         inject(config, busy, 2 * BATCH)
         assert sum(run_iteration(config, "r", 1)["retried"].values()) == BATCH
         assert rows(config) == [("server_error", 1), *[("host_gave_up", 0)] * (BATCH - 1)]
-        waiting = list(queue.read())
+        waiting = list(queue)
         assert [url.retries for url in waiting] == [0] * (2 * BATCH - 1) + [1]
         pages = [url.url.rpartition("/")[2] for url in waiting]
         assert pages[BATCH:] == ["1", "2", "3", "0"], "what was not tried is before what was"
@@ -129,7 +130,7 @@ def test_the_first_hosts_are_shown_and_all_are_counted(tmp_path: Path) -> None:
     queue = Queue(Path(config.queue.local_dir) / NODE, NODE)
     assert back_off_shown(config) is None
     queue.files.hosts.mkdir(parents=True)
-    queue.create()
+    held(queue).queue.create()
     now = time.time()
     with HostStore(queue.files.hosts) as hosts:
         for number in range(20):

@@ -12,6 +12,7 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.frontier.check import check_queue
+from crawl_lib.frontier.intake import Intake
 from crawl_lib.node import sources
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import Owners, host_of
@@ -52,9 +53,9 @@ def test_modules_of_fetching_processes_load_during_an_intake_that_may_find_urls(
     config: Config, nodes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
-    intake = sources.intake
+    intake = Intake.run
     monkeypatch.setattr(sources, "prepare_workers", lambda: seen.append("prepared"))
-    monkeypatch.setattr(sources, "intake", lambda *given, **more: (seen.append("intake"), intake(*given, **more)))
+    monkeypatch.setattr(Intake, "run", lambda *given, **more: (seen.append("intake"), intake(*given, **more)))
     assert crawl(config, nodes[1]) == 0
     assert seen == ["intake"]
     assert crawl(config, nodes[0]) == 1

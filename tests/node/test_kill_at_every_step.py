@@ -42,6 +42,7 @@ ELSEWHERE = {
     "realtime.": "only of what was fetched in real time: tests/realtime",
     "statistics.": "only of what was fetched in real time: tests/statistics",
     "repair.": "only in repairs by hand: tests/repair",
+    "queue.lost": "only in repairs by hand: tests/repair",
     "hosts.moved": "only with files of before: tests/fetch/test_hoststore.py",
     "page.noted": "only on large pages: tests/worker/test_large_pages.py",
     "crawldb.": "only with a CrawlDb: tests/crawldb",

@@ -16,9 +16,10 @@ from crawl_lib.node import retire as leaving
 from crawl_lib.node.retire import admit_node, retire_lost, retire_node
 from crawl_lib.repair import repair_crawl, take_all_in_again
 from crawl_lib.rounds import start_iteration
-from crawl_lib.stores import open_stores
+from crawl_lib.stores import node_dir, open_stores
 from demo import Serving
 from tests.e2e.crawl import run_iteration
+from tests.frontier.helpers import held
 from tests.rounds.test_nodes_change import WEB, assert_truth, begun, retire, settle, to_the_end, with_nodes
 from tests.worker.children import run_stage
 
@@ -196,7 +197,7 @@ def test_what_was_handed_on_is_not_handed_on_once_more_when_all_is_read_again(se
     segments = [path.parent for path in Path(old.dfs_primary).glob("crawl/*/node-*/manifest.json")]
     assert any(json.loads((one / "manifest.json").read_text())["intake"]["handed_on"] for one in segments)
     for node in ("node-0", "node-1"):
-        take_all_in_again(open_stores(old), node)
+        take_all_in_again(open_stores(old), held(node_dir(old, node)))
     assert_truth(to_the_end(old, "again"), serving, serving.log().counts() - before)
 
 

@@ -65,7 +65,7 @@ def keys_of(config: Config) -> int:
 
 
 def queued(config: Config, node: str = "node-0") -> list[QueuedUrl]:
-    return list(Queue(Path(config.queue.local_dir) / node).read())
+    return list(Queue(Path(config.queue.local_dir) / node))
 
 
 def assert_clean(config: Config) -> None:

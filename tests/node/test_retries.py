@@ -20,8 +20,8 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.durable import KILL_VARIABLE
-from crawl_lib.frontier import HostCounts, Queue
-from crawl_lib.frontier.hostcounts import names_of_domain
+from crawl_lib.frontier import Queue
+from crawl_lib.frontier.hostcounts import HostCounts, names_of_domain
 from crawl_lib.keys import open_key_store
 from crawl_lib.node import shares
 from crawl_lib.node.retire import retire_node
@@ -83,7 +83,7 @@ class Down:
         return run_iteration(self.config, "r", self.iteration)
 
     def queued(self) -> list[QueuedUrl]:
-        return [*Queue(Path(self.config.queue.local_dir) / NODE, NODE).read()]
+        return [*Queue(Path(self.config.queue.local_dir) / NODE, NODE)]
 
     def key_state(self) -> KeyState | None:
         with open_key_store(self.config.key_storage, "") as keys:
@@ -210,7 +210,7 @@ def test_a_node_that_leaves_hands_over_how_often_its_urls_failed_and_when_they_a
     crawl.config = replace(crawl.config, servers=("other",))
     assert retire_node(open_stores(crawl.config), node=NODE)["handed_over"] == 1
     crawl.go_on()
-    assert [*Queue(Path(crawl.config.queue.local_dir) / "other", "other").read()] == waiting
+    assert [*Queue(Path(crawl.config.queue.local_dir) / "other", "other")] == waiting
 
 
 LOADED = """

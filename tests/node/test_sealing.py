@@ -20,10 +20,11 @@ from crawl_lib.errors import StoppedError, StorageError
 from crawl_lib.repair.queue.node import repair_node
 from crawl_lib.rounds import start_iteration
 from crawl_lib.segment import list_parts
-from crawl_lib.stores import open_stores
+from crawl_lib.stores import node_dir, open_stores
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, make_config, run_iteration
 from tests.forked import run_forked
+from tests.frontier.helpers import held
 from tests.node.test_kill_at_every_step import rows
 
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=160, specials=False)
@@ -139,6 +140,9 @@ def test_what_the_error_says_of_a_lost_file_helps(seeds: str, unbroken: Result, 
     with pytest.raises(StorageError, match=f"{name}: was sealed with .* and is gone") as caught:
         crawl(config)
     assert "run `krake fsck --repair`" in str(caught.value)
-    assert f"{name}: cannot be trusted; all of it is fetched again" in repair_node(open_stores(config), "node-0").done
+    assert (
+        f"{name}: cannot be trusted; all of it is fetched again"
+        in repair_node(open_stores(config), held(node_dir(config, "node-0"))).done
+    )
     run_iteration(config, "run", 1)
     assert rows(Result(config)) == rows(unbroken)

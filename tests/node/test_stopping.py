@@ -14,7 +14,7 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.errors import ConfigError, KrakeError, QueueError, StoppedError, StorageError
-from crawl_lib.frontier import NodeLock, open_node_dir, open_take
+from crawl_lib.frontier import NodeDirectory, NodeLock, Take
 from crawl_lib.rounds import agreement, start_iteration
 from crawl_lib.signals import LastResort
 from crawl_lib.stores import node_dir, open_stores
@@ -113,7 +113,7 @@ def test_stop_set_in_a_phase(phase: str, tmp_path: Path) -> None:
                 node="node-0",
             )
         assert not Result(config).segments()
-        assert (open_take(directory) is None) == (phase == "intake")
+        assert (Take.open(directory) is None) == (phase == "intake")
         counts = run_iteration(config, "run", 1)
         asked = serving.log().counts()
     assert (counts["taken"], counts["pages"], counts["deferred"]) == (1, 1, 0)
@@ -122,7 +122,7 @@ def test_stop_set_in_a_phase(phase: str, tmp_path: Path) -> None:
 
 def test_stop_while_another_task_holds_the_node(tmp_path: Path) -> None:
     config = make_config(tmp_path, nodes=1)
-    directory = open_node_dir(Path(config.queue.local_dir), "node-0")
+    directory = NodeDirectory.make(Path(config.queue.local_dir), "node-0")
     stop, seen = threading.Event(), []
 
     def on_progress(progress: Mapping[str, Any]) -> None:
@@ -148,7 +148,7 @@ def test_full_disk_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.setattr("crawl_lib.node.take.shutil.rmtree", refuse)
-    (open_node_dir(Path(config.queue.local_dir), "node-0") / "spool").mkdir()
+    (NodeDirectory.make(Path(config.queue.local_dir), "node-0") / "spool").mkdir()
     with pytest.raises(StorageError, match="spool: No space left"):
         stages.crawl_node(open_stores(config), run_id="run", iteration=1, node="node-0")
 
@@ -262,7 +262,7 @@ def test_krake_may_be_upgraded_while_a_take_is_open(tmp_path: Path, monkeypatch:
         stopped = open_stores(config, stop=stop, on_progress=on_progress)
         with pytest.raises(StoppedError):
             stages.crawl_node(stopped, run_id="run", iteration=1, node="node-0")
-        assert open_take(node_dir(config, "node-0")) is not None
+        assert Take.open(node_dir(config, "node-0")) is not None
         monkeypatch.setattr(agreement, "VERSION", "9.9.9")
         with pytest.raises(ConfigError, match=r"this machine has Krake 9\.9\.9"):
             stages.crawl_node(open_stores(config), run_id="run", iteration=1, node="node-0")

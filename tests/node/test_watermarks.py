@@ -12,7 +12,7 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.config import Config, to_mapping
 from crawl_lib.errors import NoRoomError
-from crawl_lib.frontier import open_take
+from crawl_lib.frontier import Take
 from crawl_lib.node import watermarks
 from crawl_lib.rounds import start_iteration
 from crawl_lib.stopping import OnProgress
@@ -65,7 +65,7 @@ def test_nothing_is_begun_below_the_mark(tmp_path: Path, disk: Disk) -> None:
         stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         with pytest.raises(NoRoomError, match=r"node-0: 999 bytes are free.*min_free_local_bytes.*make room"):
             crawl(config, 1)
-        assert open_take(Path(config.queue.local_dir) / "node-0") is None
+        assert Take.open(Path(config.queue.local_dir) / "node-0") is None
         assert sum(serving.log().counts().values()) == 0
         halted = stages.status_of(config)["queues"]["node-0"]["progress"]
         assert (halted["phase"], "999 bytes" in halted["reason"]) == ("failed", True)

@@ -274,7 +274,7 @@ def _adopted(directory: Path) -> None:
     """Somebody made a queue by hand, of URLs that are known."""
     _run(directory, "settle")
     queue = directory / "queue/node-a"
-    urls = [one.url for one in Queue(queue, "node-a").read()]
+    urls = [one.url for one in Queue(queue, "node-a")]
     for path in [path for path in queue.iterdir() if path.name.partition(".")[0].isdecimal()]:
         path.unlink()
     (queue / "0").write_text("".join(f"{url}\n" for url in urls))
@@ -417,7 +417,7 @@ def known(krake: Krake) -> set[str]:
             found.update(pq.read_table(krake.directory / "dfs" / path, columns=["url"]).column("url").to_pylist())
         return found
     for node in Path(config.queue.local_dir).iterdir():
-        found |= {one.url for one in Queue(node, node.name).read()}
+        found |= {one.url for one in Queue(node, node.name)}
     return found
 
 

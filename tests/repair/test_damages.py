@@ -541,7 +541,7 @@ def found(krake: Krake, *words: str) -> Counter[str]:
 
 def waiting(krake: Krake) -> Counter[str]:
     """URLs in the queue."""
-    return Counter(one.url for one in Queue(queue(krake.directory), "node-a").read())
+    return Counter(one.url for one in Queue(queue(krake.directory), "node-a"))
 
 
 def visited(krake: Krake) -> Counter[str]:
@@ -574,7 +574,7 @@ def whole(settled: Path) -> tuple[Counter[str], Counter[str]]:
     for path in settled.glob("dfs/crawl/1*/node-a/pages.parquet"):
         rows = pq.read_table(path, columns=["url", "retry_at"]).to_pylist()
         pages.update(row["url"] for row in rows if row["retry_at"] is None)
-    return pages, Counter(one.url for one in Queue(settled / "queue" / "node-a", "node-a").read())
+    return pages, Counter(one.url for one in Queue(settled / "queue" / "node-a", "node-a"))
 
 
 @pytest.mark.parametrize("which", DAMAGES)

@@ -28,7 +28,7 @@ from tests.repair.test_damages import (
 
 __all__ = ["whole"]
 STEPS = sorted(
-    {"queue.move.written", "queue.move.step", "queue.move.state", "queue.move.record", "queue.move.done"}
+    {"queue.lost", "queue.move.written", "queue.move.step", "queue.move.state", "queue.move.record", "queue.move.done"}
     | {
         step
         for path in (ROOT / "crawl_lib").rglob("*.py")
@@ -47,7 +47,7 @@ def _handed_on(directory: Path) -> None:
 BY_STEP = {
     "repair.queue.aside": DAMAGES["a leftover that is none"],
     "repair.queue.leftover": DAMAGES["a spool with a damaged part"],
-    "repair.queue.lost": DAMAGES["a data file lost lines"],
+    "queue.lost": DAMAGES["a data file lost lines"],
     "repair.queue.made": DAMAGES["a built segment is cut"],
     "repair.queue.reopened": DAMAGES["a spool with a damaged part"],
     "repair.queue.rescued": DAMAGES["a journal that is none"],

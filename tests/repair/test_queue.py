@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.frontier import Queue, Shares, TakeHeader, advance, close_take, make_take, open_take
+from crawl_lib.frontier import Queue, Shares, Take, TakeHeader
 from crawl_lib.frontier.journal import CLAIM, INSERT, READ, Journal
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
 from crawl_lib.urlfiles import encode_line, encode_meta
-from tests.frontier.helpers import Keys, key, source, take_in, urls_of
+from tests.frontier.helpers import Keys, held, key, source, take_in, urls_of
 
 VIA = b"v" * 20
 
@@ -23,7 +23,7 @@ def url(number: int) -> QueuedUrl:
 @pytest.fixture
 def queue(tmp_path: Path) -> Queue:
     found = Queue(tmp_path, "node-a")
-    found.create()
+    held(found).queue.create()
     return found
 
 
@@ -42,13 +42,13 @@ def claims(queue: Queue, numbers: list[int]) -> None:
 
 
 def waiting(queue: Queue) -> list[QueuedUrl]:
-    return list(queue.read())
+    return list(queue)
 
 
 def test_decided_urls_keep_their_meta_and_a_torn_line_is_no_url(queue: Queue) -> None:
     lay(queue, [1, 2], tail=b"http://a.example/torn")
     (queue.directory / "intake").write_bytes(b"{")
-    report = repair_queue(queue)
+    report = repair_queue(held(queue))
     assert waiting(queue) == [url(1), url(2)]
     assert report.lost == 0
     assert not (queue.directory / "new").exists()
@@ -62,9 +62,9 @@ def test_what_an_earlier_repair_put_aside_stays(queue: Queue) -> None:
         lay(queue, [1])
         (queue.directory / "intake").write_bytes(journal)
         (queue.directory / "undecided").write_bytes(half)
-        repair_queue(queue)
+        repair_queue(held(queue))
     (queue.directory / "undecided").write_bytes(halves[0])
-    repair_queue(queue)
+    repair_queue(held(queue))
     for name, found in (("intake", journals), ("undecided", halves)):
         assert [path.read_bytes() for path in sorted(queue.directory.glob(f"{name}.broken*"))] == found
 
@@ -74,7 +74,7 @@ def test_candidates_that_may_have_been_claimed_are_kept(queue: Queue) -> None:
     lay(queue, [1])
     claims(queue, [2, 3])
     (queue.directory / "intake").write_bytes(b"{")
-    repair_queue(queue)
+    repair_queue(held(queue))
     assert waiting(queue) == [url(1), url(2), url(3)]
 
 
@@ -85,7 +85,7 @@ def test_a_journal_that_promises_more_than_there_is_counts_what_is_gone(queue: Q
     Journal([("1", "node-a")], new_count=5, new_bytes=size + 99, meta_bytes=meta_size, phase=phase).write(
         queue.directory
     )
-    report = repair_queue(queue)
+    report = repair_queue(held(queue))
     assert report.lost == 3
     assert waiting(queue) == [url(1), url(2), *([url(7)] if phase == CLAIM else [])]
     assert queue.taken_in().to_mapping() == {"complete": [], "partial": {}}, "every segment is read again"
@@ -96,7 +96,7 @@ def test_a_whole_intake_is_left_to_go_on(queue: Queue) -> None:
     journal = Journal([("1", "node-a")], new_count=2, new_bytes=size, meta_bytes=meta_size, phase=INSERT)
     journal.write(queue.directory)
     before = {path.name: path.read_bytes() for path in queue.directory.iterdir()}
-    repair_queue(queue)
+    repair_queue(held(queue))
     after = {path.name: path.read_bytes() for path in queue.directory.iterdir()}
     assert {name: data for name, data in after.items() if name not in {"state", "state.krake"}} == {
         name: data for name, data in before.items() if name not in {"state", "state.krake"}
@@ -109,7 +109,7 @@ def test_what_was_undecided_before_an_intake_is_asked_again(queue: Queue) -> Non
     lines = [encode_line(url(number)) + b"\n" for number in (5, 6)]
     (queue.directory / "undecided").write_bytes(lines[0])
     (queue.directory / "new.undecided").write_bytes(lines[1])
-    repair_queue(queue)
+    repair_queue(held(queue))
     assert (queue.directory / "undecided").read_bytes() == lines[0]
     assert not (queue.directory / "new.undecided").exists()
 
@@ -120,7 +120,7 @@ GREEDY, OTHERS = [f"http://g.test/{number}" for number in range(9)], [f"http://{
 def take_two(queue: Queue, name: str) -> list[str]:
     """Take one URL of each of the next two hosts; the rest of what was looked at is passed over."""
     header = TakeHeader(name, "r", 1, name, 1)
-    taken = make_take(queue, Shares(2, lambda host: 1, None, 4, 0.0, 0.0), header)
+    taken = held(queue).takes.make(Shares(2, lambda host: 1, None, 4, 0.0, 0.0), header)
     return [one.queued.url for one in taken.urls()]
 
 
@@ -130,10 +130,10 @@ def partly_taken(queue: Queue) -> Queue:
     lines = [*GREEDY[:3], OTHERS[0], GREEDY[3], *OTHERS[1:3], *GREEDY[4:]]
     take_in(queue, Keys(), *(source(str(number), "n", [line]) for number, line in enumerate(lines)), chunk_lines=1)
     assert take_two(queue, "1") == [GREEDY[0], OTHERS[0]]
-    first = open_take(queue.directory)
+    first = Take.open(queue.directory)
     assert first is not None
-    advance(queue, first)
-    close_take(queue.directory)
+    held(queue).takes.advance(first)
+    held(queue.directory).takes.close()
     assert take_two(queue, "2") == [GREEDY[3], OTHERS[1]]
     return queue
 
@@ -145,10 +145,10 @@ def test_what_takes_passed_over_hides_nothing_that_was_crawled(partly_taken: Que
     before = urls_of(queue)
     for name in lost:
         (queue.directory / name).unlink()
-    repair_queue(queue, crawled.intersection)
+    repair_queue(held(queue), crawled.intersection)
     assert set(urls_of(queue)) == set(before)
-    again = open_take(queue.directory)
+    again = Take.open(queue.directory)
     assert again is not None
     assert again.header.looked_at == again.count + again.passed_over
-    advance(queue, again)
+    held(queue).takes.advance(again)
     assert set(urls_of(queue)) == {*before} - {GREEDY[3], OTHERS[1]}

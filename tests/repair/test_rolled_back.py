@@ -47,7 +47,7 @@ def test_an_older_copy_is_refused_named_and_begun_anew(
     for words in (("nodes", "restart", "node-a"), ("fsck", "--repair"), ("settle",)):
         krake.ok(*words)
     assert found(krake) == {}
-    while any(one.due <= time.time() for one in Queue(queue(krake.directory), "node-a").read()):
+    while any(one.due <= time.time() for one in Queue(queue(krake.directory), "node-a")):
         krake.ok(*CRAWL)
     assert max(visited(krake).values()) == 1
     assert set(visited(krake)) > set(crawled)

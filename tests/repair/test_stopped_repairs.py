@@ -72,7 +72,7 @@ def test_urls_that_a_queue_repair_found_gone_are_noted_before_it_stops(copy: Cal
     krake = copy("intake.chunk.journalled")
     new = queue(krake.directory) / "new"
     new.write_bytes(new.read_bytes().partition(b"\n")[0] + b"\n")
-    stopped(krake, [*REPAIR], "repair.queue.lost")
+    stopped(krake, [*REPAIR], "queue.lost")
     krake(*REPAIR, "--only", "queue")
     assert found(krake)["urls_lost"] == 1
 

@@ -16,7 +16,7 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.crawldb import generate
 from crawl_lib.errors import PathNotFoundError
-from crawl_lib.frontier import open_take
+from crawl_lib.frontier import Take
 from crawl_lib.node.retire import retire_lost
 from crawl_lib.rounds import refresh_index
 from crawl_lib.rounds.commit import commit_iteration, keep_late_scope, needed_segments
@@ -173,7 +173,7 @@ def test_a_node_that_dies_and_comes_back_finishes_its_take_in_the_old_folder(
         assert commit.get("missing") == (None if number == 2 and has_segment else [DEAD])
         folders.append(commit["folder"])
     # It comes back: one task finishes what was open, and leaves an empty segment where it took nothing.
-    took = open_take(Path(config.queue.local_dir) / DEAD) is not None
+    took = Take.open(Path(config.queue.local_dir) / DEAD) is not None
     round_without(config, 4)
     crawl_dir = Result(config).crawl_dir
     late = [json.loads((crawl_dir / folder / DEAD / "manifest.json").read_text()) for folder in folders[1:]]

@@ -88,7 +88,7 @@ def test_a_node_is_added_and_gets_what_is_its_own(serving: Serving, tmp_path: Pa
     moved = [
         item.url
         for node in old.servers
-        for item in Queue(Path(old.queue.local_dir) / node).read()
+        for item in Queue(Path(old.queue.local_dir) / node)
         if Owners(new.servers).owner(item.url.split("/")[2].partition(":")[0]) == "node-2"
     ]
     assert moved, "else nothing is tested"
@@ -247,7 +247,7 @@ def test_retiring_killed_at_any_step_and_run_again_hands_over_each_url_once(
     config = begun(tmp_path, serving, 0, 1, 2, rounds=1)
     settle(config)
     place = Path(config.queue.local_dir) / "node-2"
-    waiting = sorted(item.url for item in Queue(place).read())
+    waiting = sorted(item.url for item in Queue(place))
     new = with_nodes(config, 0, 1)
     assert run_stage(new, "retire_node", step, node="node-2") == -9, f"{step} was not reached"
     result = stages.retire_node(open_stores(new), node="node-2")
@@ -256,7 +256,7 @@ def test_retiring_killed_at_any_step_and_run_again_hands_over_each_url_once(
     found = []
     for node in new.servers:
         stages.settle_node(open_stores(new), node=node)
-        found += [item.url for item in Queue(Path(new.queue.local_dir) / node).read()]
+        found += [item.url for item in Queue(Path(new.queue.local_dir) / node)]
     for url in waiting:
         assert found.count(url) == 1
     assert not (place / "retire").exists()

@@ -28,7 +28,7 @@ from crawl_lib.crawldir import ITERATION_FILE, START_PREFIX
 from crawl_lib.duplicates import DUPLICATES
 from crawl_lib.errors import KrakeError
 from crawl_lib.fetch import costs_a_retry
-from crawl_lib.frontier import Queue, Take, open_take
+from crawl_lib.frontier import Queue, Take
 from crawl_lib.frontier.fairness import positions_of
 from crawl_lib.index import INDEX
 from crawl_lib.keys import open_key_store
@@ -102,7 +102,7 @@ def open_takes(config: Config) -> Iterator[str]:
     for node in config.servers:
         queue = Queue(Path(config.queue.local_dir) / node, node)
         try:
-            take = open_take(queue.directory) if queue.directory.exists() else None
+            take = Take.open(queue.directory) if queue.directory.exists() else None
             if take is not None and not (queue.directory / "move").exists() and not _has_its_lines(queue, take):
                 yield f"I5: the take of {node} has other lines than its header says: {take.header.runs}"
         except KrakeError as error:

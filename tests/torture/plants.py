@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import sha1
@@ -10,7 +9,7 @@ from typing import Any
 
 from crawl_lib import durable
 from crawl_lib.fetch import dispatch
-from crawl_lib.frontier import move, take
+from crawl_lib.frontier import TakeHeader, intake, move, takes
 from crawl_lib.frontier.queue import Queue, State
 from crawl_lib.node import take as node_take
 from crawl_lib.urlfiles import split_line
@@ -48,31 +47,30 @@ def move_forgotten_early() -> None:
 
 def key_first() -> None:
     """An intake inserts keys before their URLs are durable in `new`."""
-    intake = sys.modules["crawl_lib.frontier.intake"]  # the package's `intake` is the function
-    append = intake._Intake._append
+    append = intake._Run._append
 
     def insert_first(self: Any, lines: Sequence[bytes]) -> list[bytes]:
         self.keys.insert([sha1(split_line(line)[0]).digest() for line in lines])
         return append(self, lines)
 
-    intake._Intake._append = insert_first
+    intake._Run._append = insert_first
 
 
 def passed_over_lost() -> None:
     """What a take passed over does not go to the queue's end."""
-    take._passed_over = lambda lines, header: iter(())
+    takes._passed_over = lambda lines, header: iter(())
 
 
 def other_runs() -> None:
     """A take's header names other lines of the queue than it has."""
-    real = take.position
+    real = TakeHeader.at
 
-    def shifted(state: State, taken: bytearray) -> dict[str, Any]:
-        said = real(state, taken)
-        runs = [(start - 1, stop - 1) if start else (start, stop) for start, stop in said["runs"]]
-        return {**said, "runs": runs}
+    def shifted(self: TakeHeader, state: State, taken: bytearray) -> TakeHeader:
+        said = real(self, state, taken)
+        runs = [(start - 1, stop - 1) if start else (start, stop) for start, stop in said.runs]
+        return replace(said, runs=runs)
 
-    take.position = shifted
+    TakeHeader.at = shifted
 
 
 def failure_not_put_back() -> None:

@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.config import Config
-from crawl_lib.frontier import intake
+from crawl_lib.frontier import IntakeRules
+from crawl_lib.frontier.intake import Intake
 from crawl_lib.node import take as node_take
 from crawl_lib.rounds import requisite_rounds
 from crawl_lib.segment import Sealer
 from crawl_lib.storage.s3 import S3Storage
 from crawl_lib.storage.s3_claims import Times
 from crawl_lib.storage.s3_client import S3Client
+from crawl_lib.urlfiles import Source
 from demo import AGAIN_PATH, RequestLog, Serving, SynthWeb, TruthOptions
 from tests.cluster.versitygw import VersityGw
 from tests.e2e.crawl import Result, make_config
@@ -147,7 +149,12 @@ def small_constants() -> None:
     gone."""
     wait_for_nothing()
     node_take.URLS_OF_A_PROCESS = SMALL_TAKE_URLS
-    intake.__kwdefaults__["chunk_lines"] = SMALL_CHUNK_LINES
+    run = Intake.run
+
+    def in_chunks(self: Intake, sources: Sequence[Source], keys: Any, rules: IntakeRules, **more: Any) -> None:
+        run(self, sources, keys, replace(rules, chunk_lines=SMALL_CHUNK_LINES), **more)
+
+    Intake.run = in_chunks
     Sealer.__init__.__kwdefaults__["interval_s"] = 0.01
     Times.__init__.__defaults__ = TIMES
 

@@ -14,7 +14,7 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.frontier import open_node_dir, open_take
+from crawl_lib.frontier import NodeDirectory, Take
 from crawl_lib.rounds import note_change, start_iteration
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb, TruthOptions
@@ -89,8 +89,8 @@ def test_a_fetching_process_goes_with_its_parent_even_where_it_was_stopped(
         os.kill(worker if stopped == "worker" else server, signal.SIGSTOP)
     process.kill()
     process.wait()
-    directory = open_node_dir(Path(quick.queue.local_dir), "node-0")
-    assert open_take(directory) is not None
+    directory = NodeDirectory.make(Path(quick.queue.local_dir), "node-0")
+    assert Take.open(directory) is not None
     note_change(open_stores(quick), run_id="run")
     counts = run_iteration(quick, "run", ROUNDS)
     assert counts["pages"] == counts["taken"]

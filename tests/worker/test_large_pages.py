@@ -21,7 +21,7 @@ import uvloop
 
 from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping, to_mapping
-from crawl_lib.frontier import TakeHeader, write_take
+from crawl_lib.frontier import TakeHeader
 from crawl_lib.parse import ParsedPage
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.rounds import start_iteration
@@ -42,6 +42,7 @@ from crawl_lib.worker.reading import BARRED, UNREAD, Pieces, Reader, Reading
 from crawl_lib.worker.worker import _Worker
 from crawl_lib.worker.workers import WorkerTask
 from tests.e2e.crawl import Result, make_config
+from tests.frontier.helpers import held
 from tests.parse.links import each_link, written
 from tests.segment.helpers import INFO
 from tests.web.hostile import HostileWeb
@@ -333,7 +334,8 @@ def test_a_worker_that_is_stopped_while_a_page_is_read_ends_soon_and_does_not_bl
     (tmp_path / "spool").mkdir()
     (tmp_path / "hosts").mkdir()
     header = TakeHeader("t", "one", 1, "1", 1, node="node")
-    write_take(tmp_path, header, []).write_scope([])
+    takes = held(tmp_path).takes
+    takes.write_scope(takes.write(header, []), [])
     task = WorkerTask(
         to_mapping(config), ["node"], "node", str(tmp_path), str(tmp_path), "p", 0, 1, 9.0,
         asdict(INFO),

@@ -14,7 +14,7 @@ from typing import Any
 from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, Iteration, Kind, readable_json, settled_nodes
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
-from crawl_lib.frontier import readable_take
+from crawl_lib.frontier import Take
 from crawl_lib.rounds import FIRST_FILE, is_retired
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.stores import Stores
@@ -66,7 +66,7 @@ class FolderIdentity:
         self._takes: dict[str, dict[str, Any]] = {}
         """Headers of the open takes of this machine that belong to the folder, by node."""
         for node in stores.config.servers:
-            take = readable_take(stores.node_dir(node))
+            take = Take.readable(stores.node_dir(node))
             if take is not None and take.header.folder == folder:
                 self._takes[node] = take.header.to_mapping()
         said = [self._index, *self._manifests.values(), self._agreed, *self._takes.values()]

@@ -13,7 +13,7 @@ its keys are noted by `krake fsck --node NODE` (`held`); else nothing is done.
 Every statement may be repeated, and states only rise: killed anywhere, it is run again from the start.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -38,7 +38,7 @@ from crawl_lib.errors import (
     QueueError,
 )
 from crawl_lib.findings import Finding, Findings, Severity
-from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, open_take, take_in_again
+from crawl_lib.frontier import NodeDirectory, NodeHome, Take
 from crawl_lib.keys import (
     KEY_BYTES,
     STATEMENT_KEYS,
@@ -105,12 +105,12 @@ class KeysReport:
         )
 
 
-def check_keys(stores: Stores, nodes: Collection[str], *, full: bool = True) -> tuple[list[Finding], KeysReport]:
+def check_keys(stores: Stores, nodes: Mapping[str, NodeHome], *, full: bool = True) -> tuple[list[Finding], KeysReport]:
     """What is wrong with the key tables; nothing is changed, and no table is made.
 
     Fast: servers, their ring, their counts. `full`: replicas against each other, and every key that should be known;
     with a CrawlDb none should be.
-    `nodes`: whose queues may be read: they lie on this machine, and no one works on them.
+    `nodes`: the homes whose queues may be read: these lie on this machine, and no one works on them.
     """
     findings, report = Findings("keys", REPAIR), KeysReport()
     with ExitStack() as stack:
@@ -151,11 +151,13 @@ def _are_to_be_made(stores: Stores, store: ShardedKeyStore) -> bool:
     )
 
 
-def fill_keys(stores: Stores, nodes: Sequence[str], *, dry_run: bool = False, drop_queued: bool = False) -> KeysReport:
+def fill_keys(
+    stores: Stores, nodes: Mapping[str, NodeHome], *, dry_run: bool = False, drop_queued: bool = False
+) -> KeysReport:
     """Fill the key tables. `drop_queued`: take out what is only queued and held by nothing, so that URLs that are in no
     queue any more are new when they are found again. `dry_run`: count only.
 
-    `nodes`: those of this machine, whose locks the caller holds. A segment or a queue that cannot be read is left out,
+    `nodes`: the homes of this machine's nodes, by name. A segment or a queue that cannot be read is left out,
     and named; then nothing is taken out. Raises LockedError naming which node of another machine somebody began to work
     on; KeyStoreError.
     """
@@ -185,15 +187,15 @@ def fill_keys(stores: Stores, nodes: Sequence[str], *, dry_run: bool = False, dr
     return report
 
 
-def take_all_in_again(stores: Stores, node: str) -> None:
-    """Have a node's next intake read every segment: for URLs whose keys were taken out. The caller holds its lock.
+def take_all_in_again(stores: Stores, home: NodeHome) -> None:
+    """Have a node's next intake read every segment: for URLs whose keys were taken out.
 
     With a CrawlDb nothing is done: no queue is filled from segments.
     """
     if not stores.config.order.keeps_keys:
         return
-    unsettle(stores.crawl, node)
-    take_in_again(Queue(stores.node_dir(node), node))
+    unsettle(stores.crawl, home.node)
+    home.intake.take_in_again()
 
 
 @dataclass
@@ -206,7 +208,7 @@ class _Walk:
 
     stores: Stores
     store: ShardedKeyStore
-    nodes: Collection[str]
+    nodes: Mapping[str, NodeHome]
     sight: Sight
     report: KeysReport
     heap: KeyHeap | None
@@ -284,10 +286,10 @@ class _Walk:
         with self._if_readable(node):
             if node in self.nodes:
                 if self.write:
-                    finish_open_move(Queue(directory, node))
+                    self.nodes[node].queue.finish_open_move()
                 for file, urls in queued_urls(stores, node):
                     self._ask_of(urls, "queued_key_unknown", f"{directory}/{file}")
-                if (take := open_take(directory)) is not None:
+                if (take := Take.open(directory)) is not None:
                     self._ask([url.key for url in take.urls()], KeyState.QUEUED, "queued_key_unknown", str(take.path))
                 if self.write:
                     reached("repair.rebuild.node")
@@ -348,8 +350,8 @@ class _Walk:
                 # Before any key is dropped: killed between, what nothing holds is found once more.
                 self.report.reread = list(self.nodes)
                 if self.write:
-                    for node in self.nodes:
-                        take_all_in_again(self.stores, node)
+                    for home in self.nodes.values():
+                        take_all_in_again(self.stores, home)
                     reached("repair.rebuild.reread")
             self.report.dropped += self.store.forget(keys) if self.write else len(keys)
             examples = ", ".join(key.hex() for key in keys[:EXAMPLES])

@@ -33,7 +33,7 @@ from crawl_lib.crawldir import (
     write_note,
 )
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
-from crawl_lib.frontier import INSERT, NodeDirectory, Queue, read_handed_on, read_journal, read_move, readable_take
+from crawl_lib.frontier import Journal, Move, NodeDirectory, Queue, Take
 from crawl_lib.keys import KeyHeap
 from crawl_lib.node import waiting_sources
 from crawl_lib.repair.folders.identity import nodes_left
@@ -86,17 +86,17 @@ def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
     A queue that has yet to be adopted, or has an open move, gives nothing: the next task inserts its keys.
     """
     queue = Queue(stores.node_dir(node), node)
-    if not queue.directory.is_dir() or read_move(queue) is not None or not queue.files.state.exists():
+    if not queue.directory.is_dir() or Move.read(queue.directory) is not None or not queue.files.state.exists():
         return
     state = queue.state()
     if not queue.is_ours(state):
         return
     urls = (url for url, _ in queue.lines(state))
     yield from (("state", some) for some in _some(urls))
-    yield from (("handed_on", some) for some in _some(map(url_of_line, read_handed_on(queue))))
-    journal = read_journal(queue.directory)
+    yield from (("handed_on", some) for some in _some(map(url_of_line, queue.handed_on())))
+    journal = Journal.read(queue.directory)
     if journal is not None:
-        sent = journal.chunk_bytes if journal.phase == INSERT else journal.new_bytes
+        sent = journal.sent_bytes
         with queue.files.new.open("rb") as file:
             lines = iter(lambda: file.readline() if file.tell() < sent else b"", b"")
             yield from ((NodeDirectory.new, some) for some in _some(line.rstrip(b"\n") for line in lines))
@@ -166,7 +166,7 @@ def note_held(stores: Stores, node: str) -> HeldNote:
 
 def open_folder(stores: Stores, node: str) -> str:
     """The folder of a node's open take; "" if there is none, or it cannot be read."""
-    take = readable_take(stores.node_dir(node))
+    take = Take.readable(stores.node_dir(node))
     return take.header.folder if take else ""
 
 

@@ -39,25 +39,7 @@ from crawl_lib.durable import delete_durable, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, KeyTablesError, PathNotFoundError, os_errors
 from crawl_lib.fetch import HOSTS_TABLES, HostStore, host_stores
 from crawl_lib.findings import Finding, Findings, sqlite_problem
-from crawl_lib.frontier import (
-    COUNTS_TABLES,
-    HostCounts,
-    NodeDirectory,
-    NodeLock,
-    Queue,
-    Take,
-    TakeHeader,
-    check_queue,
-    host_of_line,
-    note_lost,
-    open_node_dir,
-    open_take,
-    read_leftover,
-    read_lost,
-    readable_take,
-    take_lines,
-    write_leftover,
-)
+from crawl_lib.frontier import NodeDirectory, NodeHome, NodeLock, Queue, Take, TakeHeader, check_queue, host_of_line
 from crawl_lib.node import mismatch, read_decision, taken_in_before
 from crawl_lib.repair.queue.queue import ASKED, BROKEN, RepairReport, aside, repair_queue
 from crawl_lib.segment import (
@@ -78,40 +60,40 @@ Cure = Callable[[str], None]
 """Repairs one damage; given what is wrong."""
 
 
-def check_node(stores: Stores, node: str, *, full: bool = True) -> list[Finding]:
-    """What is wrong with a node's directory; nothing is changed. The caller holds its lock."""
-    directory = stores.node_dir(node)
+def check_node(stores: Stores, home: NodeHome, *, full: bool = True) -> list[Finding]:
+    """Return what is wrong with a node's directory; nothing is changed."""
+    node, directory = home.node, home.directory
     found = check_queue(directory, node, full=full, on_progress=stores.on_progress)
     findings = Findings("queue", "run `krake fsck --repair`")
-    if (older := mismatch(stores, Queue(directory, node))) is not None:
+    if (older := mismatch(stores, home.queue)) is not None:
         findings.add(older.name, str(directory), older.problem, repair=older.remedy)
     try:
         read_decision(directory)
     except DamagedFileError as error:
         again = "delete it; a node that is to be retired is retired again"
-        findings.add("retire_damaged", str(NodeDirectory(directory).retire), str(error), repair=again)
-    take = readable_take(directory)
+        findings.add("retire_damaged", str(home.files.retire), str(error), repair=again)
+    take = Take.readable(directory)
     if take is not None and not stores.storage.exists(folder := stores.crawl.at(take.header.folder)):
         again = f"put the folder back, or move {take.path} and its spool away: its URLs are fetched again"
         problem = f"the folder of its iteration, {folder}, is gone"
         findings.add("take_folder_gone", str(take.path), problem, repair=again)
-    for name, path, problem, _ in _Node(stores, node, directory).damages(take, full=full):
+    for name, path, problem, _ in _Node(stores, home).damages(take, full=full):
         findings.add(name, str(path), problem)
     return found + findings.list()
 
 
-def repair_node(stores: Stores, node: str, *, dry_run: bool = False) -> RepairReport:
-    """Repair a node's directory, whose lock the caller holds. `dry_run`: say what would be done.
+def repair_node(stores: Stores, home: NodeHome, *, dry_run: bool = False) -> RepairReport:
+    """Repair a node's directory. `dry_run`: say what would be done.
 
     Raises KeyTablesError where the key tables have to say what was crawled, and lack keys; StorageError; StoppedError
     once `stores.stop` is set.
     """
     stores.go_on()
-    directory = stores.node_dir(node)
+    node, directory = home.node, home.directory
     with os_errors(directory):
         if not dry_run:
             unsettle(stores.crawl, node)  # the next `settle` writes the note again
-            return _Node(stores, node, directory).repair()
+            return _Node(stores, home).repair()
 
         def link(source: str, target: str) -> None:
             """The same file, but for data bases, which are written in place."""
@@ -122,7 +104,7 @@ def repair_node(stores: Stores, node: str, *, dry_run: bool = False) -> RepairRe
         shutil.rmtree(shadow, ignore_errors=True)
         try:
             shutil.copytree(directory, shadow, copy_function=link)
-            report = _Node(stores, node, shadow).repair()
+            report = _Node(stores, NodeHome(shadow, node, home.lock)).repair()
             report.done = [line.replace(str(shadow), str(directory)) for line in report.done]
             return report
         finally:
@@ -142,12 +124,13 @@ def restart_node(
         raise ConfigError(f"{directory}: holds a queue, and this begins an empty one: move the directory away first")
     if dry_run:
         return RepairReport([f"queue: begins empty; {waited} URLs waited when it settled last"], lost=max(waited, 1))
-    open_node_dir(directory.parent, node)
-    with NodeLock(directory, node, stores.config.queue.lock_timeout_s, what="krake nodes restart", on_wait=on_wait):
+    NodeDirectory.make(directory.parent, node)
+    timeout_s = stores.config.queue.lock_timeout_s
+    with NodeLock(directory, node, timeout_s, what="krake nodes restart", on_wait=on_wait) as home:
         if not lost.exists():
-            note_lost(Queue(directory, node), max(waited, 1))
-        report = repair_node(stores, node)
-        report.lost = read_lost(directory)
+            home.lost.note(max(waited, 1))
+        report = repair_node(stores, home)
+        report.lost = home.lost.count()
     return report
 
 
@@ -163,18 +146,18 @@ class QueueDamage(NamedTuple):
 class _Node:
     """A node's directory. `report`: what its repair did."""
 
-    def __init__(self, stores: Stores, node: str, directory: Path) -> None:
-        self.stores, self.node, self.directory = stores, node, directory
-        self.queue, self.files = Queue(directory, node), NodeDirectory(directory)
+    def __init__(self, stores: Stores, home: NodeHome) -> None:
+        self.stores, self.home, self.node, self.directory = stores, home, home.node, home.directory
+        self.queue, self.files = home.queue, home.files
         self.report = RepairReport()
 
     def repair(self) -> RepairReport:
         files = self.files
         had_take = files.take.exists() or any(self.directory.glob(f"{NodeDirectory.take}{BROKEN}*"))
         self.report = repair_queue(
-            self.queue, self._crawled, again=lambda: taken_in_before(self.stores, self.node), stop=self.stores.stop
+            self.home, self._crawled, again=lambda: taken_in_before(self.stores, self.node), stop=self.stores.stop
         )
-        take = open_take(self.directory) or (self._take_of_segment() if had_take else None)
+        take = Take.open(self.directory) or (self._take_of_segment() if had_take else None)
         if take is None and files.spool.exists() and had_take:  # it is kept: somebody may want to import its records
             self._set_aside(files.spool, "has no take any more, and what it holds is fetched again")
         for damage in self.stores.until_stopped([*self.damages(take, full=True)]):
@@ -187,13 +170,13 @@ class _Node:
         for path in host_stores(self.directory):
             if problem := sqlite_problem(path, HOSTS_TABLES):
                 yield QueueDamage("hosts_damaged", path, problem, partial(self._begin_hosts, path))
-        if files.host_counts.exists() and (problem := sqlite_problem(files.host_counts, COUNTS_TABLES)):
+        if problem := self.home.counts.problem():
             yield QueueDamage("hostcounts_damaged", files.host_counts, problem, self._count_hosts)
         if take is None:
             return
         segment = self._segment_of(take)
         try:
-            if read_leftover(take) is None and segment is not None:
+            if take.leftover() is None and segment is not None:
                 problem = "is not there, and the segment of the take is"
                 yield QueueDamage("leftover_damaged", files.leftover, problem, partial(self._leftover, take, segment))
         except DamagedFileError as error:
@@ -284,7 +267,7 @@ class _Node:
         self._say(f"take {manifest.take_id}: made again from the queue and its segment {segment.path}")
         delete_durable(self.files.leftover)  # it has the positions of the old one
         header = TakeHeader(manifest.take_id, manifest.run_id, manifest.iteration, manifest.folder, 1, node=self.node)
-        return take_lines(self.queue, taken.rstrip(b"\0"), header)
+        return self.home.takes.take_lines(taken.rstrip(b"\0"), header)
 
     def _leftover(self, take: Take, segment: SegmentReader | None, problem: str) -> None:
         """The URLs that have no row in the take's segment."""
@@ -293,7 +276,7 @@ class _Node:
             return
         keys = b"".join(url.key for url in self.stores.until_stopped(take.urls()))
         missing = np.flatnonzero(~is_among(np.frombuffer(keys, "S20"), self._page_keys(segment))).tolist()
-        write_leftover(take, missing)
+        self.home.takes.leave_over(take, missing)
         self._say(f"leftover: {len(missing)} URLs of the take have no row in its segment")
 
     def _page_keys(self, segment: SegmentReader) -> Keys:
@@ -355,5 +338,5 @@ class _Node:
                 counts.update(host_of_line(str(url).encode()) for url in final.column(0).to_pylist())
         urls = (url for url, _ in self.stores.until_stopped(self.queue.lines(self.report.state)))
         counts.update(host_of_line(url) for url in urls if b"://" in url and url.isascii())
-        HostCounts(self.directory).add("repair", counts.items)
+        self.home.counts.add("repair", counts.items)
         self._say(f"{counts.total()} URLs of {len(counts)} hosts were counted again")

@@ -17,33 +17,22 @@ from threading import Event
 
 from crawl_lib.durable import fsync_file, reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError, QueueError
-from crawl_lib.findings import sqlite_problem
 from crawl_lib.frontier import (
-    CLAIM,
-    COUNTS_TABLES,
     HANDED_ON_SUFFIX,
     META,
     Change,
-    HostCounts,
+    Journal,
+    Move,
     NodeDirectory,
-    Queue,
+    NodeHome,
     Record,
     State,
-    change_queue,
+    Take,
     count_lines,
     digest_of,
-    finish_open_move,
     host_of_line,
     is_readable,
     lines_until,
-    note_lost,
-    open_take,
-    position,
-    read_journal,
-    read_lost,
-    read_move,
-    write_lines,
-    write_take,
 )
 from crawl_lib.stopping import go_on, until_stopped
 from crawl_lib.urlfiles import BARE_META, TakenIn, decode_meta, file_lines, is_listed, some_lines, split_line
@@ -81,20 +70,20 @@ class RepairReport:
 
 
 def repair_queue(
-    queue: Queue,
+    home: NodeHome,
     crawled: Crawled = lambda keys: set(),
     *,
     again: Callable[[], TakenIn] = TakenIn,
     stop: Event | None = None,
 ) -> RepairReport:
-    """Repair a node's queue; the caller holds its lock. `crawled`: which of these keys are known as crawled or gone.
+    """Repair a node's queue. `crawled`: which of these keys are known as crawled or gone.
     `again`: what it had taken in, as far as others can tell, if its record cannot.
 
     Where `state` does not fit file 0, the record or the key tables say how many of its URLs have been processed. Raises
     StoppedError once `stop` is set; a repair that was stopped is run again, as one that was killed.
     """
     go_on(stop)
-    repair = _Repair(queue, stop)
+    repair = _Repair(home, stop)
     repair.run(crawled, again)
     return repair.report
 
@@ -102,8 +91,8 @@ def repair_queue(
 class _Repair:
     """The repair of one queue. `in_move`: a move that cannot be read may have been half done."""
 
-    def __init__(self, queue: Queue, stop: Event | None) -> None:
-        self.queue, self.files, self.stop = queue, queue.files, stop
+    def __init__(self, home: NodeHome, stop: Event | None) -> None:
+        self.home, self.queue, self.files, self.stop = home, home.queue, home.files, stop
         self.report = RepairReport()
         self.deletes: list[str] = []
         self.renames: list[tuple[str, str]] = []
@@ -114,7 +103,7 @@ class _Repair:
         queue, report = self.queue, self.report
         self._finish_move()
         self._read_record(again)
-        count = write_lines(queue, NodeDirectory.rescued, until_stopped(self._all(crawled), self.stop))
+        count = queue.write_lines(NodeDirectory.rescued, until_stopped(self._all(crawled), self.stop))
         self._keep_lines(NodeDirectory.undecided, [])
         moved = [name + HANDED_ON_SUFFIX for name in _OF_MOVES]
         self._keep_lines(NodeDirectory.handed_on, moved if self.in_move else [])
@@ -122,13 +111,13 @@ class _Repair:
         reached("repair.queue.rescued")
         go_on(self.stop)
         try:
-            read_lost(queue.directory)
+            self.home.lost.count()
         except DamagedFileError as error:
             report.lost += 1  # it says that there are some
             self._say(str(error))
         if report.lost:
-            HostCounts(queue.directory).begin_groups()
-            note_lost(queue, report.lost)
+            self.home.counts.begin_groups()
+            self.home.lost.note(report.lost)
             go_on(self.stop)
         if self.in_move:
             self.deletes += [name for one in _OF_MOVES for name in (one, one + META, one + HANDED_ON_SUFFIX)]
@@ -143,7 +132,7 @@ class _Repair:
             deletes=self.deletes,
             renames=self.renames,
         )
-        change_queue(queue, change)
+        queue.change(change)
         report.state = queue.state()
         report.done.append(f"state: {count} URLs wait")
         self._reposition_take()
@@ -164,13 +153,12 @@ class _Repair:
         return place.name
 
     def _finish_move(self) -> None:
-        counts = self.files.host_counts
         try:
-            move = read_move(self.queue)
-            if move and move.counts_hosts and counts.exists() and sqlite_problem(counts, COUNTS_TABLES):
+            move = Move.read(self.queue.directory)
+            if move and move.counts_hosts and self.home.counts.problem():
                 # It cannot add to them. They are counted again afterwards, with the URLs that it brings.
                 write_durable(self.files.move, replace(move, counts_hosts="").to_bytes())
-            if finish_open_move(self.queue):
+            if self.queue.finish_open_move():
                 self._say("move: carried out")
         except (DamagedFileError, QueueError) as error:
             self.in_move = True
@@ -289,7 +277,7 @@ class _Repair:
         """
         directory, new = self.queue.directory, self.files.new
         try:
-            journal = read_journal(directory)
+            journal = Journal.read(directory)
             damaged = dict(journal.damaged_files(directory)) if journal else {}
             if not (damaged or (journal is None and new.exists() and new.stat().st_size)):
                 return
@@ -303,7 +291,7 @@ class _Repair:
         for pair in _pairs(new, self.files.new_meta):
             count += 1
             yield pair
-        if journal is None or journal.phase == CLAIM:
+        if journal is None or journal.is_claiming:
             for line in _raw_lines(self.files.new_claim):
                 if is_readable(line):
                     yield split_line(line[:-1])[:2]
@@ -359,14 +347,13 @@ class _Repair:
         go_on(self.stop)
         queue, state = self.queue, self.report.state
         try:
-            take = open_take(queue.directory)
+            take = Take.open(queue.directory)
             if take is None or self.record.last_move == f"take-{take.take_id}":
                 return
             ours = {one.queued.url.encode() for one in until_stopped(take.urls(), self.stop)}
             waiting = until_stopped(queue.lines(state), self.stop)
             taken = bytearray(url in ours for url, _ in waiting).rstrip(b"\0")
-            header = replace(take.header, **position(state, taken))
-            write_take(queue.directory, header, until_stopped(take.lines(), self.stop))
+            self.home.takes.write(take.header.at(state, taken), until_stopped(take.lines(), self.stop))
             self._say(f"take {take.take_id}: now begins at the queue's position")
         except DamagedFileError as error:
             # Its URLs are still in the queue: nothing moves before a take is committed.

@@ -14,7 +14,7 @@ from typing import Any
 
 from crawl_lib.crawldir import INDEX_FILE, Iteration, SegmentRef, readable_json
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
-from crawl_lib.frontier import Take, is_readable, readable_take
+from crawl_lib.frontier import Take, is_readable
 from crawl_lib.records import QueuedUrl, metadata_without_list, steps_of_row
 from crawl_lib.repair.segments.glean import LONGEST_URL, is_robots
 from crawl_lib.seeds import Division, check_seeds, hand_over, set_damaged_aside
@@ -72,7 +72,7 @@ class Known:
     @cached_property
     def take(self) -> Take | None:
         """Its take, if that is open: the queue has not moved on yet."""
-        take = readable_take(self.stores.node_dir(self.name.node))
+        take = Take.readable(self.stores.node_dir(self.name.node))
         return take if take is not None and take.header.folder == self.name.folder else None
 
     @cached_property

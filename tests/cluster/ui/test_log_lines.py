@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.config import Config
-from crawl_lib.frontier import NodeLock, open_node_dir
+from crawl_lib.frontier import NodeDirectory, NodeLock
 from demo import Serving
 from tests.dags.api import Ui
 from tests.dags.crawls import small_config
@@ -40,7 +40,7 @@ def test_the_last_lines_are_message_and_cure_and_results_are_lines(
         assert "Trigger a new run: a cleared task keeps its parameters." in message
         assert cure == "If only a file was wrong, correct it, then clear this task with its downstream."
 
-        directory = open_node_dir(Path(config.queue.local_dir), "node-1")
+        directory = NodeDirectory.make(Path(config.queue.local_dir), "node-1")
         with NodeLock(directory, "node-1", 1.0, what="a test"):
             run = ui.trigger(seeds="\n".join([*serving.seeds, "gopher://x/"]), iterations=1)
             ui.wait(lambda: ui.tasks(run)[crawl][0] == "up_for_retry", "a try that failed")

@@ -1,0 +1,40 @@
+"""How many URLs a repair found gone from a node's files: the file `lost`."""
+
+from contextlib import suppress
+from pathlib import Path
+
+from crawl_lib.durable import reached, write_durable
+from crawl_lib.errors import DamagedFileError
+from crawl_lib.frontier.directory import NodeDirectory
+
+
+class LostUrls:
+    """The count of URLs that repairs of a node found gone, and that were not looked for since then."""
+
+    def __init__(self, directory: Path) -> None:
+        """`directory`: the node's."""
+        self.path = NodeDirectory(directory).lost
+
+    def count(self) -> int:
+        """Return the number of URLs; 0 if none are lost. Raises DamagedFileError."""
+        try:
+            return int(self.path.read_bytes()) if self.path.exists() else 0
+        except ValueError as error:
+            raise DamagedFileError(f"{self.path}: is no number: {error}") from error
+
+    def note(self, count: int) -> None:
+        """Write down that more URLs are gone. The caller holds the node's lock."""
+        with suppress(DamagedFileError):
+            count += self.count()
+        write_durable(self.path, b"%d\n" % count)
+        reached("queue.lost")
+
+    @staticmethod
+    def advice(count: int) -> str:
+        """Say what to do about URLs that are gone."""
+        return (
+            f"{count} URLs are in no file of this node any more, and their keys may be known: run"
+            " `krake fsck --repair` (where queues are on several machines, after `krake fsck --node NODE` on"
+            " each), then `krake settle`: they are found again in the segments, all of which are taken in again (with"
+            " frontier.order: crawldb: once the leases of their lists are over)"
+        )
