@@ -97,9 +97,9 @@ def write_note(
     )
     content = sealed_json({**vars(note), "taken_in": taken_in.to_mapping()})
     crawl.storage.write_bytes(f"{hidden}/{NOTE_FILE}", content)
-    reached("repair.held.written")
+    reached("crawldir.held.written")
     crawl.storage.rename(hidden, note.path(crawl))
-    reached("repair.held.noted")
+    reached("crawldir.held.noted")
     return note
 
 

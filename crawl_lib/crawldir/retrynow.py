@@ -88,7 +88,7 @@ def write_retry_now(crawl: CrawlDirectory, note: RetryNow) -> str:
     """Write a note durably; return its path. Raises StorageError."""
     path = crawl.at(RETRY_NOW_FOLDER, note.name)
     crawl.storage.write_bytes(path, note.to_bytes())
-    reached("repair.retry.noted")
+    reached("crawldir.retry_now.noted")
     return path
 
 

@@ -101,7 +101,7 @@ def compact_segment(
             return report
         with scratch_folder(stores.config, f"repair-{name.folder}-{name.node}") as room:
             manifest = _Compaction(stores, reader, room / "segment").build(report, utc_text(clock()))
-            reached("repair.compact.built")
+            reached("curate.compact.built")
             replace_segment(stores, name, room / "segment", keep_old=False, clock=clock)
     except DamagedFileError as error:
         raise DamagedFileError(f"{error}; run `krake fsck --repair` first") from error

@@ -117,7 +117,7 @@ def forget(
             server.known([key_bytes(decision.keys[0])])  # raises: nothing is decided that cannot be done
         folder = Forgotten(stores.crawl).folder
         stores.storage.write_bytes(f"{folder}/{OPEN_PREFIX}{decision.name}", decision.to_bytes())
-        reached("repair.forget.decided")
+        reached("curate.forget.decided")
         _carry_out(stores, store, folder, decision)
     return report
 
@@ -207,12 +207,12 @@ def _carry_out(stores: Stores, store: ShardedKeyStore, folder: str, decision: Fo
             with NodeLock(directory, node, stores.config.queue.lock_timeout_s, what="krake forget"):
                 HostCounts(directory).lower(decision.name, {host.encode(): count for host, count in hosts.items()})
                 _forget_texts(directory, hosts)
-            reached("repair.forget.lowered")
+            reached("curate.forget.lowered")
     for batch in _batches(decision.keys):
         store.forget(batch)
-    reached("repair.forget.deleted")
+    reached("curate.forget.deleted")
     stores.storage.rename(f"{folder}/{OPEN_PREFIX}{decision.name}", f"{folder}/{decision.name}")
-    reached("repair.forget.done")
+    reached("curate.forget.done")
 
 
 def _forget_texts(directory: Path, hosts: Iterable[str]) -> None:

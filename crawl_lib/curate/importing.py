@@ -9,11 +9,11 @@ requisites. The segment is in an iteration's folder of its own, as that of the n
 The steps, each durable before the next:
 
 1. the scratch directory holds a spool; a part per archive is closed, and `import.json` says which archives are done
-   (`repair.import.file`). Killed within an archive, that one is read again.
+   (`curate.import.file`). Killed within an archive, that one is read again.
 2. `start` names the folder (`start.renamed`); the run is named by the digests of the archives, so that the same
    command finds it again. The folder comes before the first archive is read, since WARC files carry its name.
 3. the segment is built and published, as a node's is (`segment.publish.renamed`);
-4. its keys are marked as crawled (`repair.import.marked`), but for failures that pass: they are not fetched any more;
+4. its keys are marked as crawled (`curate.import.marked`), but for failures that pass: they are not fetched any more;
 5. `commit` writes the folder's index (`commit.written`): what was imported in it counts as imported from now on.
 
 Run again it goes on there, also for what an import of other archives left open after step 3. Between 3 and 4 a node
@@ -150,7 +150,7 @@ class _Import:
                 self.spool(file, sum(one.pages for one in done))
                 done.append(file)
                 write_durable(self.room / PROGRESS_FILE, sealed_json({"files": [asdict(one) for one in done]}))
-                reached("repair.import.file")
+                reached("curate.import.file")
         if any(file.pages or file.robots for file in done):
             self.publish()
             return self.iteration.folder
@@ -259,6 +259,6 @@ def _imported_before(stores: Stores, *, finish: bool) -> set[str]:
 def finish_folder(stores: Stores, folder: str, node: str) -> None:
     """Mark the keys of a segment that no node crawled, and commit its folder: steps 4 and 5. May be repeated."""
     mark_pages(stores, SegmentReader(stores.storage, stores.crawl.segment(folder, node).path))
-    reached("repair.import.marked")
+    reached("curate.import.marked")
     iteration = stores.crawl.folder(folder).iteration()
     commit_iteration(stores, run_id=iteration.run_id, iteration=iteration.iteration)

@@ -308,7 +308,7 @@ def _keys(rows: Any) -> Keys:
 def _delete(stores: Stores, over: _List, report: RetryReport) -> None:
     if not report.dry_run:
         stores.storage.delete(stores.crawl.seeds_path(over.name, LISTS_FOLDER))
-        reached("repair.retry.deleted")
+        reached("curate.retry.deleted")
     report.deleted.append(over.name)
 
 

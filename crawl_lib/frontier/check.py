@@ -190,4 +190,4 @@ def note_lost(queue: Queue, count: int) -> None:
     with suppress(DamagedFileError):
         count += read_lost(queue.directory)
     write_durable(queue.files.lost, b"%d\n" % count)
-    reached("repair.queue.lost")
+    reached("queue.lost")

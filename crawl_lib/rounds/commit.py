@@ -244,13 +244,13 @@ def refresh_index(stores: Stores, folder: str) -> None:
         storage.rename(where, kept)
     elif not storage.exists(kept):
         return
-    reached("repair.index.aside")
+    reached("rounds.index.aside")
     if wanted := _corrected(stores, folder, readable_json(storage, kept)):
         storage.write_bytes(where, write_json_bytes(wanted))
     else:
         # It was committed, so enough nodes had their segments by what the config said then.
         write_index(stores, stores.crawl.folder(folder).iteration(), share=0.0)
-    reached("repair.index.written")
+    reached("rounds.index.written")
     storage.delete(kept)
 
 

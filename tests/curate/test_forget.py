@@ -39,7 +39,7 @@ class Died(BaseException):
 
 def die_after(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def reached(name: str) -> None:
-        if name == f"repair.forget.{step}":
+        if name == f"curate.forget.{step}":
             raise Died
 
     monkeypatch.setattr(sys.modules[finish_open.__module__], "reached", reached)

@@ -286,7 +286,7 @@ def _ask_killed(config: Config, kill_at: str) -> None:
     retry_now(open_stores(config), Failures(None, waits=True))
 
 
-@pytest.mark.parametrize(("step", "order"), [("repair.retry.noted", "fifo"), ("inject.renamed", "crawldb")])
+@pytest.mark.parametrize(("step", "order"), [("crawldir.retry_now.noted", "fifo"), ("inject.renamed", "crawldb")])
 def test_a_command_that_was_killed_may_be_run_again(step: str, order: str, tmp_path: Path) -> None:
     with serving(1) as site:
         crawl = Crawl(tmp_path, site, frontier={"order": order})

@@ -68,7 +68,7 @@ STEPS = [
     "segment.build.manifest",
     "segment.publish.uploaded",
     "segment.publish.renamed",
-    "repair.import.marked",
+    "curate.import.marked",
     "commit.written",
     "realtime.collect.ended",
 ]

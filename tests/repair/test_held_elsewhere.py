@@ -328,7 +328,7 @@ def test_a_note_made_with_another_config_is_refused(machines: Machines) -> None:
 def test_killed_while_it_notes_the_next_one_notes_anew(machines: Machines) -> None:
     b = machines.b
     b.ok("fsck", "--node", "node-b")
-    assert run_killed(["--config", str(b.file), "fsck", "--node", "node-b"], "repair.held.written").code == -9
+    assert run_killed(["--config", str(b.file), "fsck", "--node", "node-b"], "crawldir.held.written").code == -9
     assert [path.name[0] for path in machines.notes("node-b")] == ["."], "what it wrote is hidden; the old one is gone"
     assert not compared(machines.a)
     b.ok("fsck", "--node", "node-b")
