@@ -34,13 +34,13 @@ from crawl_lib.segment import (
     PAGES_NAME,
     PAGES_SCHEMA,
     Manifest,
-    base32,
     file_entry,
     surt,
     write_parquet,
 )
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.text import extract_text
+from crawl_lib.warc import base32
 
 PAGES = int(os.environ.get("COMMONCRAWL_PAGES", "100000"))
 LINKS_PER_PAGE, PAGES_PER_HOST, BLOCK = 20, 20, 5_000

@@ -26,7 +26,8 @@ import pyarrow.compute as pc
 from benchmarks.report import Row, ahead, measure
 from crawl_lib import from_mapping
 from crawl_lib.crawldb import generate, update
-from crawl_lib.crawldir import ITERATION_FILE, SCOPE_DIGEST, SCOPE_FILE, scope_digest, write_json_bytes
+from crawl_lib.crawldir import ITERATION_FILE, SCOPE_DIGEST, SCOPE_FILE, scope_digest
+from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
 from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, Manifest, file_entry, write_parquet
 from crawl_lib.segment.tables import PAGE_BLOCK_ROWS

@@ -38,8 +38,9 @@ from crawl_lib.crawldb.table import CRAWLDB, newest_version, rank_of
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.engine import Engine, in_batches
 from crawl_lib.errors import InputError
+from crawl_lib.parquet import parquet_batches
 from crawl_lib.scoring import Scoring
-from crawl_lib.segment import LINKS_NAME, PAGES_NAME, parquet_batches
+from crawl_lib.segment import LINKS_NAME, PAGES_NAME
 from crawl_lib.stores import Stores
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, extract_text, text_table
 from crawl_lib.urls import Chain, Scope, domain_of, host_of

@@ -32,12 +32,7 @@ from crawl_lib.crawldir.directory import (
     Kind,
     SegmentRef,
     kind_of,
-    parsed_json,
-    read_json,
-    read_lines,
-    readable_json,
     scope_digest,
-    write_json_bytes,
 )
 from crawl_lib.crawldir.heldnotes import (
     HELD_FOLDER,
@@ -87,8 +82,12 @@ from crawl_lib.crawldir.unfilled import PAGES, UNFILLED_FOLDER, mark_filled, mar
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
-    from crawl_lib.crawldir.forgotten import OPEN_PREFIX, Forget, Forgotten, Keys, is_among, key_array, key_bytes
+    from crawl_lib.crawldir.forgotten import OPEN_PREFIX, Forget, Forgotten
 else:
     # numpy begins threads, and no task asks what was forgotten.
-    names = ("OPEN_PREFIX", "Forget", "Forgotten", "Keys", "is_among", "key_array", "key_bytes")
+    names = (
+        "OPEN_PREFIX",
+        "Forget",
+        "Forgotten",
+    )
     __getattr__ = loads_later(__name__, {"forgotten": names})

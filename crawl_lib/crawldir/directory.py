@@ -22,7 +22,6 @@
 <crawl>/unfilled/<name>           what key tables that were made again still lack, see `unfilled`
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -32,8 +31,9 @@ from hashlib import sha256
 from typing import Any
 
 from crawl_lib.dataclass import dataclass
+from crawl_lib.dfsfiles import read_json
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
-from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION, sealed, unsealed_if_new
+from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
 
@@ -130,32 +130,6 @@ def kind_of(value: Mapping[str, Any]) -> Kind:
     if value.get("kind") is not None:
         return Kind(value["kind"])
     return Kind.IMPORT if tuple(value["nodes"]) == (IMPORT_NODE,) else Kind.CRAWL
-
-
-def read_json(storage: Storage, path: str) -> dict[str, Any]:
-    """A JSON object of the DFS. Raises PathNotFoundError, or DamagedFileError naming the path."""
-    return parsed_json(storage.read_bytes(path), path)
-
-
-def parsed_json(data: bytes, path: str) -> dict[str, Any]:
-    """Return the JSON object that a file of the DFS holds. Raises DamagedFileError naming the path."""
-    try:
-        return unsealed_if_new(data)
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFileError(f"{path}: is not JSON as written: {error}; `krake fsck` says what to do") from error
-
-
-def readable_json(storage: Storage, path: str) -> dict[str, Any]:
-    """The same, for a repair: nothing, where it is not there or cannot be read."""
-    with suppress(DamagedFileError, PathNotFoundError):
-        return read_json(storage, path)
-    return {}
-
-
-def write_json_bytes(value: Mapping[str, Any]) -> bytes:
-    """JSON as Krake writes it: sorted, indented, with a final newline; with a digest, if it is of such a version."""
-    value = sealed(value) if value.get("format_version") == SEALED_VERSION else value
-    return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 MANIFEST_PARTS = {"counts": dict, "outlinks": dict, "scope_added": list}
@@ -416,13 +390,3 @@ class SegmentRef:
                     f"{path}: has no usable {name!r}; `krake fsck` names the command that repairs it"
                 )
         return manifest
-
-
-def read_lines(storage: Storage, path: str) -> list[str]:
-    """Lines of a text file, none if it is not there. Raises DamagedFileError naming the path."""
-    if not storage.exists(path):
-        return []
-    try:
-        return storage.read_bytes(path).decode("utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise DamagedFileError(f"{path}: is no text: {error}; `krake fsck` says how to repair it") from error

@@ -16,12 +16,12 @@ import numpy.typing as npt
 
 from crawl_lib.crawldir.directory import CrawlDirectory
 from crawl_lib.errors import DamagedFileError
+from crawl_lib.keyarrays import Keys
 from crawl_lib.keys import KEY_BYTES
 from crawl_lib.sealed import sealed_json, unsealed_or_old
 
 FORGOTTEN_FOLDER = "forgotten"
 OPEN_PREFIX = ".open-"
-Keys = npt.NDArray[np.bytes_]
 _OLD, _KEYS_DIGEST = ("time_us", "keys", "lower"), "keys_sha1"
 
 
@@ -54,24 +54,6 @@ class Forget:
             raise DamagedFileError(f"{where}: has not the {count} keys of 20 bytes that it says")
         found = np.frombuffer(keys, f"S{KEY_BYTES}")
         return cls(name.removeprefix(OPEN_PREFIX), time_us, found, lower, name.startswith(OPEN_PREFIX))
-
-
-def key_array(keys: bytes | bytearray) -> Keys:
-    """Keys that follow each other, put in ascending order, each once."""
-    return np.unique(np.frombuffer(bytes(keys), f"S{KEY_BYTES}"))
-
-
-def key_bytes(key: np.bytes_) -> bytes:
-    """One key; numpy cuts zeros off its end."""
-    return bytes(key).ljust(KEY_BYTES, b"\0")
-
-
-def is_among(some: Keys, keys: Keys) -> npt.NDArray[np.bool_]:
-    """Which of some keys are among `keys`, which are ascending."""
-    if not len(keys):
-        return np.zeros(len(some), np.bool_)
-    found: npt.NDArray[np.bool_] = keys[np.minimum(np.searchsorted(keys, some), len(keys) - 1)] == some
-    return found
 
 
 class Forgotten:

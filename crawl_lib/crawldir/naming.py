@@ -22,9 +22,10 @@ import re
 import time
 from collections.abc import Callable
 
-from crawl_lib.crawldir.directory import ITERATION_FILE, CrawlDirectory, Iteration, read_json
+from crawl_lib.crawldir.directory import ITERATION_FILE, CrawlDirectory, Iteration
 from crawl_lib.crawldir.register import Register
 from crawl_lib.crawldir.settled import read_settled, settled_nodes
+from crawl_lib.dfsfiles import read_json
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError, TargetExistsError
 

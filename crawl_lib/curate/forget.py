@@ -21,11 +21,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl_lib.crawldir import OPEN_PREFIX, Forget, Forgotten, Keys, is_among, key_array, key_bytes
+from crawl_lib.crawldir import OPEN_PREFIX, Forget, Forgotten
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, InputError, StorageError
 from crawl_lib.fetch import HostStore, host_stores
 from crawl_lib.frontier import HostCounts, NodeLock
+from crawl_lib.keyarrays import Keys, is_among, key_array, key_bytes
 from crawl_lib.keys import KEY_BYTES, ShardedKeyStore
 from crawl_lib.repair import held_keys, keys_of, urls_on_their_way
 from crawl_lib.segment import SegmentReader

@@ -55,11 +55,11 @@ from crawl_lib.segment import (
     part_prefix,
     publish,
     read_blocks,
-    utc_text,
 )
 from crawl_lib.stores import Stores
 from crawl_lib.urls import UrlFilter
 from crawl_lib.version import VERSION
+from crawl_lib.warc import utc_text
 from crawl_lib.worker import PageHandler
 
 PROGRESS_FILE = "import.json"

@@ -22,22 +22,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl_lib.crawldir import (
-    LISTS_FOLDER,
-    RETRY_NOW_FOLDER,
-    Keys,
-    RetryNow,
-    SegmentRef,
-    is_among,
-    key_array,
-    key_bytes,
-    retry_now_names,
-    write_retry_now,
-)
+from crawl_lib.crawldir import LISTS_FOLDER, RETRY_NOW_FOLDER, RetryNow, SegmentRef, retry_now_names, write_retry_now
 from crawl_lib.durable import reached
 from crawl_lib.errors import InputError, os_errors
 from crawl_lib.fetch import read_hosts
 from crawl_lib.frontier import Queue, host_of_line
+from crawl_lib.keyarrays import Keys, is_among, key_array, key_bytes
 from crawl_lib.keys import KEY_BYTES
 from crawl_lib.records import RETRY_LISTS, QueuedUrl, metadata_without_list, steps_of_row
 from crawl_lib.repair import keys_of

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crawl_lib.crawldir import DAMAGED_PREFIX
+from crawl_lib.dfsfiles import stored_digest
 from crawl_lib.durable import fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError, os_errors
 from crawl_lib.index.copies import (
@@ -41,8 +42,8 @@ from crawl_lib.index.pages import PAGES_SCHEMA
 from crawl_lib.index.versions import DELETED_FILE, INDEX, LEFT_OUT_FILE, PAGES_FILE, deleted_keys, file_of, made_ms_of
 from crawl_lib.index.wanted import LEFT_OUT_SCHEMA, Wanted
 from crawl_lib.linkdb import update_outlinks
+from crawl_lib.parquet import parquet_batches
 from crawl_lib.scratch import turn_of
-from crawl_lib.segment import parquet_batches, stored_digest
 from crawl_lib.stores import Stores
 from crawl_lib.text import text_table
 from crawl_lib.versions import GROUP_ROWS, Filled, Version, Versions, Work, seal_version

@@ -54,13 +54,13 @@ from crawl_lib.segment import (
     part_prefix,
     publish,
     seal_all,
-    utc_text,
 )
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.urlfiles import HANDED_ON, decode_line
 from crawl_lib.urls import Owners, host_of
 from crawl_lib.version import VERSION
+from crawl_lib.warc import utc_text
 from crawl_lib.worker import WorkerTask, room_of, run_workers
 
 URLS_OF_A_PROCESS = 1000

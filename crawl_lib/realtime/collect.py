@@ -47,11 +47,11 @@ from crawl_lib.segment import (
     finished_positions,
     list_parts,
     publish,
-    utc_text,
 )
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Rejection, UrlFilter
 from crawl_lib.version import VERSION
+from crawl_lib.warc import utc_text
 from crawl_lib.worker import PageHandler
 
 RUN_FILE = "run.json"

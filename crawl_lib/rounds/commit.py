@@ -26,11 +26,9 @@ from crawl_lib.crawldir import (
     FolderState,
     Iteration,
     hidden_prefix,
-    read_lines,
-    readable_json,
     sum_counts,
-    write_json_bytes,
 )
+from crawl_lib.dfsfiles import read_lines, readable_json, write_json_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, FewAnswersError, PathNotFoundError, TargetExistsError
 from crawl_lib.frontier import largest

@@ -29,12 +29,11 @@ from crawl_lib.crawldir import (
     Kind,
     give_name,
     hidden_prefix,
-    read_lines,
     require_clock,
     scope_digest,
-    write_json_bytes,
 )
 from crawl_lib.dataclass import dataclass
+from crawl_lib.dfsfiles import read_lines, write_json_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, TargetExistsError
 from crawl_lib.rounds.agreement import to_agree

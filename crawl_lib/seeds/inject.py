@@ -12,16 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from crawl_lib.config import Config, FetchConfig
-from crawl_lib.crawldir import (
-    LISTS_FOLDER,
-    SCOPE_DIGEST,
-    SCOPE_FILE,
-    SEEDS_FOLDER,
-    CrawlDirectory,
-    scope_digest,
-    write_json_bytes,
-)
+from crawl_lib.crawldir import LISTS_FOLDER, SCOPE_DIGEST, SCOPE_FILE, SEEDS_FOLDER, CrawlDirectory, scope_digest
 from crawl_lib.dataclass import dataclass
+from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import StoppedError, StorageError, TargetExistsError
 from crawl_lib.frontier import host_of_line

@@ -21,12 +21,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl_lib.crawldir import DAMAGED_PREFIX, read_json
+from crawl_lib.crawldir import DAMAGED_PREFIX
+from crawl_lib.dfsfiles import read_json, stored_digest
 from crawl_lib.engine import Engine
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
+from crawl_lib.parquet import ParquetTable, open_parquet, parquet_batches
 from crawl_lib.sealed import MANIFEST_FILE
-from crawl_lib.segment import ParquetTable, open_parquet, parquet_batches, stored_digest
 from crawl_lib.stores import Stores
 
 GROUP_ROWS = 1 << 16

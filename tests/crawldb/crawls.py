@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crawl_lib.crawldb import newest_version
-from crawl_lib.crawldir import SCOPE_DIGEST, scope_digest, write_json_bytes
+from crawl_lib.crawldir import SCOPE_DIGEST, scope_digest
+from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.seeds import Division, inject, parse_seeds
 from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA

@@ -24,8 +24,9 @@ from crawl_lib.config import Config
 from crawl_lib.config.model import STATUSES
 from crawl_lib.crawldb import Reason, Status, explain, generate, look_up
 from crawl_lib.crawldb.lists import aside_lists, held_urls
-from crawl_lib.crawldir import LISTS_FOLDER, Settled, write_json_bytes, write_settled
+from crawl_lib.crawldir import LISTS_FOLDER, Settled, write_settled
 from crawl_lib.curate.forget import Pages, forget
+from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError
 from crawl_lib.records import RETRY_LISTS, Earlier, QueuedUrl

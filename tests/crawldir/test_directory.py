@@ -6,7 +6,8 @@ from unittest.mock import patch
 import pytest
 
 from crawl_lib.crawldir import urls_of_lost_queue
-from crawl_lib.crawldir.directory import CrawlDirectory, write_json_bytes
+from crawl_lib.crawldir.directory import CrawlDirectory
+from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.sealed import SEALED_VERSION, unsealed_if_new
 from crawl_lib.storage import LocalStorage

@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.config import load_config
-from crawl_lib.crawldir.forgotten import Forget, key_array
+from crawl_lib.crawldir.forgotten import Forget
 from crawl_lib.curate.forget import _ROWS, Pages, finish_open, forget, rows_of, which_are_meant
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier import HostCounts
+from crawl_lib.keyarrays import key_array
 from crawl_lib.keys import open_key_store
 from crawl_lib.records import QueuedUrl
 from crawl_lib.stores import Secrets, Stores, open_stores

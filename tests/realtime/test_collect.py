@@ -19,6 +19,7 @@ from crawl_lib.crawldir import Kind, kind_of
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import DamagedFileError, LockedError
 from crawl_lib.frontier import NodeDirectory
+from crawl_lib.parquet import open_parquet
 from crawl_lib.realtime import collect_parts, fill_table
 from crawl_lib.realtime.captures import PAUSE_S, Captures
 from crawl_lib.realtime.documents import Document, decoded
@@ -39,7 +40,6 @@ from crawl_lib.segment import (
     WarcInfo,
     check_segment,
     list_parts,
-    open_parquet,
     payload_of,
 )
 from crawl_lib.states import Outcome

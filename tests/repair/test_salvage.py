@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib import stages
-from crawl_lib.crawldir import SegmentRef, sum_counts, write_json_bytes
+from crawl_lib.crawldir import SegmentRef, sum_counts
+from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.errors import StoppedError
 from crawl_lib.repair.folders.folders import SmallFiles
 from crawl_lib.repair.segments.known import read_lost, requeue_urls

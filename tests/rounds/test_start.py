@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from crawl_lib.config import Config
 from crawl_lib.crawldir import naming, scope_digest
-from crawl_lib.crawldir.directory import CrawlDirectory, read_lines
+from crawl_lib.crawldir.directory import CrawlDirectory
+from crawl_lib.dfsfiles import read_lines
 from crawl_lib.errors import ConfigError, DamagedFileError, PathNotFoundError, StorageError
 from crawl_lib.rounds import start
 from crawl_lib.rounds.commit import commit_iteration

@@ -40,13 +40,12 @@ from crawl_lib.crawldir import (
     delete_settled,
     follower,
     is_choice,
-    read_json,
     read_retry_now,
     read_settled,
     scope_digest,
     settled_nodes,
-    write_json_bytes,
 )
+from crawl_lib.dfsfiles import read_json, write_json_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Findings, Severity

@@ -11,7 +11,8 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, Iteration, Kind, readable_json, settled_nodes
+from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, Iteration, Kind, settled_nodes
+from crawl_lib.dfsfiles import readable_json
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import readable_take

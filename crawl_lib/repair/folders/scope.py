@@ -6,15 +6,8 @@ files. If its digest is another one than before, lines of the old scope are kept
 
 from contextlib import suppress
 
-from crawl_lib.crawldir import (
-    INDEX_FILE,
-    SCOPE_DIGEST,
-    SCOPE_FILE,
-    SCOPE_FOLDER,
-    Iteration,
-    readable_json,
-    scope_digest,
-)
+from crawl_lib.crawldir import INDEX_FILE, SCOPE_DIGEST, SCOPE_FILE, SCOPE_FOLDER, Iteration, scope_digest
+from crawl_lib.dfsfiles import readable_json
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.frontier import host_of_line
 from crawl_lib.repair.folders.identity import readable_iterations

@@ -38,11 +38,12 @@ from crawl_lib.keys import KeyHeap
 from crawl_lib.node import waiting_sources
 from crawl_lib.repair.folders.identity import nodes_left
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import SegmentReader, microseconds_of
+from crawl_lib.segment import SegmentReader
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores
 from crawl_lib.urlfiles import HANDED_ON_MARK, TakenIn, file_lines, some_lines, url_of_line
 from crawl_lib.urls import canonicalize
+from crawl_lib.warc import microseconds_of
 
 _some = partial(some_lines, count=50_000)
 _WITH_URLS = (NodeDirectory.new, NodeDirectory.new_claim, NodeDirectory.handed_on, NodeDirectory.take)

@@ -25,15 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crawl_lib.crawldir import (
-    PAGES,
-    Keys,
-    is_among,
-    key_array,
-    unfilled,
-    unsettle,
-    urls_of_lost_queue,
-)
+from crawl_lib.crawldir import PAGES, unfilled, unsettle, urls_of_lost_queue
 from crawl_lib.durable import delete_durable, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, KeyTablesError, PathNotFoundError, os_errors
 from crawl_lib.fetch import HOSTS_TABLES, HostStore, host_stores
@@ -57,6 +49,7 @@ from crawl_lib.frontier import (
     take_lines,
     write_leftover,
 )
+from crawl_lib.keyarrays import Keys, is_among, key_array
 from crawl_lib.node import mismatch, read_decision, taken_in_before
 from crawl_lib.repair.queue.queue import ASKED, BROKEN, RepairReport, aside, repair_queue
 from crawl_lib.segment import (

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from crawl_lib.crawldir import Keys, key_array
 from crawl_lib.findings import Finding, Findings, Severity
+from crawl_lib.keyarrays import Keys, key_array
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 
