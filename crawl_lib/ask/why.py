@@ -145,7 +145,7 @@ def verdict(stores: Stores, url: str, depth: int, *, as_seed: bool = False) -> F
 def filter_at(stores: Stores, host: str, depth: int, *, as_seed: bool = False) -> UrlFilter:
     """Return the filter of URLs at a depth: its scope is that of the newest iteration, else `host` alone."""
     newest, config = stores.crawl.newest_iteration(), stores.config
-    hosts = {host} if as_seed or newest is None else stores.crawl.scope(newest)
+    hosts = {host} if as_seed or newest is None else stores.crawl.scopes.read(newest)
     return UrlFilter(config.urls, hosts, config.traps if depth else None)
 
 
@@ -253,9 +253,9 @@ def _page_named(stores: Stores, url: str, key: bytes) -> str:
 def _seeds_with(stores: Stores, url: str) -> str | None:
     """The run that injected a URL, None where that is not known: an import, or seeds that were deleted."""
     wanted = url.encode()
-    for digest in stores.crawl.seeds():
-        manifest = stores.crawl.seeds_manifest(digest)
-        where = f"{stores.crawl.seeds_path(digest)}/{OUTLINKS_NAME}"
+    for digest in stores.crawl.inbox.seeds():
+        manifest = stores.crawl.inbox.manifest(digest)
+        where = f"{stores.crawl.inbox.path(digest)}/{OUTLINKS_NAME}"
         lines = read_outlinks(stores.storage.open_read(where), where)
         if any(url_of_line(line) == wanted for line in lines):
             return str(manifest.get("run_id", digest))

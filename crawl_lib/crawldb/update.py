@@ -119,7 +119,7 @@ def _grown(stores: Stores, parent: Version | None, inputs: UpdateInputs, now: da
     number = versions.next_number()
     known = parent.manifest["seeds"] if parent else ()
     seeds = {*known, *inputs.empty, *(name for name, _ in inputs.seeds)}
-    facts = {**inputs.facts(parent, now), "seeds": sorted(seeds.intersection(stores.crawl.seeds()))}
+    facts = {**inputs.facts(parent, now), "seeds": sorted(seeds.intersection(stores.crawl.inbox.seeds()))}
     if (rank := rank_of(parent)) is not None:
         facts["ranked"] = rank
     scoring = Scoring.of(stores.config, now=facts["now"], version=number)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from crawl_lib.crawldir import DROPPED_FILE
+from crawl_lib.crawldir import FileName
 from crawl_lib.derived import Place
 from crawl_lib.durable import reached
 from crawl_lib.errors import TargetExistsError
@@ -65,7 +65,7 @@ def drop_pages(stores: Stores, pages: Sequence[str], *, dry_run: bool = False) -
                 pages_of[str(segment)] = sorted(names[key] for key in keys)
         if new and not dry_run:
             with suppress(TargetExistsError):
-                stores.storage.write_bytes(stores.crawl.at(segment.folder, DROPPED_FILE), b"")
+                stores.storage.write_bytes(stores.crawl.at(segment.folder, FileName.DROPPED), b"")
             reached("curate.drop.marked")
             write_dropped(stores.storage, segment.path, new)
             reached("curate.drop.written")

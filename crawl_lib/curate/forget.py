@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl_lib.crawldir import OPEN_PREFIX, Forget, Forgotten
+from crawl_lib.crawldir import Forget, Forgotten
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, InputError, StorageError
 from crawl_lib.fetch import HostStore, host_stores
@@ -117,7 +117,7 @@ def forget(
         for server in store.servers:
             server.known([key_bytes(decision.keys[0])])  # raises: nothing is decided that cannot be done
         folder = Forgotten(stores.crawl).folder
-        stores.storage.write_bytes(f"{folder}/{OPEN_PREFIX}{decision.name}", decision.to_bytes())
+        stores.storage.write_bytes(f"{folder}/{decision.open_name}", decision.to_bytes())
         reached("curate.forget.decided")
         _carry_out(stores, store, folder, decision)
     return report
@@ -212,7 +212,7 @@ def _carry_out(stores: Stores, store: ShardedKeyStore, folder: str, decision: Fo
     for batch in _batches(decision.keys):
         store.forget(batch)
     reached("curate.forget.deleted")
-    stores.storage.rename(f"{folder}/{OPEN_PREFIX}{decision.name}", f"{folder}/{decision.name}")
+    stores.storage.rename(f"{folder}/{decision.open_name}", f"{folder}/{decision.name}")
     reached("curate.forget.done")
 
 

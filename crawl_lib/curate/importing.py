@@ -31,7 +31,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, Iteration, Kind, give_up_name
+from crawl_lib.crawldir import IMPORT_NODE, FileName, Iteration, Kind, Starts
 from crawl_lib.curate.import_pages import ArchiveReader, FileReport, ImportReport
 from crawl_lib.curate.needed import steps_of_requisites
 from crawl_lib.durable import reached, write_durable
@@ -136,7 +136,7 @@ class _Import:
     clock: Callable[[], float]
 
     def __post_init__(self) -> None:
-        config, hosts = self.stores.config, self.stores.crawl.scope(self.iteration)
+        config, hosts = self.stores.config, self.stores.crawl.scopes.read(self.iteration)
         self.scope = UrlFilter(config.urls, hosts, config.traps)
         self.needed: dict[bytes, int] = {}
 
@@ -154,7 +154,7 @@ class _Import:
         if any(file.pages or file.robots for file in done):
             self.publish()
             return self.iteration.folder
-        give_up_name(self.stores.crawl, self.iteration)  # nothing but that is in it
+        Starts(self.stores.crawl).give_up(self.iteration)  # nothing but that is in it
         return ""
 
     def resume(self) -> list[FileReport]:
@@ -249,7 +249,7 @@ def _imported_before(stores: Stores, *, finish: bool) -> set[str]:
     for folder in stores.crawl.folders():
         segment = stores.crawl.segment(folder, IMPORT_NODE)
         if segment.exists() and stores.crawl.iteration(folder).kind is Kind.IMPORT:
-            if finish and not stores.storage.exists(stores.crawl.at(folder, INDEX_FILE)):
+            if finish and not stores.storage.exists(stores.crawl.at(folder, FileName.INDEX)):
                 finish_folder(stores, folder, IMPORT_NODE)
             for entry in segment.manifest().get("history", ()):
                 digests.update(file["sha256"] for file in entry.get("files", ()))

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl_lib.crawldir import LISTS_FOLDER, RETRY_NOW_FOLDER, RetryNow, SegmentRef, retry_now_names, write_retry_now
+from crawl_lib.crawldir import FileName, RetryNow, RetryNowNotes, SegmentRef
 from crawl_lib.durable import reached
 from crawl_lib.errors import InputError, os_errors
 from crawl_lib.fetch import read_hosts
@@ -146,7 +146,7 @@ def retry(stores: Stores, failures: Failures, *, dry_run: bool = False) -> Retry
     for one in lists:
         listed = is_among(keys, one.keys)
         waiting |= listed & (folders <= one.newest)
-        if (listed & (folders > one.newest)).sum() == len(one.keys) and is_taken_in(stores, one.name, LISTS_FOLDER):
+        if (listed & (folders > one.newest)).sum() == len(one.keys) and is_taken_in(stores, one.name, FileName.LISTS):
             _delete(stores, one, report)
     report.failed, report.waiting = int(failed.sum()), int((failed & waiting).sum())
     _hand_over(stores, segments, failures, rows.filter(pa.array(failed & ~waiting)), report)
@@ -170,8 +170,8 @@ def retry_now(
     require_layout(stores)
     note = RetryNow.made(None, None, ignore_retry_after=ignore_retry_after, run_id=run_id)
     report, longest_s = RetryNowReport(dry_run), stores.config.retry.max_wait_s
-    if earlier := [*filter(note.is_of_run, retry_now_names(stores.crawl, longest_s))]:
-        report.note = stores.crawl.at(RETRY_NOW_FOLDER, earlier[0])
+    if earlier := [*filter(note.is_of_run, RetryNowNotes(stores.crawl).names(longest_s))]:
+        report.note = stores.crawl.at(FileName.RETRY_NOW, earlier[0])
         return report
     if failures.url is not None:
         note = replace(note, hosts=frozenset({host_of(failures.url)}), keys=frozenset({key_of(failures.url)}))
@@ -184,9 +184,9 @@ def retry_now(
         note = replace(note, hosts=frozenset(), keys=frozenset())
     _look_at_queues(stores, note, report)
     if not dry_run:
-        for name in retry_now_names(stores.crawl, longest_s, over=True):
-            stores.storage.delete(stores.crawl.at(RETRY_NOW_FOLDER, name))
-        report.note = write_retry_now(stores.crawl, note)
+        for name in RetryNowNotes(stores.crawl).names(longest_s, over=True):
+            stores.storage.delete(stores.crawl.at(FileName.RETRY_NOW, name))
+        report.note = RetryNowNotes(stores.crawl).write(note)
     return report
 
 
@@ -241,15 +241,15 @@ def _look_at_queues(stores: Stores, note: RetryNow, report: RetryNowReport) -> N
 def _lists(stores: Stores, *, dry_run: bool) -> list[_List]:
     """The lists of this command that are whole; the others are put aside: what they have is listed again."""
     crawl, found = stores.crawl, []
-    for name in crawl.lists():
+    for name in crawl.inbox.lists():
         if not name.startswith(RETRY_LISTS):
             continue
-        if check_seeds(crawl, name, LISTS_FOLDER) if dry_run else set_damaged_aside(crawl, name, LISTS_FOLDER):
+        if check_seeds(crawl, name, FileName.LISTS) if dry_run else set_damaged_aside(crawl, name, FileName.LISTS):
             continue
-        manifest = crawl.seeds_if_there(name, LISTS_FOLDER)
+        manifest = crawl.inbox.manifest_if_there(name, FileName.LISTS)
         if manifest is None:
             continue
-        where = f"{crawl.seeds_path(name, LISTS_FOLDER)}/{OUTLINKS_NAME}"
+        where = f"{crawl.inbox.path(name, FileName.LISTS)}/{OUTLINKS_NAME}"
         lines = read_outlinks(stores.storage.open_read(where), where, manifest["accepted"])
         keys = (b"".join(keys_of(map(url_of_line, some))) for some in some_lines(lines, _LINES))
         found.append(_List(name, key_array(b"".join(keys)), int(manifest["newest"])))
@@ -297,7 +297,7 @@ def _keys(rows: Any) -> Keys:
 
 def _delete(stores: Stores, over: _List, report: RetryReport) -> None:
     if not report.dry_run:
-        stores.storage.delete(stores.crawl.seeds_path(over.name, LISTS_FOLDER))
+        stores.storage.delete(stores.crawl.inbox.path(over.name, FileName.LISTS))
         reached("curate.retry.deleted")
     report.deleted.append(over.name)
 
@@ -311,7 +311,7 @@ def _hand_over(
         return
     newest, keys = stores.crawl.newest(), _keys(chosen)
     name = f"{RETRY_LISTS}{newest}-{sha1(keys.tobytes()).hexdigest()[:12]}"
-    report.path = stores.crawl.seeds_path(name, LISTS_FOLDER)
+    report.path = stores.crawl.inbox.path(name, FileName.LISTS)
     places = chosen.column("segment").to_numpy()
 
     def lines() -> Iterator[bytes]:

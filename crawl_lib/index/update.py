@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crawl_lib.crawldir import DAMAGED_PREFIX
+from crawl_lib.crawldir import FileName
 from crawl_lib.dfsfiles import stored_digest
 from crawl_lib.durable import fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError, os_errors
@@ -155,7 +155,7 @@ def _end_purge(versions: Versions, version: Version | None) -> None:
         return
     storage = versions.stores.storage
     for entry in storage.list(versions.folder):
-        number = entry.name.removeprefix(DAMAGED_PREFIX).removeprefix(".").partition("-")[0]
+        number = entry.name.removeprefix(FileName.DAMAGED_PREFIX).removeprefix(".").partition("-")[0]
         is_later = number.isdecimal() and int(number) > version.number  # another machine may be making that one
         if entry.name != str(version.number) and not is_later:
             storage.delete(f"{versions.folder}/{entry.name}")

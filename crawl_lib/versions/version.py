@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl_lib.crawldir import DAMAGED_PREFIX
+from crawl_lib.crawldir import FileName
 from crawl_lib.dfsfiles import read_json, stored_digest
 from crawl_lib.engine import Engine
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
@@ -109,11 +109,11 @@ class Versions:
         """The folders of damaged versions that were set aside, sorted: `.damaged-<number>-<time>`."""
         storage = self.stores.storage
         names = [entry.name for entry in storage.list(self.folder)] if storage.exists(self.folder) else []
-        return sorted(name for name in names if name.startswith(DAMAGED_PREFIX))
+        return sorted(name for name in names if name.startswith(FileName.DAMAGED_PREFIX))
 
     def next_number(self) -> int:
         """The number of the version that is made next: above all that are there, whole, damaged or set aside."""
-        aside = (name.removeprefix(DAMAGED_PREFIX).partition("-")[0] for name in self.aside())
+        aside = (name.removeprefix(FileName.DAMAGED_PREFIX).partition("-")[0] for name in self.aside())
         return max([0, *self.numbers(), *map(int, aside)]) + 1
 
     def read(self, number: int) -> Version:
@@ -203,7 +203,7 @@ class Versions:
 
         Raises StorageError.
         """
-        aside = f"{self.folder}/{DAMAGED_PREFIX}{number}-{time.time_ns()}"  # two of a second keep both
+        aside = f"{self.folder}/{FileName.DAMAGED_PREFIX}{number}-{time.time_ns()}"  # two of a second keep both
         self.stores.storage.rename(self.path(number), aside)
         return aside
 

@@ -105,7 +105,7 @@ def list_failed(config: Config, **options: Any) -> RetryReport:
 
 
 def lists(config: Config) -> list[str]:
-    return open_stores(config).crawl.lists()
+    return open_stores(config).crawl.inbox.lists()
 
 
 def settle(config: Config) -> None:

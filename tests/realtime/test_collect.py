@@ -15,7 +15,8 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping, to_mapping
 from crawl_lib.crawldb import CRAWLDB, update
-from crawl_lib.crawldir import Kind, kind_of
+from crawl_lib.crawldir import Kind
+from crawl_lib.crawldir.directory import kind_of
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import DamagedFileError, LockedError
 from crawl_lib.frontier import NodeDirectory

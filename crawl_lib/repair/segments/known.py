@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from crawl_lib.crawldir import INDEX_FILE, Iteration, SegmentRef
+from crawl_lib.crawldir import FileName, Iteration, SegmentRef
 from crawl_lib.dfsfiles import readable_json
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
 from crawl_lib.frontier import Take, is_readable, readable_take
@@ -70,7 +70,7 @@ class Known:
     @cached_property
     def index(self) -> dict[str, Any]:
         """The folder's index, if it can be read."""
-        return readable_json(self.storage, f"{self.folder_path}/{INDEX_FILE}")
+        return readable_json(self.storage, f"{self.folder_path}/{FileName.INDEX}")
 
     @cached_property
     def nodes(self) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ class Known:
     def url_filter(self) -> UrlFilter:
         """The filter of links, with the iteration's scope."""
         config = self.stores.config
-        return UrlFilter(config.urls, self.stores.crawl.scope(self.iteration), config.traps)
+        return UrlFilter(config.urls, self.stores.crawl.scopes.read(self.iteration), config.traps)
 
     def info(self, said: dict[str, str]) -> WarcInfo:
         """What new WARC files say of the crawl. `said`: what an old one said."""
@@ -221,7 +221,7 @@ def lost_and_not_queued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
     if not lost or not stores.config.order.keeps_keys:
         return []
     digest = _requeued(stores, name)
-    if stores.storage.exists(stores.crawl.seeds_path(digest)):
+    if stores.storage.exists(stores.crawl.inbox.path(digest)):
         return [*lost.values()] if check_seeds(stores.crawl, digest) else []
     for other in stores.crawl.segments():
         if int(other.folder) > int(name.folder):
