@@ -119,7 +119,7 @@ class ExportFolder:
 
     def _is_empty(self, segment: SegmentInput) -> bool:
         with suppress(PathNotFoundError, DamagedFileError):
-            return not SegmentReader(self.storage, segment.path).has_rows
+            return not SegmentReader(self.storage, segment.path).manifest.has_rows
         return False
 
     def claim(self, inputs: Inputs) -> None:

@@ -50,11 +50,6 @@ class SegmentReader:
         """Its manifest."""
         return Manifest.from_bytes(self._manifest_bytes, f"{self.path}/{MANIFEST_FILE}", f"; {REPAIR}")
 
-    @property
-    def has_rows(self) -> bool:
-        """Whether it holds pages or links: one of a node that had nothing to take holds none."""
-        return self.manifest.has_rows
-
     def lacks(self, name: str) -> bool:
         """Tell whether a table or the index was not written, since its node took no URL.
 

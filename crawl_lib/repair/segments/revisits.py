@@ -26,7 +26,7 @@ def bodies_needed(stores: Stores) -> dict[str, Keys]:
     found: defaultdict[Any, bytearray] = defaultdict(bytearray)
     for segment in stores.until_stopped(stores.crawl.segments()):
         reader = SegmentReader(stores.storage, segment.path)
-        if not reader.has_rows or all(
+        if not reader.manifest.has_rows or all(
             batch.column(0).null_count == len(batch) for batch in reader.pages(["refers_to"], with_dropped=True)
         ):
             continue
