@@ -16,7 +16,7 @@ from isal import igzip
 
 from benchmarks.report import Measured, Row, ahead, measure
 from crawl_lib import Config, from_mapping, stages
-from crawl_lib.crawldir import ITERATION_FILE
+from crawl_lib.crawldir import FileName
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, Manifest
 from crawl_lib.stores import open_stores
@@ -52,7 +52,7 @@ def make_segment(config: Config) -> None:
         "run_id": "bench", "iteration": 1, "nodes": [NODE], "routing": "host", "config_digest": "",
         "batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": [],
     }  # fmt: skip
-    (folder / ITERATION_FILE).write_text(json.dumps(iteration))
+    (folder / FileName.ITERATION).write_text(json.dumps(iteration))
 
 
 def _text(rng: random.Random, words: list[bytes]) -> bytes:

@@ -25,7 +25,7 @@ from benchmarks.report import Row, measure
 from benchmarks.search import zipf_texts
 from crawl_lib import Config, from_mapping, stages
 from crawl_lib.commoncrawl import make_graphs, make_index, make_wet
-from crawl_lib.crawldir import ITERATION_FILE
+from crawl_lib.crawldir import FileName
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment import (
     INDEX_NAME,
@@ -34,13 +34,13 @@ from crawl_lib.segment import (
     PAGES_NAME,
     PAGES_SCHEMA,
     Manifest,
-    base32,
     file_entry,
     surt,
     write_parquet,
 )
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.text import extract_text
+from crawl_lib.warc import base32
 
 PAGES = int(os.environ.get("COMMONCRAWL_PAGES", "100000"))
 LINKS_PER_PAGE, PAGES_PER_HOST, BLOCK = 20, 20, 5_000
@@ -68,7 +68,7 @@ def make_crawl(root: Path) -> None:
         make_segment(folder / node, range(number * NODE_PAGES, min(PAGES, (number + 1) * NODE_PAGES)))
     facts = {"run_id": "bench", "iteration": 1, "nodes": NODES, "routing": "host", "config_digest": ""}
     sums = {"batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": []}
-    (folder / ITERATION_FILE).write_text(json.dumps({**facts, **sums}))
+    (folder / FileName.ITERATION).write_text(json.dumps({**facts, **sums}))
     stores = _stores(root)
     extract_text(stores, [stores.crawl.segment(FOLDER, node) for node in NODES])
     stages.export_pages(stores, label=LABEL)

@@ -26,7 +26,8 @@ import pyarrow.compute as pc
 from benchmarks.report import Row, ahead, measure
 from crawl_lib import from_mapping
 from crawl_lib.crawldb import generate, update
-from crawl_lib.crawldir import ITERATION_FILE, SCOPE_DIGEST, SCOPE_FILE, scope_digest, write_json_bytes
+from crawl_lib.crawldir import FileName, Scopes
+from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
 from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, Manifest, file_entry, write_parquet
 from crawl_lib.segment.tables import PAGE_BLOCK_ROWS
@@ -131,9 +132,9 @@ def make_round(root: Path, folder: int, pages: int, rows: int) -> None:
         for made in [pool.submit(make_segment, root, folder, one, pages, rows) for one in range(len(nodes_of(pages)))]:
             made.result()
     facts = {"run_id": "bench", "iteration": 1, "nodes": nodes_of(pages), "routing": "host", "config_digest": ""}
-    sums = {"batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": [], SCOPE_DIGEST: scope_digest(b"")}
-    (place / SCOPE_FILE).write_bytes(b"")
-    (place / ITERATION_FILE).write_bytes(write_json_bytes({**facts, **sums, "format_version": SEALED_VERSION}))
+    sums = {"batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": [], Scopes.DIGEST: Scopes.digest(b"")}
+    (place / FileName.SCOPE).write_bytes(b"")
+    (place / FileName.ITERATION).write_bytes(write_json_bytes({**facts, **sums, "format_version": SEALED_VERSION}))
 
 
 def _stores(root: Path, nodes: list[str]) -> Stores:

@@ -28,7 +28,7 @@ from benchmarks.report import Row, measure
 from crawl_lib import stages
 from crawl_lib.config import from_mapping
 from crawl_lib.crawldb import KEYS_FILE, generate, update
-from crawl_lib.crawldir import LISTS_FOLDER
+from crawl_lib.crawldir import FileName
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, Manifest
 from crawl_lib.stores import Stores, open_stores
@@ -137,7 +137,7 @@ class Years:
             stores, now = self._others if day else self._first, datetime.fromtimestamp(_BEGIN_S + day * DAY_S, UTC)
             update(stores, now=now)
             made = generate(stores, _RUN, day + 1, now=now)
-            with stores.storage.open_read(stores.crawl.at(LISTS_FOLDER, made["list"], KEYS_FILE)) as file:
+            with stores.storage.open_read(stores.crawl.at(FileName.LISTS, made["list"], KEYS_FILE)) as file:
                 listed = pq.read_table(file).to_pylist()
             places = [self._places[row["key"]] for row in listed]
             visits = [

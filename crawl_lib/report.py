@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from crawl_lib.errors import os_errors
 from crawl_lib.export import PAGES, ExportFolder, PowerCounts, open_web_graph, remedy_of
+from crawl_lib.parquet import NO_COLUMNS, open_parquet
 from crawl_lib.plots import bars, lines, page_of, stacked
 from crawl_lib.rounds import Iterations, Span
-from crawl_lib.segment import NO_COLUMNS, open_parquet
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
 

@@ -116,7 +116,7 @@ def inject(
     )
     manifest = _inject(stores.crawl, run_id, parsed, Division.of(config), fetch=config.fetch, work=stores)
     note_name(stores)
-    result = {"path": stores.crawl.seeds_path(manifest["digest"]), **manifest["seeds"]}
+    result = {"path": stores.crawl.inbox.path(manifest["digest"]), **manifest["seeds"]}
     if config.order.has_crawldb:
         grown = update_crawldb(stores)
         result["crawldb"] = {name: grown[name] for name in ("version", "rows")}
@@ -137,7 +137,7 @@ def _few_seeds(stores: Stores, manifest: Mapping[str, Any]) -> list[str]:
     """Return the seeds of a manifest; none of more than `_NAMED_SEEDS`, since nobody waits for one of them."""
     if manifest["accepted"] > _NAMED_SEEDS:
         return []
-    where = f"{stores.crawl.seeds_path(manifest['digest'])}/{OUTLINKS_NAME}"
+    where = f"{stores.crawl.inbox.path(manifest['digest'])}/{OUTLINKS_NAME}"
     return [url_of_line(line).decode() for line in read_outlinks(stores.storage.open_read(where), where)]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Event
 
 from crawl_lib.config import Config, is_sqlite_server, shared_options
-from crawl_lib.crawldir import UNFILLED_FOLDER, CrawlDirectory, unfilled
+from crawl_lib.crawldir import CrawlDirectory, FileName, Unfilled
 from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import KeyStoreError, KeyTablesError
 from crawl_lib.keys import KeyServer, ShardedKeyStore, TurnsOnly, open_key_store, own_server
@@ -70,10 +70,10 @@ class Stores(Work):
         With a CrawlDb it keeps turns only, and lacks no keys. Raises KeyStoreError; KeyTablesError where new tables
         would make the crawl forget what it has fetched, or were made again and are not filled yet.
         """
-        if lacks := unfilled(self.crawl):
+        if lacks := Unfilled(self.crawl).names():
             raise KeyTablesError(
-                f"{self.crawl.at(UNFILLED_FOLDER)}: key tables were made again, and lack keys ({', '.join(lacks)}): run"
-                " `krake fsck --repair`, on the machine of each node that is named"
+                f"{self.crawl.at(FileName.UNFILLED)}: key tables were made again, and lack keys ({', '.join(lacks)}):"
+                " run `krake fsck --repair`, on the machine of each node that is named"
             )
         first = 0 if node is None else own_server(self.config, node)
         config, password = self.config, self.secrets.key_storage_password

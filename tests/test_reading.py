@@ -70,6 +70,10 @@ def test_a_line_that_matters_is_found_from_readme(what: str) -> None:
     assert len(re.findall(line, (ROOT / last).read_text())) == 1, f"{last} has no longer one line {line}"
 
 
+BY_HAND = ("crawldir.", "curate.", "keys.", "repair.", "rounds.")
+"""The first words of steps that commands by hand take."""
+
+
 def steps_of_the_code() -> set[str]:
     """The names of all durable steps; those of exported files have the word `<file>` for the file."""
     texts = [file.read_text() for file in (ROOT / "crawl_lib").rglob("*.py")]
@@ -85,7 +89,7 @@ def steps_of_the_text() -> set[str]:
 
 def expanded(names: set[str]) -> Iterator[str]:
     for name in names:
-        if name.startswith("repair.") and name.endswith(".*"):
+        if name.startswith(BY_HAND) and name.endswith(".*"):
             yield from (step for step in steps_of_the_code() if step.startswith(name.removesuffix("*")))
         elif not name.endswith("*"):
             yield name
@@ -100,6 +104,15 @@ def test_the_protocol_names_every_durable_step_and_no_other() -> None:
     for name in steps_of_the_text():
         if name.endswith("*"):
             assert any(step.startswith(name.removesuffix("*")) for step in code), f"no step is a {name}"
+
+
+def test_the_room_repair_alone_takes_the_steps_of_repairs() -> None:
+    taking = {
+        file.relative_to(ROOT / "crawl_lib").parts[0]
+        for file in (ROOT / "crawl_lib").rglob("*.py")
+        if 'reached("repair.' in file.read_text()
+    }
+    assert taking == {"repair"}
 
 
 def rooms_in_order() -> list[str]:

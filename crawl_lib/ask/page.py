@@ -11,8 +11,9 @@ from crawl_lib.errors import InputError, KeyStoreError, PathNotFoundError
 from crawl_lib.export import is_node_id, newest_export, page_key, plain_row, show_page
 from crawl_lib.parse import HTML_TYPES, Content, decode_content, detect_mime, html_to_utf8, parse_head, to_utf8
 from crawl_lib.realtime import row_facts
-from crawl_lib.segment import SegmentReader, split_head
+from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
+from crawl_lib.warc import split_head
 
 _OF_EXPORTS = ("export", "node_id", "in_degree", "out_degree", "in_links", "out_links")
 

@@ -11,11 +11,12 @@ from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import InputError
 from crawl_lib.export import plain_row, url_named
 from crawl_lib.repair import bodies_needed
-from crawl_lib.segment import SegmentReader, Whole, scan
+from crawl_lib.segment import SegmentReader
 from crawl_lib.states import Outcome
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
+from crawl_lib.warc import Whole, scan
 
 _AROUND_BYTES = 1 << 18
 """A request, and a metadata record, have less: a URL of 65,535 characters is in them some times."""

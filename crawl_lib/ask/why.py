@@ -155,7 +155,7 @@ def filter_at(stores: Stores, host: str, depth: int, *, as_seed: bool = False) -
     Its scope is that of the newest iteration, else `host` alone.
     """
     newest, config = stores.crawl.newest_iteration(), stores.config
-    hosts = {host} if as_seed or newest is None else stores.crawl.scope(newest)
+    hosts = {host} if as_seed or newest is None else stores.crawl.scopes.read(newest)
     return UrlFilter(config.urls, hosts, config.traps if depth else None)
 
 
@@ -281,9 +281,9 @@ def _seeds_with(stores: Stores, url: str) -> str | None:
     None: an import, or seeds that were deleted.
     """
     wanted = url.encode()
-    for digest in stores.crawl.seeds():
-        manifest = stores.crawl.seeds_manifest(digest)
-        where = f"{stores.crawl.seeds_path(digest)}/{OUTLINKS_NAME}"
+    for digest in stores.crawl.inbox.seeds():
+        manifest = stores.crawl.inbox.manifest(digest)
+        where = f"{stores.crawl.inbox.path(digest)}/{OUTLINKS_NAME}"
         lines = read_outlinks(stores.storage.open_read(where), where)
         if any(url_of_line(line) == wanted for line in lines):
             return str(manifest.get("run_id", digest))

@@ -13,8 +13,9 @@ from crawl_lib.crawldb import CRAWLDB, newest_version
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import InputError
 from crawl_lib.export import view_visits
+from crawl_lib.parquet import open_parquet
 from crawl_lib.rounds import note_texts
-from crawl_lib.segment import LINKS_NAME, SegmentReader, open_parquet
+from crawl_lib.segment import LINKS_NAME, SegmentReader
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, extract_text, text_table
 from crawl_lib.versions import GROUP_ROWS, Versions, VersionWork, find_segments
 

@@ -24,7 +24,7 @@ def list_nodes(arguments: argparse.Namespace) -> int:
     with tool_stores(arguments) as stores:
         nodes = crawl_status(stores, only_nodes=True)["nodes"]
         newest, servers = stores.crawl.newest(), stores.config.servers
-        hosts = stores.crawl.scope(stores.crawl.folder(newest).iteration()) if newest else set()
+        hosts = stores.crawl.scopes.read(stores.crawl.folder(newest).iteration()) if newest else set()
     shares = Counter(map(Owners(servers).owner, hosts))
     total = max(1, len(hosts))
     texts = {node: f"{shares[node]:,} ({shares[node] / total:.0%})" for node in servers}

@@ -24,7 +24,8 @@ from crawl_lib.commoncrawl.sorting import joined
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.engine.numbers import Ints, keys_of
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.segment import INDEX_NAME, SegmentReader, open_parquet, parquet_batches, parquet_errors, surt
+from crawl_lib.parquet import open_parquet, parquet_batches, parquet_errors
+from crawl_lib.segment import INDEX_NAME, SegmentReader, surt
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, text_table

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
 from crawl_lib.derived import Output, PagePlace, Pages, replaced_in
+from crawl_lib.dfsfiles import stored_digest
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, OutputConflictError, PathNotFoundError, StorageError
 from crawl_lib.export import SegmentInput
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.sealed import SEALED_VERSION, sealed_json, unsealed
-from crawl_lib.segment import stored_digest
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Hashed
 

@@ -20,8 +20,8 @@ from crawl_lib.engine.numbers import numbered, numbered_names
 from crawl_lib.export import ARCS_IN, ARCS_OUT, EXPORT_SCHEMA, PAGES, ExportFolder, remedy_of, row_count
 from crawl_lib.graph import arc_column, both_degrees, page_arcs
 from crawl_lib.linkdb import LinkEnds, update_outlinks
+from crawl_lib.parquet import parquet_batches
 from crawl_lib.ranks import Ints, Pairs, Side, between
-from crawl_lib.segment import parquet_batches
 from crawl_lib.stores import Stores
 from crawl_lib.urls import domain_of, has_listed_suffix
 from crawl_lib.versions import VersionWork

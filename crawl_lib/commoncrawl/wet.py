@@ -28,12 +28,14 @@ from crawl_lib.commoncrawl.sorting import DiskSort
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.engine.numbers import Ints, keys_of
 from crawl_lib.errors import DamagedFileError
+from crawl_lib.parquet import open_parquet
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import SegmentReader, WantedRecord, base32, open_parquet, read_members, safe_uri, utc_text
+from crawl_lib.segment import SegmentReader, WantedRecord, read_members
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, text_table
 from crawl_lib.version import VERSION
+from crawl_lib.warc import base32, safe_uri, utc_text
 
 GZIP_LEVEL = 6
 TEXT_ROWS = 64

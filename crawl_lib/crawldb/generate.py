@@ -42,7 +42,7 @@ from crawl_lib.crawldb.lists import (
     utc,
 )
 from crawl_lib.crawldb.table import CRAWLDB, newest_version
-from crawl_lib.crawldir import DAMAGED_PREFIX, LISTS_FOLDER, Iteration
+from crawl_lib.crawldir import FileName, Iteration
 from crawl_lib.engine import Engine
 from crawl_lib.errors import DamagedFileError, InputError
 from crawl_lib.frontier import share_of_domain
@@ -184,7 +184,7 @@ class _Making:
         rooms = {node: max(0, size - count) for node, count in waiting.items()}
         held = held_urls(stores, [*self.lists, *aside_lists(stores)], self.now)
         # Named as what becomes the list, so that `krake sweep` knows when an attempt that was killed is over.
-        work = VersionWork.at(stores, stores.crawl.seeds_path(f".{name}-{uuid.uuid4().hex}", LISTS_FOLDER))
+        work = VersionWork.at(stores, stores.crawl.inbox.path(f".{name}-{uuid.uuid4().hex}", FileName.LISTS))
         only_requisites = is_of_requisites(stores.config, self.iteration)
         with _opened(work, _Basis(version, settings, held, rooms, self.now, only_requisites)) as engine:
             places = may_be_over(stores, self.lists)
@@ -211,7 +211,7 @@ class _Making:
             }
             lines, more = self._lines(name, rows), {KEYS_FILE: lambda: keys_bytes(self.listed)}
             division = Division.of(stores.config)
-            if {*map(list_number, stores.crawl.lists())} - {(-1, 0), *(one.number for one in self.lists)}:
+            if {*map(list_number, stores.crawl.inbox.lists())} - {(-1, 0), *(one.number for one in self.lists)}:
                 return None  # of a version that came meanwhile
             manifest = hand_over(stores.crawl, name, lines, division, facts=facts, scope=None, more=more)
         return MadeList(name, manifest)
@@ -225,9 +225,9 @@ class _Making:
 
     def _name(self, version: Version) -> str:
         """The version's next one, counted with damaged lists: nodes may have taken one of that name in."""
-        storage, path, begin = self.stores.storage, self.stores.crawl.at(LISTS_FOLDER), f"{version.number}-"
+        storage, path, begin = self.stores.storage, self.stores.crawl.at(FileName.LISTS), f"{version.number}-"
         entries = storage.list(path) if storage.exists(path) else []
-        names = [entry.name.removeprefix(DAMAGED_PREFIX) for entry in entries]
+        names = [entry.name.removeprefix(FileName.DAMAGED_PREFIX) for entry in entries]
         numbers = [int(name.split("-")[1]) for name in names if name.startswith(begin)]
         return f"{begin}{max(numbers, default=0) + 1}"
 
@@ -269,8 +269,8 @@ def _read(engine: Engine) -> tuple[dict[str, Row], Iterator[pa.RecordBatch]]:
 def _waiting(stores: Stores, lists: Sequence[MadeList]) -> dict[str, int]:
     """How many URLs wait for each node: in its queue, as its newest segment says, and in lists that came after that,
     those of `krake retry` among them."""
-    names = (name for name in stores.crawl.lists() if name.startswith(RETRY_LISTS))
-    manifests = ((name, stores.crawl.seeds_if_there(name, LISTS_FOLDER)) for name in names)
+    names = (name for name in stores.crawl.inbox.lists() if name.startswith(RETRY_LISTS))
+    manifests = ((name, stores.crawl.inbox.manifest_if_there(name, FileName.LISTS)) for name in names)
     retries = [MadeList(name, manifest) for name, manifest in manifests if manifest is not None]
     found = dict.fromkeys(stores.config.servers, 0)
     for node in found:

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from crawl_lib.crawldb.table import newest_version
 from crawl_lib.crawldb.update import update
-from crawl_lib.crawldir import read_settled
+from crawl_lib.crawldir import SettledNotes
 from crawl_lib.errors import InputError
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version
@@ -29,7 +29,7 @@ def _waiting(stores: Stores) -> Iterator[str]:
     """What waits at each node, as it has said at its last settle."""
     newest = stores.crawl.newest_iteration()
     for node in stores.config.servers if newest else ():
-        settled = read_settled(stores.crawl, node)
+        settled = SettledNotes(stores.crawl, node).read()
         if settled is None or (newest and settled.newest != newest.folder and not settled.retired):
             yield f"{node}: has not settled since the last iteration"
         elif settled.queue or settled.undecided:

@@ -106,8 +106,8 @@ class UpdateInputs(SegmentInputs):
         for name, named in self.seeds:
             later = [began for segment, began in begun if int(segment.partition("/")[0]) >= named.timestamp()]
             at = min([named, *later])
-            where = f"{self.stores.crawl.seeds_path(name)}/{OUTLINKS_NAME}"
-            for mapping in self.stores.crawl.seeds_manifest(name)["outlinks"].values():
+            where = f"{self.stores.crawl.inbox.path(name)}/{OUTLINKS_NAME}"
+            for mapping in self.stores.crawl.inbox.manifest(name)["outlinks"].values():
                 part = part_mapping(mapping, where)
                 lines = read_outlinks(storage.open_read(where, part.offset, part.length), where, part.count)
                 for line in self.stores.until_stopped(lines):
@@ -174,7 +174,7 @@ class UpdateInputs(SegmentInputs):
         if folder not in self._filters:
             iteration = self.stores.crawl.folder(folder).iteration()
             self._follows[folder] = iteration.kind is not Kind.LIVE
-            scope = set[str]() if not iteration.is_round else self.stores.crawl.scope(iteration)
+            scope = set[str]() if not iteration.is_round else self.stores.crawl.scopes.read(iteration)
             self._filters[folder] = UrlFilter(self.stores.config.urls, scope, self.stores.config.traps)
         accepted, rule = self._filters[folder].verdict(url, host_of(url), depth)
         return self._follows[folder] and (accepted or (rule == "scope" and depth == 0))
@@ -206,8 +206,8 @@ def find_inputs(stores: Stores, parent: Version | None) -> UpdateInputs:
     """What an update on top of a version takes in. Raises StorageError, DamagedFileError, StoppedError."""
     known = parent.manifest if parent else {"segments": {}, "seeds": []}
     found = find_segments(stores, known["segments"])
-    new = [name for name in stores.crawl.seeds() if name not in known["seeds"]]
-    empty = tuple(name for name in new if not stores.crawl.seeds_manifest(name)["accepted"])  # most runs are given none
+    new = [name for name in stores.crawl.inbox.seeds() if name not in known["seeds"]]
+    empty = tuple(name for name in new if not stores.crawl.inbox.manifest(name)["accepted"])  # most runs are given none
     came = sorted(_times(stores, set(new).difference(empty)), key=lambda pair: (pair[1], pair[0]))
     return UpdateInputs(stores, found.there, found.taken_out, found.segments, tuple(came), empty)
 

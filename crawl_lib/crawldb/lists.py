@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from crawl_lib.crawldb.table import CRAWLDB, Status
-from crawl_lib.crawldir import DAMAGED_PREFIX, LISTS_FOLDER
+from crawl_lib.crawldir import FileName
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.rounds import generated, is_taken_in, list_number
@@ -75,12 +75,12 @@ def aside_lists(stores: Stores) -> list[MadeList]:
     """Damaged lists that were set aside, and whose URLs are not to be listed again: all their nodes have a segment of
     the list's iteration, so they have taken it in. Those of which too little can be read are left out."""
     crawl, storage, found = stores.crawl, stores.storage, list[MadeList]()
-    path = crawl.at(LISTS_FOLDER)
+    path = crawl.at(FileName.LISTS)
     for entry in storage.list(path) if storage.exists(path) else ():
-        name = entry.name.removeprefix(DAMAGED_PREFIX).rpartition("-")[0]
-        if entry.name.startswith(DAMAGED_PREFIX) and list_number(name) > (0, 0):
+        name = entry.name.removeprefix(FileName.DAMAGED_PREFIX).rpartition("-")[0]
+        if entry.name.startswith(FileName.DAMAGED_PREFIX) and list_number(name) > (0, 0):
             with suppress(DamagedFileError, PathNotFoundError, KeyError, TypeError, AttributeError):
-                one = MadeList(name, crawl.seeds_manifest(entry.name, LISTS_FOLDER), entry.name)
+                one = MadeList(name, crawl.inbox.manifest(entry.name, FileName.LISTS), entry.name)
                 folder, nodes = one.manifest["folder"], [node for node in one.manifest["nodes"] if one.count_of(node)]
                 if all(crawl.segment(folder, node).exists() for node in nodes):
                     _read_keys(stores, one)
@@ -140,7 +140,7 @@ def has_key(stores: Stores, one: MadeList, key: bytes) -> bool:
 
 
 def _read_keys(stores: Stores, one: MadeList, key: bytes | None = None) -> pa.Table:
-    folder = stores.crawl.seeds_path(one.folder, LISTS_FOLDER)
+    folder = stores.crawl.inbox.path(one.folder, FileName.LISTS)
     path = f"{folder}/{KEYS_FILE}"
     try:
         data = stores.storage.read_bytes(path)
@@ -160,7 +160,7 @@ def may_be_over(stores: Stores, lists: Sequence[MadeList]) -> list[int]:
     return [
         place
         for place, one in enumerate(lists)
-        if one.number[0] not in versions and is_taken_in(stores, one.name, LISTS_FOLDER)
+        if one.number[0] not in versions and is_taken_in(stores, one.name, FileName.LISTS)
     ]
 
 
@@ -174,6 +174,6 @@ def delete_over(
     }  # or what they say is repeated
     over = [lists[place] for place in places if lists[place].until <= now or place not in held]
     for one in over:
-        stores.storage.delete(stores.crawl.seeds_path(one.folder, LISTS_FOLDER))
+        stores.storage.delete(stores.crawl.inbox.path(one.folder, FileName.LISTS))
         reached("crawldb.generate.deleted")
     return len(over)

@@ -39,8 +39,9 @@ from crawl_lib.crawldir import SegmentRef
 from crawl_lib.engine import Engine, in_batches
 from crawl_lib.engine.numbers import hosts_of
 from crawl_lib.errors import InputError
+from crawl_lib.parquet import parquet_batches
 from crawl_lib.scoring import Scoring
-from crawl_lib.segment import LINKS_NAME, PAGES_NAME, parquet_batches
+from crawl_lib.segment import LINKS_NAME, PAGES_NAME
 from crawl_lib.stores import Stores
 from crawl_lib.text import AGAIN, TEXT_SCHEMA, extract_text, text_table
 from crawl_lib.urls import Chain, Scope, domain_of
@@ -123,7 +124,7 @@ def _grown(stores: Stores, parent: Version | None, inputs: UpdateInputs, now: da
     number = versions.next_number()
     known = parent.manifest["seeds"] if parent else ()
     seeds = {*known, *inputs.empty, *(name for name, _ in inputs.seeds)}
-    facts = {**inputs.facts(parent, now), "seeds": sorted(seeds.intersection(stores.crawl.seeds()))}
+    facts = {**inputs.facts(parent, now), "seeds": sorted(seeds.intersection(stores.crawl.inbox.seeds()))}
     if (rank := rank_of(parent)) is not None:
         facts["ranked"] = rank
     scoring = Scoring.of(stores.config, now=facts["now"], version=number)

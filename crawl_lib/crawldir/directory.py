@@ -22,7 +22,6 @@
 <crawl>/unfilled/<name>           what key tables that were made again still lack, see `unfilled`
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -32,26 +31,41 @@ from hashlib import sha256
 from typing import Any
 
 from crawl_lib.dataclass import dataclass
+from crawl_lib.dfsfiles import read_json
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
-from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION, sealed, unsealed_if_new
+from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
 
-ITERATION_FILE = "iteration.json"
-INDEX_FILE = "index.json"
-SEEDS_FOLDER = "seeds"
-LISTS_FOLDER = "lists"
-SCOPE_FOLDER = "scope"
-SCOPE_FILE = "scope"
-SCOPE_DIGEST = "scope_sha256"
-"""The SHA-256 of a scope, in the small file that names the scope. Each reader compares: a host that a damaged scope
-lacks would never return, since each iteration begins with the scope of the earlier iteration."""
+
+class FileName(StrEnum):
+    """Names of files and folders in a crawl directory, and how such names begin and end."""
+
+    ITERATION = "iteration.json"
+    INDEX = "index.json"
+    SEEDS = "seeds"
+    LISTS = "lists"
+    SCOPE = "scope"
+    """A folder of the crawl directory; in folders of older versions a file."""
+    STARTED = "started"
+    SETTLED = "settled"
+    HELD = "held"
+    RETRY_NOW = "retry_now"
+    UNFILLED = "unfilled"
+    FORGOTTEN = "forgotten"
+    DROPPED = "dropped"
+    DAMAGED_PREFIX = ".damaged-"
+    """Of the hidden names of damaged segments and seeds. Only `krake sweep --damaged` deletes such folders."""
+    SWAP_PREFIX = ".swap-"
+    """Before the node's name: the file of an iteration's folder that says which segment takes its segment's place."""
+    SWAP_SUFFIX = ".json"
+    START_PREFIX = ".start-"
+    """Of the hidden folder of an attempt to start an iteration."""
+    OPEN_PREFIX = ".open-"
+    """Of a decision to forget that is being carried out."""
+
+
 _SCOPE_NAME = re.compile("[0-9a-f]{64}")
-DROPPED_FILE = "dropped"
-DAMAGED_PREFIX = ".damaged-"
-"""Of the hidden names of damaged segments and seeds that were put aside; only `krake sweep --damaged` deletes them."""
-SWAP_PREFIX, SWAP_SUFFIX = ".swap-", ".json"
-"""Around the node's name: the file of an iteration's folder that says which segment takes its segment's place."""
 KEPT_ITERATIONS = 32
 """How many iterations a reader keeps. Each names all earlier folders, so that all of them could fill the memory."""
 IMPORT_NODE = "import"
@@ -113,7 +127,7 @@ class Iteration:
             taken_before=value["taken_before"],
             summed=tuple(value["summed"]),
             seeds=tuple(value["seeds"]),
-            scope_sha256=value[SCOPE_DIGEST],
+            scope_sha256=value[Scopes.DIGEST],
             limited=bool(value.get("limited", False)),
             agreed=dict(value.get("agreed", {})),
             kind=kind_of(value),
@@ -132,41 +146,6 @@ def kind_of(value: Mapping[str, Any]) -> Kind:
     return Kind.IMPORT if tuple(value["nodes"]) == (IMPORT_NODE,) else Kind.CRAWL
 
 
-def read_json(storage: Storage, path: str) -> dict[str, Any]:
-    """A JSON object of the DFS. Raises PathNotFoundError, or DamagedFileError naming the path."""
-    return parsed_json(storage.read_bytes(path), path)
-
-
-def parsed_json(data: bytes, path: str) -> dict[str, Any]:
-    """Return the JSON object that a file of the DFS holds. Raises DamagedFileError naming the path."""
-    try:
-        return unsealed_if_new(data)
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFileError(f"{path}: is not JSON as written: {error}; `krake fsck` says what to do") from error
-
-
-def readable_json(storage: Storage, path: str) -> dict[str, Any]:
-    """The same, for a repair: nothing, where it is not there or cannot be read."""
-    with suppress(DamagedFileError, PathNotFoundError):
-        return read_json(storage, path)
-    return {}
-
-
-def write_json_bytes(value: Mapping[str, Any]) -> bytes:
-    """JSON as Krake writes it: sorted, indented, with a final newline; with a digest, if it is of such a version."""
-    value = sealed(value) if value.get("format_version") == SEALED_VERSION else value
-    return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
-
-
-MANIFEST_PARTS = {"counts": dict, "outlinks": dict, "scope_added": list}
-"""Of a segment's manifest, and of an index."""
-
-
-def scope_digest(data: bytes) -> str:
-    """What the small file next to it says of it."""
-    return sha256(data).hexdigest()
-
-
 def _read_scope(storage: Storage, where: str, digest: object) -> set[str]:
     """Read the hosts of a scope. `digest`: what the small file that names the scope says.
 
@@ -174,7 +153,7 @@ def _read_scope(storage: Storage, where: str, digest: object) -> set[str]:
     """
     try:
         data = storage.read_bytes(where)
-        if scope_digest(data) == digest:
+        if Scopes.digest(data) == digest:
             return set(data.decode("ascii").splitlines())
         problem = "is not what was written (SHA-256)"
     except PathNotFoundError:
@@ -182,6 +161,86 @@ def _read_scope(storage: Storage, where: str, digest: object) -> set[str]:
     except UnicodeDecodeError as error:
         problem = f"is no text: {error}"
     raise DamagedFileError(f"{where}: {problem}; run `krake fsck --repair`")
+
+
+class Inbox:
+    """URLs that were left for nodes by no segment: injected seeds and lists."""
+
+    def __init__(self, crawl: "CrawlDirectory") -> None:
+        self._crawl = crawl
+
+    def seeds(self) -> list[str]:
+        """Return the names (digests) of the injected folders, sorted."""
+        return self._crawl.names(FileName.SEEDS)
+
+    def lists(self) -> list[str]:
+        """Return the names of the lists, sorted."""
+        return self._crawl.names(FileName.LISTS)
+
+    def folders(self) -> list[tuple[str, str]]:
+        """Return the name and the kind (`seeds`, `lists`) of each folder, seeds first.
+
+        No name is a number, as names of iterations are.
+        """
+        return [(name, kind) for kind in (FileName.SEEDS, FileName.LISTS) for name in self._crawl.names(kind)]
+
+    def path(self, name: str, kind: str = FileName.SEEDS) -> str:
+        """Return the folder of injected seeds, or of a list."""
+        return self._crawl.at(kind, name)
+
+    def manifest(self, name: str, kind: str = FileName.SEEDS) -> dict[str, Any]:
+        """Read the manifest of a folder."""
+        return read_json(self._crawl.storage, f"{self.path(name, kind)}/{MANIFEST_FILE}")
+
+    def manifest_if_there(self, name: str, kind: str = FileName.SEEDS) -> dict[str, Any] | None:
+        """Read the manifest; None where another process has deleted the folder since it was listed."""
+        try:
+            return self.manifest(name, kind)
+        except PathNotFoundError:
+            if self._crawl.storage.exists(self.path(name, kind)):
+                raise
+        return None
+
+    def scope(self, digest: str) -> set[str]:
+        """Read the hosts of injected seeds. Raises DamagedFileError."""
+        where = f"{self.path(digest)}/{FileName.SCOPE}"
+        return _read_scope(self._crawl.storage, where, self.manifest(digest).get(Scopes.DIGEST))
+
+
+class Scopes:
+    """The scopes of iterations: the hosts that belong to the crawl."""
+
+    DIGEST = "scope_sha256"
+    """The SHA-256 of a scope, in the small file that names the scope. Each reader compares: a host that a damaged scope
+    lacks would never return, since each iteration begins with the scope of the earlier iteration."""
+
+    def __init__(self, crawl: "CrawlDirectory") -> None:
+        self._crawl = crawl
+
+    @staticmethod
+    def digest(data: bytes) -> str:
+        """Return the SHA-256 that a small file notes of a scope's bytes."""
+        return sha256(data).hexdigest()
+
+    def read(self, iteration: Iteration) -> set[str]:
+        """Read the hosts of an iteration's scope, as `start` wrote them. Raises DamagedFileError."""
+        return _read_scope(self._crawl.storage, self.path(iteration), iteration.scope_sha256)
+
+    def path(self, iteration: Iteration) -> str:
+        """Return where an iteration's scope is, or should be: in its folder, if an older version wrote it there."""
+        shared = self._crawl.at(FileName.SCOPE, iteration.scope_sha256)
+        own = self._crawl.at(iteration.folder, FileName.SCOPE)
+        is_old = not self._crawl.storage.exists(shared) and self._crawl.storage.exists(own)
+        return own if is_old else shared
+
+    def kept(self) -> list[str]:
+        """Return the paths of files with hosts that iterations added to the scope, also of folders that are gone."""
+        names = self._crawl.names(FileName.SCOPE, files=True)
+        return [self._crawl.at(FileName.SCOPE, name) for name in names if not _SCOPE_NAME.fullmatch(name)]
+
+    def digests(self) -> list[str]:
+        """Return the digests of the scopes that are kept by their content."""
+        return [name for name in self._crawl.names(FileName.SCOPE, files=True) if _SCOPE_NAME.fullmatch(name)]
 
 
 class CrawlDirectory:
@@ -196,6 +255,8 @@ class CrawlDirectory:
         self.storage = storage
         self.path = path
         self.work = work or Work()
+        self.inbox = Inbox(self)
+        self.scopes = Scopes(self)
         self._runs: dict[str, str] = {}
         self._iterations: dict[str, Iteration] = {}
 
@@ -248,53 +309,6 @@ class CrawlDirectory:
         """All segments, by iteration and node."""
         return [self.segment(folder, node) for folder in self.folders() for node in self.folder(folder).segments()]
 
-    def seeds(self) -> list[str]:
-        """Names (digests) of the injected folders, sorted."""
-        return self.names(SEEDS_FOLDER)
-
-    def lists(self) -> list[str]:
-        """Names of the lists, sorted."""
-        return self.names(LISTS_FOLDER)
-
-    def handed_over(self) -> list[tuple[str, str]]:
-        """What was left for nodes by no segment: the name and the kind (`seeds`, `lists`) of each folder, seeds first.
-
-        No name of theirs is a number, as those of iterations are.
-        """
-        return [(name, kind) for kind in (SEEDS_FOLDER, LISTS_FOLDER) for name in self.names(kind)]
-
-    def seeds_path(self, name: str, kind: str = SEEDS_FOLDER) -> str:
-        """The folder of injected seeds, or of a list."""
-        return self.at(kind, name)
-
-    def seeds_manifest(self, name: str, kind: str = SEEDS_FOLDER) -> dict[str, Any]:
-        """What is in it."""
-        return read_json(self.storage, f"{self.seeds_path(name, kind)}/{MANIFEST_FILE}")
-
-    def seeds_if_there(self, name: str, kind: str = SEEDS_FOLDER) -> dict[str, Any] | None:
-        """Return the manifest, or None where another process has deleted the folder since it was listed."""
-        try:
-            return self.seeds_manifest(name, kind)
-        except PathNotFoundError:
-            if self.storage.exists(self.seeds_path(name, kind)):
-                raise
-        return None
-
-    def seeds_scope(self, digest: str) -> set[str]:
-        """The hosts of injected seeds."""
-        where = f"{self.seeds_path(digest)}/{SCOPE_FILE}"
-        return _read_scope(self.storage, where, self.seeds_manifest(digest).get(SCOPE_DIGEST))
-
-    def scope(self, iteration: Iteration) -> set[str]:
-        """The hosts of an iteration's scope: as `start` wrote them, else DamagedFileError."""
-        return _read_scope(self.storage, self.scope_path(iteration), iteration.scope_sha256)
-
-    def scope_path(self, iteration: Iteration) -> str:
-        """Return where an iteration's scope is, or should be: in its folder, if an older version wrote it there."""
-        shared, own = self.at(SCOPE_FOLDER, iteration.scope_sha256), self.at(iteration.folder, SCOPE_FILE)
-        is_old = not self.storage.exists(shared) and self.storage.exists(own)
-        return own if is_old else shared
-
     def find(self, run_id: str, number: int | None, *, among: Sequence[str] | None = None) -> Iteration | None:
         """The folder that a run's iteration has, None if it has none (yet). Raises StoppedError.
 
@@ -331,14 +345,9 @@ class CrawlDirectory:
         self._runs.pop(folder, None)
         self._iterations.pop(folder, None)
 
-    def kept_scopes(self) -> list[str]:
-        """Paths of the files that keep hosts which iterations added to the scope, also of folders that are gone."""
-        names = self.names(SCOPE_FOLDER, files=True)
-        return [self.at(SCOPE_FOLDER, name) for name in names if not _SCOPE_NAME.fullmatch(name)]
 
-    def scopes(self) -> list[str]:
-        """Return the digests of the scopes that are kept by their content."""
-        return [name for name in self.names(SCOPE_FOLDER, files=True) if _SCOPE_NAME.fullmatch(name)]
+_MANIFEST_PARTS = {"counts": dict, "outlinks": dict, "scope_added": list}
+"""Of a segment's manifest, and of an index."""
 
 
 @dataclass(frozen=True)
@@ -359,12 +368,12 @@ class Folder:
 
     def iteration(self) -> Iteration:
         """What `iteration.json` says. Raises PathNotFoundError or DamagedFileError naming the path."""
-        value = read_json(self.crawl.storage, self.at(ITERATION_FILE))
+        value = read_json(self.crawl.storage, self.at(FileName.ITERATION))
         try:
             return Iteration.from_mapping(self.name, value)
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedFileError(
-                f"{self.at(ITERATION_FILE)}: has no usable {error}; run `krake fsck --repair`"
+                f"{self.at(FileName.ITERATION)}: has no usable {error}; run `krake fsck --repair`"
             ) from error
 
     def segments(self) -> list[str]:
@@ -379,10 +388,15 @@ class Folder:
                 found[node] = self.crawl.segment(self.name, node).manifest()
         return found
 
+    @staticmethod
+    def has_parts(index: Mapping[str, Any]) -> bool:
+        """Tell whether an index has usable parts of each kind that segments have, too."""
+        return all(isinstance(index.get(name), kind) for name, kind in _MANIFEST_PARTS.items())
+
     def index(self) -> dict[str, Any] | None:
         """What `index.json` says, None before its commit. Raises DamagedFileError naming the path."""
         with suppress(PathNotFoundError):
-            return read_json(self.crawl.storage, self.at(INDEX_FILE))
+            return read_json(self.crawl.storage, self.at(FileName.INDEX))
         return None
 
 
@@ -410,19 +424,9 @@ class SegmentRef:
         """What `manifest.json` says. Raises PathNotFoundError or DamagedFileError naming the path."""
         path = f"{self.path}/{MANIFEST_FILE}"
         manifest = read_json(self.crawl.storage, path)
-        for name, kind in MANIFEST_PARTS.items():
+        for name, kind in _MANIFEST_PARTS.items():
             if not isinstance(manifest.get(name), kind):
                 raise DamagedFileError(
                     f"{path}: has no usable {name!r}; `krake fsck` names the command that repairs it"
                 )
         return manifest
-
-
-def read_lines(storage: Storage, path: str) -> list[str]:
-    """Lines of a text file, none if it is not there. Raises DamagedFileError naming the path."""
-    if not storage.exists(path):
-        return []
-    try:
-        return storage.read_bytes(path).decode("utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise DamagedFileError(f"{path}: is no text: {error}; `krake fsck` says how to repair it") from error

@@ -14,14 +14,12 @@ from hashlib import sha1
 import numpy as np
 import numpy.typing as npt
 
-from crawl_lib.crawldir.directory import CrawlDirectory
+from crawl_lib.crawldir.directory import CrawlDirectory, FileName
 from crawl_lib.errors import DamagedFileError
+from crawl_lib.keyarrays import Keys
 from crawl_lib.keys import KEY_BYTES
 from crawl_lib.sealed import sealed_json, unsealed_or_old
 
-FORGOTTEN_FOLDER = "forgotten"
-OPEN_PREFIX = ".open-"
-Keys = npt.NDArray[np.bytes_]
 _OLD, _KEYS_DIGEST = ("time_us", "keys", "lower"), "keys_sha1"
 
 
@@ -34,6 +32,11 @@ class Forget:
     keys: Keys
     lower: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     is_open: bool = False
+
+    @property
+    def open_name(self) -> str:
+        """The name of the file while the decision is being carried out."""
+        return f"{FileName.OPEN_PREFIX}{self.name}"
 
     def to_bytes(self) -> bytes:
         """The file."""
@@ -53,25 +56,9 @@ class Forget:
         if len(keys) != KEY_BYTES * count or value.get(_KEYS_DIGEST, digest) != digest:
             raise DamagedFileError(f"{where}: has not the {count} keys of 20 bytes that it says")
         found = np.frombuffer(keys, f"S{KEY_BYTES}")
-        return cls(name.removeprefix(OPEN_PREFIX), time_us, found, lower, name.startswith(OPEN_PREFIX))
-
-
-def key_array(keys: bytes | bytearray) -> Keys:
-    """Keys that follow each other, put in ascending order, each once."""
-    return np.unique(np.frombuffer(bytes(keys), f"S{KEY_BYTES}"))
-
-
-def key_bytes(key: np.bytes_) -> bytes:
-    """One key; numpy cuts zeros off its end."""
-    return bytes(key).ljust(KEY_BYTES, b"\0")
-
-
-def is_among(some: Keys, keys: Keys) -> npt.NDArray[np.bool_]:
-    """Which of some keys are among `keys`, which are ascending."""
-    if not len(keys):
-        return np.zeros(len(some), np.bool_)
-    found: npt.NDArray[np.bool_] = keys[np.minimum(np.searchsorted(keys, some), len(keys) - 1)] == some
-    return found
+        return cls(
+            name.removeprefix(FileName.OPEN_PREFIX), time_us, found, lower, name.startswith(FileName.OPEN_PREFIX)
+        )
 
 
 class Forgotten:
@@ -79,12 +66,12 @@ class Forgotten:
 
     def __init__(self, crawl: CrawlDirectory) -> None:
         """Read it. Raises DamagedFileError naming the file."""
-        storage, self.folder = crawl.storage, crawl.at(FORGOTTEN_FOLDER)
+        storage, self.folder = crawl.storage, crawl.at(FileName.FORGOTTEN)
         names = [entry.name for entry in storage.list(self.folder)] if storage.exists(self.folder) else []
         self.decisions = [
             Forget.from_bytes(storage.read_bytes(f"{self.folder}/{name}"), name, f"{self.folder}/{name}")
             for name in names
-            if not name.startswith(".") or name.startswith(OPEN_PREFIX)
+            if not name.startswith(".") or name.startswith(FileName.OPEN_PREFIX)
         ]
 
     def of_page(self, keys: Sequence[bytes], times_us: npt.NDArray[np.int64]) -> list[bool]:

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import sha256
 
-from crawl_lib.crawldir.directory import CrawlDirectory
-from crawl_lib.crawldir.settled import delete_settled, read_settled
+from crawl_lib.crawldir.directory import CrawlDirectory, FileName
+from crawl_lib.crawldir.settled import SettledNotes
 from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
@@ -24,7 +24,6 @@ from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.urlfiles import TakenIn
 from crawl_lib.version import code_digest
 
-HELD_FOLDER = "held"
 KEYS_FILE = "keys"
 NOTE_FILE = "note.json"
 _READ_KEYS = 50_000
@@ -51,7 +50,7 @@ class HeldNote:
 
     def path(self, crawl: CrawlDirectory) -> str:
         """Its folder, relative to the storage's root."""
-        return crawl.at(HELD_FOLDER, self.node, self.note_id)
+        return crawl.at(FileName.HELD, self.node, self.note_id)
 
     def is_of(self, config_digest: str) -> bool:
         """Whether it was made by this Krake with this config: another one may hold other URLs, or have other keys."""
@@ -62,105 +61,110 @@ class HeldNote:
         return crawl.storage.exists(f"{self.path(crawl)}/{NOTE_FILE}")
 
 
-def write_note(
-    crawl: CrawlDirectory,
-    node: str,
-    blocks: Iterable[bytes],
-    *,
-    taken_in: TakenIn,
-    lost: bool,
-    take: str,
-    config: str,
-) -> HeldNote:
-    """Replace a node's note; the caller holds its lock.
+@dataclass(frozen=True)
+class HeldNotes:
+    """The note of the keys that a node holds. Only the holder of the node's lock changes the note."""
 
-    `blocks`: its keys in a row, ascending, each once; the rest: see `HeldNote`.
-    """
-    take_note_away(crawl, node)
-    note_id, digest, size = uuid.uuid4().hex, sha256(), 0
-    hidden = crawl.at(HELD_FOLDER, node, f".{note_id}")
-    with crawl.storage.open_write(f"{hidden}/{KEYS_FILE}") as file:
-        for block in blocks:
-            file.write(block)
-            digest.update(block)
-            size += len(block)
-    note = HeldNote(
-        node=node,
-        note_id=note_id,
-        count=size // KEY_BYTES,
-        sha256=digest.hexdigest(),
-        taken_in=taken_in,
-        lost=lost,
-        take=take,
-        code=code_digest(),
-        config=config,
-    )
-    content = sealed_json({**vars(note), "taken_in": taken_in.to_mapping()})
-    crawl.storage.write_bytes(f"{hidden}/{NOTE_FILE}", content)
-    reached("repair.held.written")
-    crawl.storage.rename(hidden, note.path(crawl))
-    reached("repair.held.noted")
-    return note
+    crawl: CrawlDirectory
+    node: str
 
+    @staticmethod
+    def command(node: str) -> str:
+        """Return the command that leaves a node's note."""
+        return f"krake fsck --node {node}"
 
-def read_note(crawl: CrawlDirectory, node: str) -> HeldNote | None:
-    """A node's note, None if there is none. Raises DamagedFileError naming its path."""
-    names = crawl.names(HELD_FOLDER, node)
-    if not names:
-        return None
-    path = crawl.at(HELD_FOLDER, node, names[-1], NOTE_FILE)
-    try:
-        data = crawl.storage.read_bytes(path)
-    except PathNotFoundError:
-        return None  # it was taken away since we listed the folder
-    try:
-        value = unsealed(data)
-        note = HeldNote(**{**value, "taken_in": TakenIn(**value["taken_in"])})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(path, node, f"is not a note of held keys: {error}") from error
-    if (note.node, note.note_id) != (node, names[-1]):
-        raise _damaged(path, node, f"is a note of node {note.node}, made as {note.note_id}")
-    return note
+    def write(
+        self,
+        blocks: Iterable[bytes],
+        *,
+        taken_in: TakenIn,
+        lost: bool,
+        take: str,
+        config: str,
+    ) -> HeldNote:
+        """Replace the note.
 
+        `blocks`: its keys in a row, ascending, each once; the rest: see `HeldNote`.
+        """
+        crawl, node = self.crawl, self.node
+        self.take_away()
+        note_id, digest, size = uuid.uuid4().hex, sha256(), 0
+        hidden = crawl.at(FileName.HELD, node, f".{note_id}")
+        with crawl.storage.open_write(f"{hidden}/{KEYS_FILE}") as file:
+            for block in blocks:
+                file.write(block)
+                digest.update(block)
+                size += len(block)
+        note = HeldNote(
+            node=node,
+            note_id=note_id,
+            count=size // KEY_BYTES,
+            sha256=digest.hexdigest(),
+            taken_in=taken_in,
+            lost=lost,
+            take=take,
+            code=code_digest(),
+            config=config,
+        )
+        content = sealed_json({**vars(note), "taken_in": taken_in.to_mapping()})
+        crawl.storage.write_bytes(f"{hidden}/{NOTE_FILE}", content)
+        reached("crawldir.held.written")
+        crawl.storage.rename(hidden, note.path(crawl))
+        reached("crawldir.held.noted")
+        return note
 
-def noted_keys(crawl: CrawlDirectory, note: HeldNote) -> Iterator[list[bytes]]:
-    """The keys of a note, some at a time, in constant memory.
+    def read(self) -> HeldNote | None:
+        """Read the note; None if there is none. Raises DamagedFileError naming its path."""
+        crawl, node = self.crawl, self.node
+        names = crawl.names(FileName.HELD, node)
+        if not names:
+            return None
+        path = crawl.at(FileName.HELD, node, names[-1], NOTE_FILE)
+        try:
+            data = crawl.storage.read_bytes(path)
+        except PathNotFoundError:
+            return None  # it was taken away since we listed the folder
+        try:
+            value = unsealed(data)
+            note = HeldNote(**{**value, "taken_in": TakenIn(**value["taken_in"])})
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _damaged(path, node, f"is not a note of held keys: {error}") from error
+        if (note.node, note.note_id) != (node, names[-1]):
+            raise _damaged(path, node, f"is a note of node {note.node}, made as {note.note_id}")
+        return note
 
-    Raises DamagedFileError naming the path if, at the end, they are not those that were noted; PathNotFoundError if the
-    note was taken away.
-    """
-    path, digest, size = f"{note.path(crawl)}/{KEYS_FILE}", sha256(), 0
-    with crawl.storage.open_read(path) as file:
-        while block := file.read(_READ_KEYS * KEY_BYTES):
-            digest.update(block)
-            size += len(block)
-            yield [block[at : at + KEY_BYTES] for at in range(0, len(block) - len(block) % KEY_BYTES, KEY_BYTES)]
-    if size != note.count * KEY_BYTES or digest.hexdigest() != note.sha256:
-        raise _damaged(path, note.node, f"its {size} bytes are not the {note.count} keys that were noted")
+    def keys(self, note: HeldNote) -> Iterator[list[bytes]]:
+        """Read the keys of a note, some at a time, in constant memory.
 
+        Raises DamagedFileError naming the path if, at the end, the keys are not those that were noted;
+        PathNotFoundError if the note was taken away.
+        """
+        crawl = self.crawl
+        path, digest, size = f"{note.path(crawl)}/{KEYS_FILE}", sha256(), 0
+        with crawl.storage.open_read(path) as file:
+            while block := file.read(_READ_KEYS * KEY_BYTES):
+                digest.update(block)
+                size += len(block)
+                yield [block[at : at + KEY_BYTES] for at in range(0, len(block) - len(block) % KEY_BYTES, KEY_BYTES)]
+        if size != note.count * KEY_BYTES or digest.hexdigest() != note.sha256:
+            raise _damaged(path, note.node, f"its {size} bytes are not the {note.count} keys that were noted")
 
-def take_note_away(crawl: CrawlDirectory, node: str) -> None:
-    """Before a task works on the node, with what a killed attempt left of one. The caller holds the node's lock."""
-    crawl.storage.delete(crawl.at(HELD_FOLDER, node))
+    def take_away(self) -> None:
+        """Delete the note, and the rest of a killed attempt, before a task works on the node."""
+        self.crawl.storage.delete(self.crawl.at(FileName.HELD, self.node))
 
+    def unsettle(self) -> None:
+        """Delete what the node said of its queue, before a repair changes the queue.
 
-def unsettle(crawl: CrawlDirectory, node: str) -> None:
-    """Before a repair changes what a queue holds: what the node said of it goes, but for the mark of a retired node.
-
-    The caller holds the node's lock.
-    """
-    mark = None
-    with suppress(DamagedFileError):
-        mark = read_settled(crawl, node)
-    if mark is None or not mark.retired:
-        delete_settled(crawl, node)
-    take_note_away(crawl, node)
-
-
-def note_command(node: str) -> str:
-    """The command that leaves a node's note."""
-    return f"krake fsck --node {node}"
+        The mark of a retired node stays.
+        """
+        settled, mark = SettledNotes(self.crawl, self.node), None
+        with suppress(DamagedFileError):
+            mark = settled.read()
+        if mark is None or not mark.retired:
+            settled.delete()
+        self.take_away()
 
 
 def _damaged(path: str, node: str, problem: str) -> DamagedFileError:
-    return DamagedFileError(f"{path}: {problem}; run `{note_command(node)}` on its machine, which writes it again")
+    return DamagedFileError(f"{path}: {problem}; run `{HeldNotes.command(node)}` on its machine, which writes it again")

@@ -14,14 +14,13 @@ import uuid
 from collections.abc import Collection
 from hashlib import sha1
 
-from crawl_lib.crawldir.directory import CrawlDirectory
+from crawl_lib.crawldir.directory import CrawlDirectory, FileName
 from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.keys import KEY_BYTES
 from crawl_lib.sealed import sealed_json, unsealed
 
-RETRY_NOW_FOLDER = "retry_now"
 _ID_CHARS = 16
 
 
@@ -84,34 +83,42 @@ class RetryNow:
         return cls(name, None if hosts is None else frozenset(hosts), found, bool(value["ignore_retry_after"]))
 
 
-def write_retry_now(crawl: CrawlDirectory, note: RetryNow) -> str:
-    """Write a note durably; return its path. Raises StorageError."""
-    path = crawl.at(RETRY_NOW_FOLDER, note.name)
-    crawl.storage.write_bytes(path, note.to_bytes())
-    reached("repair.retry.noted")
-    return path
+class RetryNowNotes:
+    """The notes of `krake retry --now` in a crawl."""
 
+    def __init__(self, crawl: CrawlDirectory) -> None:
+        self._crawl = crawl
 
-def retry_now_names(crawl: CrawlDirectory, max_wait_s: float, *, over: bool = False) -> list[str]:
-    """Return the names of the notes that are in force, or of those that are `over`, the oldest first.
+    def path(self, name: str) -> str:
+        """Return the path of a note."""
+        return self._crawl.at(FileName.RETRY_NOW, name)
 
-    `max_wait_s`: the longest wait of a URL, in seconds. A name that no note has counts as over.
-    """
-    first_us = (time.time() - max_wait_s) * 1_000_000
-    names = crawl.names(RETRY_NOW_FOLDER, files=True)
-    return [name for name in names if (_time_us(name) < first_us) is over]
+    def names(self, max_wait_s: float, *, over: bool = False) -> list[str]:
+        """Return the names of the notes that are in force, or of those that are `over`, the oldest first.
+
+        `max_wait_s`: the longest wait of a URL, in seconds. A name that no note has counts as over.
+        """
+        first_us = (time.time() - max_wait_s) * 1_000_000
+        names = self._crawl.names(FileName.RETRY_NOW, files=True)
+        return [name for name in names if (_time_us(name) < first_us) is over]
+
+    def write(self, note: RetryNow) -> str:
+        """Write a note durably; return its path. Raises StorageError."""
+        path = self.path(note.name)
+        self._crawl.storage.write_bytes(path, note.to_bytes())
+        reached("crawldir.retry_now.noted")
+        return path
+
+    def read(self, name: str) -> RetryNow:
+        """Read a note. Raises DamagedFileError naming the file and the repair, StorageError."""
+        path = self.path(name)
+        try:
+            return RetryNow.from_bytes(self._crawl.storage.read_bytes(path), name)
+        except (ValueError, KeyError, TypeError) as error:
+            again = "run `krake fsck --repair`, which deletes it, and then `krake retry --now` again"
+            raise DamagedFileError(f"{path}: is not a note of `krake retry --now`: {error}; {again}") from error
 
 
 def _time_us(name: str) -> int:
     text = name.partition("-")[0]
     return int(text) if text.isdecimal() and text.isascii() else 0
-
-
-def read_retry_now(crawl: CrawlDirectory, name: str) -> RetryNow:
-    """Read a note. Raises DamagedFileError naming the file and the repair, StorageError."""
-    path = crawl.at(RETRY_NOW_FOLDER, name)
-    try:
-        return RetryNow.from_bytes(crawl.storage.read_bytes(path), name)
-    except (ValueError, KeyError, TypeError) as error:
-        again = "run `krake fsck --repair`, which deletes it, and then `krake retry --now` again"
-        raise DamagedFileError(f"{path}: is not a note of `krake retry --now`: {error}; {again}") from error

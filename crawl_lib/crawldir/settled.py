@@ -9,15 +9,13 @@ The folder `<crawl>/settled/<node>` is there before the keys of anything that th
 the queue of a node with such a folder is gone, it is missed.
 """
 
-from crawl_lib.crawldir.directory import CrawlDirectory
+from crawl_lib.crawldir.directory import CrawlDirectory, FileName
 from crawl_lib.crawldir.register import Register
 from crawl_lib.dataclass import dataclass
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.urlfiles import TakenIn
-
-SETTLED_FOLDER = "settled"
 
 
 @dataclass(frozen=True)
@@ -52,70 +50,75 @@ class Settled:
             f" `krake nodes admit {self.node}` on its machine, with an empty directory"
         )
 
-
-def _register(crawl: CrawlDirectory, node: str) -> Register:
-    return Register(crawl.storage, crawl.at(SETTLED_FOLDER, node))
-
-
-def read_settled(crawl: CrawlDirectory, node: str) -> Settled | None:
-    """What a node's newest note says, None if it has none. Raises DamagedFileError naming the path."""
-    register = _register(crawl, node)
-    number, data = register.newest()
-    if not number:
-        return None
-    try:
-        value = unsealed(data)
-        return Settled(**{**value, "taken_in": TakenIn(**value["taken_in"])})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedFileError(
-            f"{register.path(number)}: is not the note of a settled node: {error}; delete it, and settle the node"
-        ) from error
+    def write(self, crawl: CrawlDirectory) -> None:
+        """Replace the node's note, unless that says the same. The caller holds the node's lock. Raises StorageError."""
+        register, data = register_of(crawl, self.node), sealed_json(self.to_mapping())
+        numbers = register.numbers()
+        newest, written = register.newest()
+        if written == data:
+            return
+        register.write_next(newest, data)
+        reached("settle.marked")
+        register.delete(numbers)
 
 
-def write_settled(crawl: CrawlDirectory, settled: Settled) -> None:
-    """Replace a node's note, unless it says the same already. The caller holds the node's lock."""
-    register, data = _register(crawl, settled.node), sealed_json(settled.to_mapping())
-    numbers = register.numbers()
-    newest, written = register.newest()
-    if written == data:
-        return
-    register.write_next(newest, data)
-    reached("settle.marked")
-    register.delete(numbers)
+def register_of(crawl: CrawlDirectory, node: str) -> Register:
+    """Return the register of a node's notes."""
+    return Register(crawl.storage, crawl.at(FileName.SETTLED, node))
 
 
-def delete_settled(crawl: CrawlDirectory, node: str) -> None:
-    """Before the node takes URLs again. The caller holds its lock."""
-    register = _register(crawl, node)
-    register.delete(register.numbers())
-    reached("settle.mark_away")
+@dataclass(frozen=True)
+class SettledNotes:
+    """The notes of a node that has settled. Only the holder of the node's lock changes them."""
 
+    crawl: CrawlDirectory
+    node: str
 
-def note_begun(crawl: CrawlDirectory, node: str) -> None:
-    """Make the folder of a node's notes, once it has a queue and before the keys of what it was sent are known.
+    @staticmethod
+    def nodes(crawl: CrawlDirectory) -> list[str]:
+        """Return the nodes that have, or had, a note, sorted."""
+        return crawl.names(FileName.SETTLED)
 
-    The caller holds its lock. Raises StorageError.
-    """
-    crawl.storage.make_dirs(crawl.at(SETTLED_FOLDER, node))
-    reached("intake.begun")
+    def read(self) -> Settled | None:
+        """Read the newest note; None if there is none. Raises DamagedFileError naming the path."""
+        register = register_of(self.crawl, self.node)
+        number, data = register.newest()
+        if not number:
+            return None
+        try:
+            value = unsealed(data)
+            return Settled(**{**value, "taken_in": TakenIn(**value["taken_in"])})
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DamagedFileError(
+                f"{register.path(number)}: is not the note of a settled node: {error}; delete it, and settle the node"
+            ) from error
 
+    def delete(self) -> None:
+        """Delete the notes before the node takes URLs again."""
+        register = register_of(self.crawl, self.node)
+        register.delete(register.numbers())
+        reached("settle.mark_away")
 
-def settled_nodes(crawl: CrawlDirectory) -> list[str]:
-    """Nodes that have, or had, a note, sorted."""
-    return crawl.names(SETTLED_FOLDER)
+    def begin(self) -> None:
+        """Make the folder of the notes, once the node has a queue.
 
+        The keys of URLs that were sent to the node must not be known yet. Raises StorageError.
+        """
+        self.crawl.storage.make_dirs(self.crawl.at(FileName.SETTLED, self.node))
+        reached("intake.begun")
 
-def urls_of_lost_queue(crawl: CrawlDirectory, node: str) -> int | None:
-    """How many URLs waited in the queue of a node that is on no disk any more, as far as its note says; else 0.
+    def urls_of_lost_queue(self) -> int | None:
+        """Count the URLs of a queue that is on no disk any more, as far as the note says; else 0.
 
-    None: the crawl has nothing of that node, or it was retired, so there is no queue to be missed.
-    """
-    try:
-        settled = read_settled(crawl, node)
-    except DamagedFileError:
-        return 0
-    if settled is not None:
-        return None if settled.retired else settled.queue + settled.undecided
-    if crawl.storage.exists(crawl.at(SETTLED_FOLDER, node)):
-        return 0
-    return 0 if any(crawl.segment(folder, node).exists() for folder in reversed(crawl.folders())) else None
+        None: the crawl has nothing of that node, or the node was retired, so no queue is missing.
+        """
+        crawl, node = self.crawl, self.node
+        try:
+            settled = self.read()
+        except DamagedFileError:
+            return 0
+        if settled is not None:
+            return None if settled.retired else settled.queue + settled.undecided
+        if crawl.storage.exists(crawl.at(FileName.SETTLED, node)):
+            return 0
+        return 0 if any(crawl.segment(folder, node).exists() for folder in reversed(crawl.folders())) else None

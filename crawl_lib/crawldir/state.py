@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from crawl_lib.crawldir.directory import CrawlDirectory, Folder
-from crawl_lib.crawldir.settled import read_settled
+from crawl_lib.crawldir.settled import SettledNotes
 from crawl_lib.dataclass import dataclass
 
 
@@ -34,7 +34,7 @@ class FolderState:
     @cached_property
     def awaited(self) -> list[str]:
         """Those of `missing` whose segments may still come: not those that are lost."""
-        notes = [(node, read_settled(self.folder.crawl, node)) for node in self.missing]
+        notes = [(node, SettledNotes(self.folder.crawl, node).read()) for node in self.missing]
         return [node for node, settled in notes if settled is None or not settled.lost]
 
     @property
@@ -59,9 +59,9 @@ class FolderState:
         """The counts of all its segments."""
         late = [manifest["counts"] for manifest in self.unsummed.values()]
         if self.index is None:
-            return sum_counts(late)
+            return self.sum_counts(late)
         counts: dict[str, Any] = self.index["counts"]
-        return sum_counts([counts, *late]) if late else counts
+        return self.sum_counts([counts, *late]) if late else counts
 
     @property
     def urls(self) -> int:
@@ -75,16 +75,16 @@ class FolderState:
         parts = [self.index or {"scope_added": ()}, *self.unsummed.values()]
         return {host for part in parts for host in part["scope_added"]}
 
-
-def sum_counts(counts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Add up the `counts` of manifests: numbers by name, mappings of numbers by name within. `fetched` is added."""
-    total: Counter[str] = Counter()
-    nested: dict[str, Counter[str]] = {"outcomes": Counter(), "rejections": Counter()}
-    for count in counts:
-        for name, value in count.items():
-            if isinstance(value, dict):
-                nested.setdefault(name, Counter()).update(value)
-            else:
-                total[name] += value
-    total["fetched"] = total["pages"]
-    return {**total, **{name: dict(sorted(inner.items())) for name, inner in nested.items()}}
+    @staticmethod
+    def sum_counts(counts: list[dict[str, Any]]) -> dict[str, Any]:
+        """Add up the `counts` of manifests: numbers by name, mappings of numbers by name within. `fetched` is added."""
+        total: Counter[str] = Counter()
+        nested: dict[str, Counter[str]] = {"outcomes": Counter(), "rejections": Counter()}
+        for count in counts:
+            for name, value in count.items():
+                if isinstance(value, dict):
+                    nested.setdefault(name, Counter()).update(value)
+                else:
+                    total[name] += value
+        total["fetched"] = total["pages"]
+        return {**total, **{name: dict(sorted(inner.items())) for name, inner in nested.items()}}

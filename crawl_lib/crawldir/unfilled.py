@@ -7,27 +7,29 @@ all segments. `krake fsck --repair` writes them before it makes tables, and dele
 from collections.abc import Iterable
 from contextlib import suppress
 
-from crawl_lib.crawldir.directory import CrawlDirectory
+from crawl_lib.crawldir.directory import CrawlDirectory, FileName
 from crawl_lib.errors import TargetExistsError
 
-UNFILLED_FOLDER = "unfilled"
-PAGES = ".pages"
-"""The name for the pages of all segments; no node is called so."""
 
+class Unfilled:
+    """The sources whose keys the key tables lack."""
 
-def unfilled(crawl: CrawlDirectory) -> list[str]:
-    """What the key tables lack; nothing, as a rule."""
-    path = crawl.at(UNFILLED_FOLDER)
-    return [entry.name for entry in crawl.storage.list(path)] if crawl.storage.exists(path) else []
+    PAGES = ".pages"
+    """The name for the pages of all segments; no node is called so."""
 
+    def __init__(self, crawl: CrawlDirectory) -> None:
+        self._storage, self.path = crawl.storage, crawl.at(FileName.UNFILLED)
 
-def mark_unfilled(crawl: CrawlDirectory, names: Iterable[str]) -> None:
-    """Write down that the tables lack the keys of some sources."""
-    for name in names:
-        with suppress(TargetExistsError):
-            crawl.storage.write_bytes(crawl.at(UNFILLED_FOLDER, name), b"")
+    def names(self) -> list[str]:
+        """Return the sources whose keys the tables lack; mostly none."""
+        return [entry.name for entry in self._storage.list(self.path)] if self._storage.exists(self.path) else []
 
+    def add(self, names: Iterable[str]) -> None:
+        """Write down that the tables lack the keys of some sources."""
+        for name in names:
+            with suppress(TargetExistsError):
+                self._storage.write_bytes(f"{self.path}/{name}", b"")
 
-def mark_filled(crawl: CrawlDirectory, name: str) -> None:
-    """Write down that the tables have all keys of a source."""
-    crawl.storage.delete(crawl.at(UNFILLED_FOLDER, name))
+    def remove(self, name: str) -> None:
+        """Write down that the tables have all keys of a source."""
+        self._storage.delete(f"{self.path}/{name}")

@@ -29,28 +29,21 @@ from crawl_lib.segment import (
     INDEX_NAME,
     LINKS_NAME,
     LINKS_SCHEMA,
-    NOT_OWN,
     PAGES_NAME,
     PAGES_SCHEMA,
-    Damage,
-    FileId,
     Manifest,
     RunWriter,
     SegmentReader,
-    WarcRecord,
-    Whole,
     encode_dropped,
     file_entry,
     is_dropped_file,
     merge_many,
-    scan,
-    utc_text,
-    warc_fields,
     write_parquet,
 )
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
 from crawl_lib.version import VERSION
+from crawl_lib.warc import NOT_OWN, Damage, FileId, WarcRecord, Whole, scan, utc_text, warc_fields
 
 INDEX_RUN_LINES = 50_000
 
@@ -102,7 +95,7 @@ def compact_segment(
             return report
         with scratch_folder(stores.config, f"repair-{name.folder}-{name.node}") as room:
             manifest = _Compaction(stores, reader, room / "segment").build(report, utc_text(clock()))
-            reached("repair.compact.built")
+            reached("curate.compact.built")
             replace_segment(stores, name, room / "segment", keep_old=False, clock=clock)
     except DamagedFileError as error:
         raise DamagedFileError(f"{error}; run `krake fsck --repair` first") from error

@@ -2,7 +2,7 @@
 
 What is dropped is in a file next to each manifest (`segment.manifest`), and readers leave it out from then on;
 `compact` makes the files without it. The steps of one segment: a mark in the iteration's folder, so that `krake status`
-looks closer (`repair.drop.marked`), then the file of keys (`repair.drop.written`). Run again, it finds what is dropped
+looks closer (`curate.drop.marked`), then the file of keys (`curate.drop.written`). Run again, it finds what is dropped
 already. The newest segment comes first, so that a visit without a body of its own is out before the full capture that
 has it, wherever a kill comes. The keys stay known, so the pages are not crawled again, until `krake forget`.
 """
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from crawl_lib.crawldir import DROPPED_FILE
+from crawl_lib.crawldir import FileName
 from crawl_lib.derived import PagePlace
 from crawl_lib.durable import reached
 from crawl_lib.errors import TargetExistsError
@@ -66,10 +66,10 @@ def drop_pages(stores: Stores, pages: Sequence[str], *, dry_run: bool = False) -
                 pages_of[str(segment)] = sorted(names[key] for key in keys)
         if new and not dry_run:
             with suppress(TargetExistsError):
-                stores.storage.write_bytes(stores.crawl.at(segment.folder, DROPPED_FILE), b"")
-            reached("repair.drop.marked")
+                stores.storage.write_bytes(stores.crawl.at(segment.folder, FileName.DROPPED), b"")
+            reached("curate.drop.marked")
             write_dropped(stores.storage, segment.path, new)
-            reached("repair.drop.written")
+            reached("curate.drop.written")
         unknown -= out | new
     report.unknown = sorted(names[key] for key in unknown)
     report.places += [place for output in OUTPUTS for place in output.places_of(stores, segments_of)]

@@ -21,11 +21,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl_lib.crawldir import OPEN_PREFIX, Forget, Forgotten, Keys, is_among, key_array, key_bytes
+from crawl_lib.crawldir import Forget, Forgotten
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, InputError, StorageError
 from crawl_lib.fetch import HostStore, host_stores
 from crawl_lib.frontier import NodeLock
+from crawl_lib.keyarrays import Keys, is_among, key_array, key_bytes
 from crawl_lib.keys import KEY_BYTES, ShardedKeyStore
 from crawl_lib.repair import held_keys, keys_of, urls_on_their_way
 from crawl_lib.segment import SegmentReader
@@ -116,8 +117,8 @@ def forget(
         for server in store.servers:
             server.known([key_bytes(decision.keys[0])])  # raises: nothing is decided that cannot be done
         folder = Forgotten(stores.crawl).folder
-        stores.storage.write_bytes(f"{folder}/{OPEN_PREFIX}{decision.name}", decision.to_bytes())
-        reached("repair.forget.decided")
+        stores.storage.write_bytes(f"{folder}/{decision.open_name}", decision.to_bytes())
+        reached("curate.forget.decided")
         _carry_out(stores, store, folder, decision)
     return report
 
@@ -222,12 +223,12 @@ def _carry_out(stores: Stores, store: ShardedKeyStore, folder: str, decision: Fo
             with NodeLock(directory, node, stores.config.queue.lock_timeout_s, what="krake forget") as home:
                 home.counts.lower(decision.name, {host.encode(): count for host, count in hosts.items()})
                 _forget_texts(directory, hosts)
-            reached("repair.forget.lowered")
+            reached("curate.forget.lowered")
     for batch in _batches(decision.keys):
         store.forget(batch)
-    reached("repair.forget.deleted")
-    stores.storage.rename(f"{folder}/{OPEN_PREFIX}{decision.name}", f"{folder}/{decision.name}")
-    reached("repair.forget.done")
+    reached("curate.forget.deleted")
+    stores.storage.rename(f"{folder}/{decision.open_name}", f"{folder}/{decision.name}")
+    reached("curate.forget.done")
 
 
 def _forget_texts(directory: Path, hosts: Iterable[str]) -> None:

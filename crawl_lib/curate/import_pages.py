@@ -13,10 +13,10 @@ from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.parse import escape_octets
 from crawl_lib.records import Fetched
 from crawl_lib.repair import fetched_of, is_robots
-from crawl_lib.segment import Damage, WarcRecord, read_archive
 from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores
 from crawl_lib.urls import canonicalize, key_of
+from crawl_lib.warc import Damage, WarcRecord, read_archive
 
 EXAMPLES = 20
 DIGESTS: dict[str, Callable[[bytes], Any]] = {"sha1": sha1, "md5": md5, "sha256": sha256}

@@ -9,11 +9,11 @@ requisites. The segment is in an iteration's folder of its own, as that of the n
 The steps, each durable before the next:
 
 1. the scratch directory holds a spool; a part per archive is closed, and `import.json` says which archives are done
-   (`repair.import.file`). Killed within an archive, that one is read again.
+   (`curate.import.file`). Killed within an archive, that one is read again.
 2. `start` names the folder (`start.renamed`); the run is named by the digests of the archives, so that the same
    command finds it again. The folder comes before the first archive is read, since WARC files carry its name.
 3. the segment is built and published, as a node's is (`segment.publish.renamed`);
-4. its keys are marked as crawled (`repair.import.marked`), but for failures that pass: they are not fetched any more;
+4. its keys are marked as crawled (`curate.import.marked`), but for failures that pass: they are not fetched any more;
 5. `commit` writes the folder's index (`commit.written`): what was imported in it counts as imported from now on.
 
 Run again it goes on there, also for what an import of other archives left open after step 3. Between 3 and 4 a node
@@ -31,7 +31,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, Iteration, Kind, give_up_name
+from crawl_lib.crawldir import IMPORT_NODE, FileName, Iteration, Kind, Starts
 from crawl_lib.curate.import_pages import ArchiveReader, FileReport, ImportReport
 from crawl_lib.curate.needed import steps_of_requisites
 from crawl_lib.durable import reached, write_durable
@@ -55,11 +55,11 @@ from crawl_lib.segment import (
     part_prefix,
     publish,
     read_blocks,
-    utc_text,
 )
 from crawl_lib.stores import Stores
 from crawl_lib.urls import UrlFilter
 from crawl_lib.version import VERSION
+from crawl_lib.warc import utc_text
 from crawl_lib.worker import PageHandler
 
 PROGRESS_FILE = "import.json"
@@ -139,7 +139,7 @@ class _Import:
     clock: Callable[[], float]
 
     def __post_init__(self) -> None:
-        config, hosts = self.stores.config, self.stores.crawl.scope(self.iteration)
+        config, hosts = self.stores.config, self.stores.crawl.scopes.read(self.iteration)
         self.scope = UrlFilter(config.urls, hosts, config.traps)
         self.needed: dict[bytes, int] = {}
 
@@ -156,11 +156,11 @@ class _Import:
                 self.spool(file, sum(one.pages for one in done))
                 done.append(file)
                 write_durable(self.room / PROGRESS_FILE, sealed_json({"files": [asdict(one) for one in done]}))
-                reached("repair.import.file")
+                reached("curate.import.file")
         if any(file.pages or file.robots for file in done):
             self.publish()
             return self.iteration.folder
-        give_up_name(self.stores.crawl, self.iteration)  # nothing but that is in it
+        Starts(self.stores.crawl).give_up(self.iteration)  # nothing but that is in it
         return ""
 
     def resume(self) -> list[FileReport]:
@@ -265,7 +265,7 @@ def _imported_before(stores: Stores, *, finish: bool) -> set[str]:
     for folder in stores.crawl.folders():
         segment = stores.crawl.segment(folder, IMPORT_NODE)
         if segment.exists() and stores.crawl.iteration(folder).kind is Kind.IMPORT:
-            if finish and not stores.storage.exists(stores.crawl.at(folder, INDEX_FILE)):
+            if finish and not stores.storage.exists(stores.crawl.at(folder, FileName.INDEX)):
                 finish_folder(stores, folder, IMPORT_NODE)
             for entry in segment.manifest().get("history", ()):
                 digests.update(file["sha256"] for file in entry.get("files", ()))
@@ -278,6 +278,6 @@ def finish_folder(stores: Stores, folder: str, node: str) -> None:
     May be repeated.
     """
     mark_pages(stores, SegmentReader(stores.storage, stores.crawl.segment(folder, node).path))
-    reached("repair.import.marked")
+    reached("curate.import.marked")
     iteration = stores.crawl.folder(folder).iteration()
     commit_iteration(stores, run_id=iteration.run_id, iteration=iteration.iteration)

@@ -121,7 +121,7 @@ def _write(stores: Stores, path: Path, lines: Iterator[bytes], report: IndexRepo
                     if number % PROGRESS_LINES == 0:
                         stores.report(**asdict(report))
                 fsync_file(file)
-            reached("repair.index.written")
+            reached("curate.index.written")
             rename_durable(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)

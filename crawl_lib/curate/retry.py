@@ -22,22 +22,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl_lib.crawldir import (
-    LISTS_FOLDER,
-    RETRY_NOW_FOLDER,
-    Keys,
-    RetryNow,
-    SegmentRef,
-    is_among,
-    key_array,
-    key_bytes,
-    retry_now_names,
-    write_retry_now,
-)
+from crawl_lib.crawldir import FileName, RetryNow, RetryNowNotes, SegmentRef
 from crawl_lib.durable import reached
 from crawl_lib.errors import InputError, os_errors
 from crawl_lib.fetch import read_hosts
 from crawl_lib.frontier import Queue, host_of_line
+from crawl_lib.keyarrays import Keys, is_among, key_array, key_bytes
 from crawl_lib.keys import KEY_BYTES
 from crawl_lib.records import RETRY_LISTS, QueuedUrl, metadata_without_list, steps_of_row
 from crawl_lib.repair import keys_of
@@ -159,7 +149,7 @@ def retry(stores: Stores, failures: Failures, *, dry_run: bool = False) -> Retry
     for one in lists:
         listed = is_among(keys, one.keys)
         waiting |= listed & (folders <= one.newest)
-        if (listed & (folders > one.newest)).sum() == len(one.keys) and is_taken_in(stores, one.name, LISTS_FOLDER):
+        if (listed & (folders > one.newest)).sum() == len(one.keys) and is_taken_in(stores, one.name, FileName.LISTS):
             _delete(stores, one, report)
     report.failed, report.waiting = int(failed.sum()), int((failed & waiting).sum())
     _hand_over(stores, segments, failures, rows.filter(pa.array(failed & ~waiting)), report)
@@ -185,8 +175,8 @@ def retry_now(
     require_layout(stores)
     note = RetryNow.made(None, None, ignore_retry_after=ignore_retry_after, run_id=run_id)
     report, longest_s = RetryNowReport(dry_run), stores.config.retry.max_wait_s
-    if earlier := [*filter(note.is_of_run, retry_now_names(stores.crawl, longest_s))]:
-        report.note = stores.crawl.at(RETRY_NOW_FOLDER, earlier[0])
+    if earlier := [*filter(note.is_of_run, RetryNowNotes(stores.crawl).names(longest_s))]:
+        report.note = stores.crawl.at(FileName.RETRY_NOW, earlier[0])
         return report
     if failures.url is not None:
         note = replace(note, hosts=frozenset({host_of(failures.url)}), keys=frozenset({key_of(failures.url)}))
@@ -199,9 +189,9 @@ def retry_now(
         note = replace(note, hosts=frozenset(), keys=frozenset())
     _look_at_queues(stores, note, report)
     if not dry_run:
-        for name in retry_now_names(stores.crawl, longest_s, over=True):
-            stores.storage.delete(stores.crawl.at(RETRY_NOW_FOLDER, name))
-        report.note = write_retry_now(stores.crawl, note)
+        for name in RetryNowNotes(stores.crawl).names(longest_s, over=True):
+            stores.storage.delete(stores.crawl.at(FileName.RETRY_NOW, name))
+        report.note = RetryNowNotes(stores.crawl).write(note)
     return report
 
 
@@ -262,15 +252,15 @@ def _lists(stores: Stores, *, dry_run: bool) -> list[_List]:
     The others' URLs are listed again.
     """
     crawl, found = stores.crawl, []
-    for name in crawl.lists():
+    for name in crawl.inbox.lists():
         if not name.startswith(RETRY_LISTS):
             continue
-        if check_seeds(crawl, name, LISTS_FOLDER) if dry_run else set_damaged_aside(crawl, name, LISTS_FOLDER):
+        if check_seeds(crawl, name, FileName.LISTS) if dry_run else set_damaged_aside(crawl, name, FileName.LISTS):
             continue
-        manifest = crawl.seeds_if_there(name, LISTS_FOLDER)
+        manifest = crawl.inbox.manifest_if_there(name, FileName.LISTS)
         if manifest is None:
             continue
-        where = f"{crawl.seeds_path(name, LISTS_FOLDER)}/{OUTLINKS_NAME}"
+        where = f"{crawl.inbox.path(name, FileName.LISTS)}/{OUTLINKS_NAME}"
         lines = read_outlinks(stores.storage.open_read(where), where, manifest["accepted"])
         keys = (b"".join(keys_of(map(url_of_line, some))) for some in some_lines(lines, _LINES))
         found.append(_List(name, key_array(b"".join(keys)), int(manifest["newest"])))
@@ -328,8 +318,8 @@ def _keys(rows: Any) -> Keys:
 
 def _delete(stores: Stores, over: _List, report: RetryReport) -> None:
     if not report.dry_run:
-        stores.storage.delete(stores.crawl.seeds_path(over.name, LISTS_FOLDER))
-        reached("repair.retry.deleted")
+        stores.storage.delete(stores.crawl.inbox.path(over.name, FileName.LISTS))
+        reached("curate.retry.deleted")
     report.deleted.append(over.name)
 
 
@@ -342,7 +332,7 @@ def _hand_over(
         return
     newest, keys = stores.crawl.newest(), _keys(chosen)
     name = f"{RETRY_LISTS}{newest}-{sha1(keys.tobytes()).hexdigest()[:12]}"
-    report.path = stores.crawl.seeds_path(name, LISTS_FOLDER)
+    report.path = stores.crawl.inbox.path(name, FileName.LISTS)
     places = chosen.column("segment").to_numpy()
 
     def lines() -> Iterator[bytes]:

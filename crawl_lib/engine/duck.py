@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from crawl_lib.engine.engine import Engine, Workplace, in_batches, patiently, sql_text
 from crawl_lib.engine.numbers import KEY_BYTES, keys_of
 from crawl_lib.errors import DamagedFileError, NoRoomError, StoppedError, StorageError, os_errors
-from crawl_lib.segment import open_parquet
+from crawl_lib.parquet import open_parquet
 from crawl_lib.stopping import Work
 
 _T = TypeVar("_T")

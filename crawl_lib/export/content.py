@@ -22,8 +22,9 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, DamagedFileError, NoRoomError, os_errors
 from crawl_lib.export.choice import Inputs
 from crawl_lib.export.folder import CONTENT, PAGES, ExportFolder
-from crawl_lib.segment import Member, WantedRecord, read_members, read_one, split_head
+from crawl_lib.segment import Member, WantedRecord, read_members
 from crawl_lib.stopping import Progress
+from crawl_lib.warc import read_one, split_head
 
 MAX_SIZE = (1 << 31) - 1
 MAX_BUCKETS = 256

@@ -60,7 +60,7 @@ def choose(
     for folder in stores.until_stopped(chosen):
         for node in crawl.folder(folder).segments():
             reader = SegmentReader(stores.storage, crawl.segment(folder, node).path)
-            if reader.has_rows:
+            if reader.manifest.has_rows:
                 segments.append(SegmentInput(folder, node, reader.path, reader.digest))
     return label or _name(stores, chosen, segments), segments
 

@@ -15,7 +15,8 @@ from crawl_lib.durable import reached
 from crawl_lib.engine import Engine, Workplace, open_engine
 from crawl_lib.errors import DamagedFileError, InputError, OutputConflictError, PathNotFoundError, TargetExistsError
 from crawl_lib.export.choice import NAME_PATTERN, REMEDY, Inputs, SegmentInput
-from crawl_lib.segment import NO_COLUMNS, SegmentReader, open_parquet, parquet_batches
+from crawl_lib.parquet import NO_COLUMNS, open_parquet, parquet_batches
+from crawl_lib.segment import SegmentReader
 from crawl_lib.stopping import Progress
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
@@ -125,7 +126,7 @@ class ExportFolder:
 
     def _is_empty(self, segment: SegmentInput) -> bool:
         with suppress(PathNotFoundError, DamagedFileError):
-            return not SegmentReader(self.storage, segment.path).has_rows
+            return not SegmentReader(self.storage, segment.path).manifest.has_rows
         return False
 
     def claim(self, inputs: Inputs) -> None:

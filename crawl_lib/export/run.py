@@ -30,16 +30,9 @@ from crawl_lib.export.folder import (
     write_table,
 )
 from crawl_lib.export.visits import view_visits
+from crawl_lib.parquet import open_parquet
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import (
-    LINKS_NAME,
-    PAGES_NAME,
-    PAGES_SCHEMA,
-    SegmentReader,
-    WantedRecord,
-    dropped_files,
-    open_parquet,
-)
+from crawl_lib.segment import LINKS_NAME, PAGES_NAME, PAGES_SCHEMA, SegmentReader, WantedRecord, dropped_files
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 

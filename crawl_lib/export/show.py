@@ -14,7 +14,8 @@ from crawl_lib.export.choice import REMEDY
 from crawl_lib.export.folder import CONTENT, GRAPH_INDEX, OFFSETS, PAGES, URL_MAPPING, WEB_GRAPH, ExportFolder
 from crawl_lib.export.local import local_files
 from crawl_lib.export.readers import UrlMapping, WebGraph
-from crawl_lib.segment import parquet_errors, read_dropped
+from crawl_lib.parquet import parquet_errors
+from crawl_lib.segment import read_dropped
 from crawl_lib.stores import Stores
 from crawl_lib.urls import canonicalize, host_of, key_of
 

@@ -35,7 +35,7 @@ from crawl_lib.export import (
 )
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.graph.finalizer import both_degrees, write_graph, write_index
-from crawl_lib.segment import LATER_FIELDS, open_parquet, parquet_errors
+from crawl_lib.parquet import LATER_FIELDS, open_parquet, parquet_errors
 from crawl_lib.stopping import Progress
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores

@@ -28,8 +28,8 @@ from crawl_lib.durable import fsync_file, rename_durable
 from crawl_lib.engine.numbers import Ints, numbered_names
 from crawl_lib.errors import DamagedFileError, InputError, os_errors
 from crawl_lib.export import ARC_SCHEMAS, ARCS_OUT, EXPORT_SCHEMA, PAGES, ExportFolder, remedy_of, row_count
+from crawl_lib.parquet import open_parquet
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import open_parquet
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import domain_of

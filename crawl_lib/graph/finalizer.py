@@ -19,8 +19,8 @@ from crawl_lib.export import (
     remedy_of,
     row_count,
 )
+from crawl_lib.parquet import open_parquet
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import open_parquet
 from crawl_lib.stopping import Progress
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores

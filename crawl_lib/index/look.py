@@ -8,7 +8,7 @@ from crawl_lib.index.pages import PAGES_SCHEMA
 from crawl_lib.index.update import newest_index
 from crawl_lib.index.versions import INDEX, LEFT_OUT_FILE, PAGES_FILE, file_of
 from crawl_lib.index.wanted import LEFT_OUT_SCHEMA
-from crawl_lib.segment import open_parquet
+from crawl_lib.parquet import open_parquet
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version, Versions, find_rows
 

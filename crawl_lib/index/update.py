@@ -24,7 +24,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crawl_lib.crawldir import DAMAGED_PREFIX
+from crawl_lib.crawldir import FileName
+from crawl_lib.dfsfiles import stored_digest
 from crawl_lib.durable import fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError, os_errors
 from crawl_lib.index.copies import (
@@ -41,8 +42,8 @@ from crawl_lib.index.pages import PAGES_SCHEMA
 from crawl_lib.index.versions import DELETED_FILE, INDEX, LEFT_OUT_FILE, PAGES_FILE, deleted_keys, file_of, made_ms_of
 from crawl_lib.index.wanted import LEFT_OUT_SCHEMA, Wanted
 from crawl_lib.linkdb import update_outlinks
+from crawl_lib.parquet import parquet_batches
 from crawl_lib.scratch import turn_of
-from crawl_lib.segment import parquet_batches, stored_digest
 from crawl_lib.stores import Stores
 from crawl_lib.text import text_table
 from crawl_lib.versions import GROUP_ROWS, Filled, Version, Versions, VersionWork, seal_version
@@ -165,7 +166,7 @@ def _end_purge(versions: Versions, version: Version | None) -> None:
         return
     storage = versions.stores.storage
     for entry in storage.list(versions.folder):
-        number = entry.name.removeprefix(DAMAGED_PREFIX).removeprefix(".").partition("-")[0]
+        number = entry.name.removeprefix(FileName.DAMAGED_PREFIX).removeprefix(".").partition("-")[0]
         is_later = number.isdecimal() and int(number) > version.number  # another machine may be making that one
         if entry.name != str(version.number) and not is_later:
             storage.delete(f"{versions.folder}/{entry.name}")

@@ -73,7 +73,7 @@ def dump_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, d
                 if dry_run:
                     return report
                 fsync_file(file)
-            reached("repair.dump.written")
+            reached("keys.dump.written")
             temporary.rename(path)
             fsync_dir(path.parent)
         finally:
@@ -171,7 +171,7 @@ def load_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, d
             missed = {} if dry_run else store.insert(some, state)
             if missed:
                 raise KeyServerDownError(f"{', '.join(missed)}: does not answer: run again when it is back")
-        reached("repair.load.block")
+        reached("keys.load.block")
         _tell(work, "load", report.keys)
     return report
 

@@ -127,9 +127,9 @@ def make_again(server: KeyServer) -> None:
     if isinstance(server, SqliteKeyServer):
         server.close()
         set_aside(server.path)
-        reached("repair.tables.aside")
+        reached("keys.tables.aside")
     server.create()
-    reached("repair.tables.made")
+    reached("keys.tables.made")
 
 
 def set_aside(path: Path) -> None:

@@ -3,14 +3,14 @@
 Both rings cut the keys into ranges; of each range it is known who held it and who is to hold it. Only keys that a new
 holder lacks are written, and only on servers that are not holders any more are they deleted.
 
-1. The notes of all servers say what they are moving to (`repair.reshard.noted`): from now on every stage refuses to use
+1. The notes of all servers say what they are moving to (`keys.reshard.noted`): from now on every stage refuses to use
    the tables, on every machine, with the old config and the new one. A task that has opened them before sees that
    within `sharded.LOOK_S`; the caller holds what nodes he can, and gives time (`patience_s`) where others may run.
 2. Range by range: what the old holders have is written to the new holders, the highest state of each key
-   (`repair.reshard.copied`); then it is deleted from those that hold it no more (`repair.reshard.deleted`), after what
+   (`keys.reshard.copied`); then it is deleted from those that hold it no more (`keys.reshard.deleted`), after what
    they got since was copied too; and at the end once more.
-3. Servers of the new ring get notes of their new place (`repair.reshard.settled`), those that left an empty one
-   (`repair.reshard.left`). As long as a note says that something moves, the next run goes on: it finds by digests which
+3. Servers of the new ring get notes of their new place (`keys.reshard.settled`), those that left an empty one
+   (`keys.reshard.left`). As long as a note says that something moves, the next run goes on: it finds by digests which
    ranges are done, and by a note of the new ring that all are.
 
 Killed or stopped anywhere: run it again. A key is never deleted before all its new holders have it.
@@ -231,16 +231,16 @@ class _Change:
         joining = [(None, server) for server in self.store.servers if server.name not in holding]
         for place, server in [*self.holders.items(), *joining]:
             server.write_note(RingNote(self.before, place, self.to).to_text())
-        reached("repair.reshard.noted")
+        reached("keys.reshard.noted")
 
     def _settle(self) -> None:
         for place, server in enumerate(self.store.servers):
             server.write_note(RingNote(self.to, place).to_text())
-            reached("repair.reshard.settled")
+            reached("keys.reshard.settled")
         for name in sorted(self.has_tables - set(self.to.names)):
             if self.notes[name] != RingNote(None, None):
                 self.known[name].write_note(RingNote(None, None).to_text())
-        reached("repair.reshard.left")
+        reached("keys.reshard.left")
 
     def sweep(self) -> None:
         """Move keys off servers outside the keys' range.
@@ -268,9 +268,9 @@ class _Change:
             tables = [*both, *(server for server in targets if server not in both)]
             scans = [self.work.until_stopped(table.scan(low, high) if table in both else ()) for table in tables]
             self._bring(tables, scans, [place for place, table in enumerate(tables) if table in targets])
-        reached("repair.reshard.copied")
+        reached("keys.reshard.copied")
         self._leave(sources, targets, low, high)
-        reached("repair.reshard.deleted")
+        reached("keys.reshard.deleted")
 
     def _leave(self, sources: Sequence[KeyServer], targets: Sequence[KeyServer], low: bytes, high: bytes) -> None:
         """Take a range off the servers that hold it no more."""

@@ -8,7 +8,7 @@ import pyarrow as pa
 from crawl_lib.engine.numbers import Ints, KeyNumbers, Keys, column_of, keys_of, values_of
 from crawl_lib.errors import os_errors
 from crawl_lib.linkdb.links import OUTLINKS, is_link
-from crawl_lib.segment import parquet_batches
+from crawl_lib.parquet import parquet_batches
 from crawl_lib.stopping import Progress
 from crawl_lib.versions import GROUP_ROWS, Version, Versions, VersionWork, columns
 

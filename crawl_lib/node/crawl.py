@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from crawl_lib.crawldir import Settled, write_settled
+from crawl_lib.crawldir import Settled
 from crawl_lib.errors import KrakeError, StoppedError, StorageError
 from crawl_lib.fetch import hosts_in_back_off
 from crawl_lib.node.due import follow_notes
@@ -114,7 +114,7 @@ def settle_node(stores: Stores, *, node: str, run_id: str | None = None) -> dict
         report = take_in(task, None)
         length = task.queue.length()
         undecided = sum(1 for _ in task.queue.undecided())
-        write_settled(stores.crawl, Settled(node, folder, length, undecided, task.queue.taken_in()))
+        Settled(node, folder, length, undecided, task.queue.taken_in()).write(stores.crawl)
         task.progress.enter("done", queue=length)
     return {"node": node, "queue": length, **report.to_mapping()}
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 
-from crawl_lib.crawldir import RetryNow, read_retry_now, retry_now_names
+from crawl_lib.crawldir import RetryNow, RetryNowNotes
 from crawl_lib.durable import reached
 from crawl_lib.fetch import HostStore, make_hosts_folder
 from crawl_lib.frontier import host_of_line
@@ -23,8 +23,8 @@ def follow_notes(task: NodeTask) -> None:
     DamagedFileError naming a note or a file of the queue, QueueError, StorageError.
     """
     stores, queue, longest_s = task.stores, task.queue, task.stores.config.retry.max_wait_s
-    names, followed = retry_now_names(stores.crawl, longest_s), queue.record().made_due
-    notes = [read_retry_now(stores.crawl, name) for name in names if name not in followed]
+    names, followed = RetryNowNotes(stores.crawl).names(longest_s), queue.record().made_due
+    notes = [RetryNowNotes(stores.crawl).read(name) for name in names if name not in followed]
     if not notes:
         return
     now = time.time()

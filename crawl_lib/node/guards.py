@@ -13,7 +13,7 @@ settled. (Folders that were deleted by hand leave injected seeds, and the folder
 from contextlib import suppress
 from typing import NamedTuple
 
-from crawl_lib.crawldir import SWAP_PREFIX, SWAP_SUFFIX, Iteration, SegmentRef, read_settled, settled_nodes
+from crawl_lib.crawldir import FileName, Iteration, SegmentRef, SettledNotes
 from crawl_lib.errors import ConfigError, DamagedFileError, OutputConflictError, QueueError
 from crawl_lib.frontier import Queue, Record, Take
 from crawl_lib.rounds import require_agreement
@@ -39,7 +39,7 @@ def require_room_for_segment(stores: Stores, current: Iteration, segment: Segmen
 
     Raises ConfigError for an iteration of other nodes: no node would take in what it found for them.
     """
-    decision = stores.crawl.at(segment.folder, f"{SWAP_PREFIX}{segment.node}{SWAP_SUFFIX}")
+    decision = stores.crawl.at(segment.folder, f"{FileName.SWAP_PREFIX}{segment.node}{FileName.SWAP_SUFFIX}")
     if stores.storage.exists(decision):
         raise DamagedFileError(
             f"{decision}: a repair of this segment was stopped half-way: run `krake fsck --repair`, which goes on"
@@ -90,15 +90,15 @@ def mismatch(stores: Stores, queue: Queue) -> Mismatch | None:
         taken_in = record.taken_in.without_lists()  # which are deleted once they are over
         known = {*taken_in.complete, *taken_in.partial}
         folders = crawl.folders()
-        is_there = known.intersection(folders) or known.intersection(crawl.seeds())
-        if known and not (is_there or settled_nodes(crawl)):
+        is_there = known.intersection(folders) or known.intersection(crawl.inbox.seeds())
+        if known and not (is_there or SettledNotes.nodes(crawl)):
             return Mismatch(
                 "crawl_missing",
                 f"is of a crawl of which nothing is in {stores.storage.name}/{crawl.path}",
                 "put dfs_primary, or the disk that is mounted there, back as it was; to begin again, delete the queues"
                 " and the key tables too",
             )
-        settled = read_settled(crawl, node)
+        settled = SettledNotes(crawl, node).read()
         if segment := _younger_segment(stores, queue, record, folders):
             problem = f"its newest take was of {record.took}, and {segment.path} is there"
         elif (

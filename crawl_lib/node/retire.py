@@ -28,14 +28,7 @@ from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.crawldir import (
-    Settled,
-    finish_open_start,
-    read_settled,
-    take_note_away,
-    urls_of_lost_queue,
-    write_settled,
-)
+from crawl_lib.crawldir import HeldNotes, Settled, SettledNotes, Starts
 from crawl_lib.durable import delete_durable, reached, write_durable
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import Change, HeldQueue, Move, NodeDirectory, NodeLock, Queue, State, Take
@@ -96,10 +89,10 @@ def retire_node(stores: Stores, *, node: str, directory: Path | None = None, dry
         reached("retire.emptied")
         elsewhere = place != stores.node_dir(node)  # the directory at its own place has the queue of before
         newest = stores.crawl.newest()
-        write_settled(stores.crawl, Settled(node, newest, 0, 0, queue.taken_in(), retired=True, lost=elsewhere))
+        Settled(node, newest, 0, 0, queue.taken_in(), retired=True, lost=elsewhere).write(stores.crawl)
         delete_durable(queue.files.retire)
         reached("retire.done")
-    path = stores.crawl.seeds_path(decision["name"])
+    path = stores.crawl.inbox.path(decision["name"])
     return {"node": node, "retired": True, "handed_over": manifest["accepted"], "path": path}
 
 
@@ -134,7 +127,7 @@ def _decide(task: NodeTask) -> dict[str, Any]:
 
 
 def _is_handed_over(stores: Stores, decision: dict[str, Any]) -> bool:
-    return stores.storage.exists(stores.crawl.seeds_path(decision["name"]))
+    return stores.storage.exists(stores.crawl.inbox.path(decision["name"]))
 
 
 def read_decision(directory: Path) -> dict[str, Any] | None:
@@ -179,7 +172,7 @@ def drop_decision(task: NodeTask) -> None:
         return
     task.queue.finish_open_move()
     if _is_handed_over(task.stores, decision):
-        task.stores.storage.secure(task.stores.crawl.seeds_path(decision["name"]))
+        task.stores.storage.secure(task.stores.crawl.inbox.path(decision["name"]))
         _empty_queue(task.queue, decision["name"])
     delete_durable(NodeDirectory(task.directory).retire)
 
@@ -189,7 +182,7 @@ def _require_out(stores: Stores, node: str) -> None:
     if node in stores.config.servers:
         raise ConfigError(f"node {node} is in servers: take it out of the config of every machine, then retire it")
     crawl = stores.crawl
-    notes = (read_settled(crawl, node), urls_of_lost_queue(crawl, node))
+    notes = (SettledNotes(crawl, node).read(), SettledNotes(crawl, node).urls_of_lost_queue())
     if notes == (None, None) and not has_never_worked(stores, node) and not stores.node_dir(node).is_dir():
         newest = crawl.newest_iteration()
         nodes = f": the newest iteration had {', '.join(newest.nodes)}" if newest else ""
@@ -199,7 +192,7 @@ def _require_out(stores: Stores, node: str) -> None:
 def _require_others_settled(stores: Stores, node: str, *, dry_run: bool) -> None:
     """Raise ConfigError while the others have something open: nothing more may be sent to this node."""
     if not dry_run:
-        finish_open_start(stores.crawl)  # else this node would be part of an iteration that appears later
+        Starts(stores.crawl).finish_open()  # else this node would be part of an iteration that appears later
     newest = stores.crawl.newest_iteration()
     others = [name for name in newest.nodes if name != node] if newest else []
     if newest and (problems := unsettled(stores, others, newest.folder)):
@@ -229,7 +222,7 @@ def _retire_by_sources(stores: Stores, node: str, *, lost: bool, dry_run: bool) 
     _require_others_settled(stores, node, dry_run=dry_run)
     newest = stores.crawl.newest()
     counts = {"seen": 0, "requeued": 0, "new": 0}
-    before = read_settled(stores.crawl, node)
+    before = SettledNotes(stores.crawl, node).read()
     handed, again = TakenIn(), ""
     if before is not None and before.retired:  # seeds came since; what came before them others have already
         handed, again = before.taken_in, f" {before.taken_in.to_mapping()}"
@@ -242,11 +235,11 @@ def _retire_by_sources(stores: Stores, node: str, *, lost: bool, dry_run: bool) 
         facts = {"retired": node, "lost": counts}
         manifest = hand_over(stores.crawl, name, lines, Division.of(stores.config), facts=facts)
     reached("retire.handed_over")
-    take_note_away(stores.crawl, node)
+    HeldNotes(stores.crawl, node).take_away()
     taken_in = before.taken_in if before else TakenIn()
     taken_in = taken_in.with_sources((source.folder, source.node) for source in sources)
-    write_settled(stores.crawl, Settled(node, newest, 0, 0, taken_in, retired=True, lost=lost))
-    handed_over, path = manifest["accepted"], stores.crawl.seeds_path(name)
+    Settled(node, newest, 0, 0, taken_in, retired=True, lost=lost).write(stores.crawl)
+    handed_over, path = manifest["accepted"], stores.crawl.inbox.path(name)
     return {"node": node, "retired": True, "handed_over": handed_over, "path": path, **manifest["lost"]}
 
 
@@ -278,7 +271,7 @@ def require_admitted(task: NodeTask) -> None:
 
     Of one that was retired otherwise, and begins with nothing, what it was sent before counts as taken in.
     """
-    settled = read_settled(task.stores.crawl, task.node)
+    settled = SettledNotes(task.stores.crawl, task.node).read()
     if settled is not None and settled.refusal:
         raise ConfigError(settled.refusal)
     if settled is not None and settled.retired and _is_bare(task.queue):
@@ -297,13 +290,13 @@ def admit_node(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str,
             queue = stack.enter_context(NodeLock(stores.node_dir(node), node, 0.0, leaves_trace=False)).queue
         else:
             queue = stack.enter_context(locked_node(stores, node, what="admit")).queue
-        settled = read_settled(stores.crawl, node)
+        settled = SettledNotes(stores.crawl, node).read()
         if settled is None or not settled.lost:
             return {"node": node, "admitted": False}
         if not dry_run:
             _note_taken_in(queue, settled)
             reached("admit.noted")
-            write_settled(stores.crawl, replace(settled, queue=0, undecided=0, retired=False, lost=False))
+            replace(settled, queue=0, undecided=0, retired=False, lost=False).write(stores.crawl)
             return {"node": node, "admitted": True}
         move = Move.read(queue.directory)
         if move is None or move.move_id != _move_id(settled):  # else the node is half admitted

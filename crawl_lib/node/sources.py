@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from crawl_lib.crawldir import LISTS_FOLDER, SEEDS_FOLDER, FolderState, Iteration, note_begun
+from crawl_lib.crawldir import FileName, FolderState, Iteration, SettledNotes
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.fetch import HostStore, make_hosts_folder, page_number
@@ -32,10 +32,10 @@ def waiting_sources(
     will be added to it.
     """
     sources, complete = list[Source](), list[str]()
-    for name in stores.crawl.handed_over():
+    for name in stores.crawl.inbox.folders():
         complete.append(name[0])
         if name not in taken_in:
-            path, manifest = stores.crawl.seeds_path(*name), stores.crawl.seeds_if_there(*name)
+            path, manifest = stores.crawl.inbox.path(*name), stores.crawl.inbox.manifest_if_there(*name)
             if manifest is None:
                 continue
             nodes = tuple(manifest.get("nodes", ()))
@@ -67,7 +67,7 @@ def _source(
     stores: Stores, node: str, path: str, name: tuple[str, str], parts: object, *, nodes: tuple[str, ...]
 ) -> Source:
     """A node's part of a file `outlinks`, which may be none. `parts`: where each node's part lies."""
-    has_others = stores.config.order.makes_lists and name[1] != LISTS_FOLDER
+    has_others = stores.config.order.makes_lists and name[1] != FileName.LISTS
     if not isinstance(parts, dict):
         raise DamagedFileError(f"{path}/{MANIFEST_FILE}: says nothing of outlinks; `krake fsck` says how to repair it")
     part = parts.get(node)
@@ -96,9 +96,9 @@ def taken_in_before(stores: Stores, node: str) -> TakenIn:
     older = [folder for folder in folders if int(folder) < int(newest)]
     pairs = [(folder, found_by) for folder in older for found_by in crawl.folder(folder).segments()]
     with suppress(DamagedFileError, PathNotFoundError):
-        pairs += [(digest, SEEDS_FOLDER) for digest in crawl.folder(newest).iteration().seeds]
+        pairs += [(digest, FileName.SEEDS) for digest in crawl.folder(newest).iteration().seeds]
     if stores.config.order.makes_lists:
-        pairs += [(name, LISTS_FOLDER) for name in crawl.lists()]
+        pairs += [(name, FileName.LISTS) for name in crawl.inbox.lists()]
     return TakenIn().with_sources(pairs)
 
 
@@ -127,7 +127,7 @@ def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
     sources = _but_handed_on(stores, task.node, sources, queue.record().again)
     with stores.keys(task.node) as keys:
         task.home.rewrites.adopt(keys, owners_of_hosts, max_length_chars=config.urls.max_length_chars)
-        note_begun(stores.crawl, task.node)
+        SettledNotes(stores.crawl, task.node).begin()
         if current is not None and (queue.length() or not all(source.is_empty for source in sources)):
             prepare_workers()
         task.home.intake.run(
@@ -217,10 +217,10 @@ def scope_hosts(task: NodeTask, current: Iteration) -> set[str]:
     """
     crawl = task.stores.crawl
     taken_in = task.queue.taken_in()
-    hosts = {*crawl.scope(current), *task.queue.scope_added()}
-    for digest in crawl.seeds():
-        if digest not in current.seeds and (digest, SEEDS_FOLDER) in taken_in:
-            hosts.update(crawl.seeds_scope(digest))
+    hosts = {*crawl.scopes.read(current), *task.queue.scope_added()}
+    for digest in crawl.inbox.seeds():
+        if digest not in current.seeds and (digest, FileName.SEEDS) in taken_in:
+            hosts.update(crawl.inbox.scope(digest))
     for folder in crawl.folders():
         if folder not in current.summed:
             for node in crawl.folder(folder).segments():

@@ -16,7 +16,7 @@ from typing import Any
 # What loads Arrow is named by its package: it is loaded at its first use, and settle mostly has none.
 from crawl_lib import segment as segments
 from crawl_lib.config import to_mapping
-from crawl_lib.crawldir import FolderState, Iteration, delete_settled
+from crawl_lib.crawldir import FolderState, Iteration, SettledNotes
 from crawl_lib.durable import fsync_dir, reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, QueueError
 from crawl_lib.fetch import HostStore, Turns, costs_a_retry, make_hosts_folder, user_agent_header
@@ -37,13 +37,13 @@ from crawl_lib.segment import (
     part_prefix,
     publish,
     seal_all,
-    utc_text,
 )
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.urlfiles import HANDED_ON, decode_line
 from crawl_lib.urls import Owners, host_of
 from crawl_lib.version import VERSION
+from crawl_lib.warc import utc_text
 from crawl_lib.worker import WorkerTask, room_of, run_workers
 
 URLS_OF_A_PROCESS = 1000
@@ -87,7 +87,7 @@ def decide(task: NodeTask, current: Iteration, size: int, new: int | None = None
     `new`: how many of them may be such that no list asked for; None: all. `first`: how many requisites the queue begins
     with; a round of requisites takes no other URL.
     """
-    delete_settled(task.stores.crawl, task.node)
+    SettledNotes(task.stores.crawl, task.node).delete()
     processes = task.stores.config.fetch.processes or os.cpu_count() or 1
     queued = min(size, task.queue.length())
     processes = max(1, min(processes, queued // URLS_OF_A_PROCESS))

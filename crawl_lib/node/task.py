@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from crawl_lib.crawldir import NodeProgress, take_note_away, urls_of_lost_queue
+from crawl_lib.crawldir import HeldNotes, NodeProgress, SettledNotes
 from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import ConfigError, KrakeError, QueueError, StoppedError, os_error
 from crawl_lib.frontier import HeldQueue, NodeDirectory, NodeHome, NodeLock
@@ -38,7 +38,7 @@ def locked_node(stores: Stores, node: str, *, what: str) -> Iterator[NodeTask]:
     directory = NodeDirectory.make(Path(stores.config.queue.local_dir), node)
     with locked_directory(stores, node, directory, what=what) as task:
         note_name_on_node(stores, directory)
-        if not task.queue.exists() and urls_of_lost_queue(stores.crawl, node) is not None:
+        if not task.queue.exists() and SettledNotes(stores.crawl, node).urls_of_lost_queue() is not None:
             raise QueueError(
                 f"{directory}: holds no queue, and node {node} had one in this crawl: put the directory, or"
                 f" queue.local_dir, back as it was; if it is lost, run `krake nodes restart {node}`"
@@ -70,7 +70,7 @@ def locked_directory(stores: Stores, node: str, directory: Path, *, what: str) -
     timeout_s = stores.config.queue.lock_timeout_s
     with NodeLock(directory, node, timeout_s, what=what, on_wait=on_wait, report_interval_s=0.5) as home:
         try:
-            take_note_away(stores.crawl, node)
+            HeldNotes(stores.crawl, node).take_away()
             yield NodeTask(stores, node, home.queue, directory, home.files.spool, home, progress)
         except OSError as error:
             ours = os_error(error, directory)

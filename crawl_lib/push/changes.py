@@ -8,9 +8,10 @@ from itertools import groupby
 from math import expm1, log1p
 from operator import itemgetter
 
+from crawl_lib.dfsfiles import stored_digest
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.index import INDEX, PAGES_FILE, PAGES_SCHEMA, file_of
-from crawl_lib.segment import parquet_batches, stored_digest
+from crawl_lib.parquet import parquet_batches
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version
 

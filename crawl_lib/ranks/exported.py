@@ -27,9 +27,9 @@ from crawl_lib.export import (
     write_table,
 )
 from crawl_lib.graph import arc_column, both_degrees, grouped
+from crawl_lib.parquet import open_parquet, parquet_batches
 from crawl_lib.ranks.kernel import Floats, Inlinks, Ints, mapped, most_rounds, page_rank, starts_of, with_ranks
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import open_parquet, parquet_batches
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import domain_of

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from crawl_lib.crawldb import CRAWLDB_SCHEMA, revise
 from crawl_lib.export import RANK_SCHEMAS, ExportFolder, remedy_of, row_count
+from crawl_lib.parquet import parquet_batches
 from crawl_lib.ranks.exported import rank_export, rank_table, read_said
 from crawl_lib.ranks.kernel import Floats
 from crawl_lib.ranks.linkrank import LINKRANK, update_linkrank
-from crawl_lib.segment import parquet_batches
 from crawl_lib.stores import Stores
 from crawl_lib.versions import SCORE, Version, Versions, VersionWork
 

@@ -9,7 +9,7 @@ The steps, each durable before the next:
 3. `start` names the folder (`start.renamed`);
 4. rows are made from the records, part by part (`segment.part.closed`);
 5. the segment is built, with `submissions.parquet`, and published (`segment.publish.renamed`), its keys are marked
-   (`repair.import.marked`), and the folder is committed (`commit.written`);
+   (`curate.import.marked`), and the folder is committed (`commit.written`);
 6. `run.json` is deleted (`realtime.collect.ended`), then all else in `collect`.
 
 Run again, `collect` goes on there. A part or log belongs to one run, and a run to one folder. So each fetch and each
@@ -47,11 +47,11 @@ from crawl_lib.segment import (
     finished_positions,
     list_parts,
     publish,
-    utc_text,
 )
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Rejection, UrlFilter
 from crawl_lib.version import VERSION
+from crawl_lib.warc import utc_text
 from crawl_lib.worker import PageHandler
 
 

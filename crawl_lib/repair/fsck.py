@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crawl_lib.config import is_sqlite_server
-from crawl_lib.crawldir import SegmentRef, unfilled, urls_of_lost_queue
+from crawl_lib.crawldir import SegmentRef, SettledNotes, Unfilled
 from crawl_lib.derived import Output
 from crawl_lib.durable import delete_durable
 from crawl_lib.errors import NOT_ABOUT_FILES, DamagedFileError, KrakeError, LockedError, PathNotFoundError, StoppedError
@@ -237,8 +237,8 @@ class _Pass:
         crawl = self.stores.crawl
         files = SmallFiles(self.stores, self.did if self.say else None, dry_run=self.dry_run)
         files.shared(self.nodes)
-        for name, kind in crawl.handed_over():
-            with self.left_to_people(crawl.seeds_path(name, kind)):
+        for name, kind in crawl.inbox.folders():
+            with self.left_to_people(crawl.inbox.path(name, kind)):
                 files.seeds(name, kind, full=self.report.full)
             self._add(kind, [])
         for folder in crawl.folders():
@@ -303,7 +303,7 @@ class _Pass:
         """A queue that was there is lost, or on another machine."""
         directory = self.stores.node_dir(node)
         embedded = all(map(is_sqlite_server, self.stores.config.key_storage.servers))
-        waited = urls_of_lost_queue(self.stores.crawl, node)
+        waited = SettledNotes(self.stores.crawl, node).urls_of_lost_queue()
         if waited is None:
             used = f"; if that is here, run `krake settle --node {node}` first" if node in self.here else ""
             self.report.skipped.append(f"node {node}: its queue is not on this machine, or was not used yet{used}")
@@ -353,7 +353,7 @@ class _Pass:
             self._let_go(lost)
             return
         drop = bool(names & DROPPED or lost)
-        if self.say is None or not (drop or names & FILLED or unfilled(self.stores.crawl)):
+        if self.say is None or not (drop or names & FILLED or Unfilled(self.stores.crawl).names()):
             return
         with self.left_to_people("key tables"):
             if names & REPLICAS:

@@ -27,22 +27,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from crawl_lib.crawldb import aside_lists
-from crawl_lib.crawldir import (
-    DAMAGED_PREFIX,
-    DROPPED_FILE,
-    LISTS_FOLDER,
-    RETRY_NOW_FOLDER,
-    SCOPE_FOLDER,
-    SEEDS_FOLDER,
-    SETTLED_FOLDER,
-    START_PREFIX,
-    Kind,
-    hidden_prefix,
-    is_passed_over,
-    read_settled,
-    retry_now_names,
-    settled_nodes,
-)
+from crawl_lib.crawldir import FileName, Kind, RetryNowNotes, SettledNotes, Starts
 from crawl_lib.derived import replaced
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
@@ -100,15 +85,18 @@ def _damaged(stores: Stores, report: SweepReport, now_s: float) -> Iterator[str]
     hold no URL: theirs were listed again, or the lease is over."""
     crawl, storage = stores.crawl, stores.storage
     held = {one.folder for one in aside_lists(stores) if one.until > now_s}
-    for kind in (SEEDS_FOLDER, LISTS_FOLDER):
+    for kind in (FileName.SEEDS, FileName.LISTS):
         for entry in storage.list(crawl.at(kind)) if storage.exists(crawl.at(kind)) else ():
-            if not entry.name.startswith(DAMAGED_PREFIX) or entry.name in held:
+            if not entry.name.startswith(FileName.DAMAGED_PREFIX) or entry.name in held:
                 continue
-            name, where = entry.name.removeprefix(DAMAGED_PREFIX).rpartition("-")[0], crawl.seeds_path(entry.name, kind)
+            name, where = (
+                entry.name.removeprefix(FileName.DAMAGED_PREFIX).rpartition("-")[0],
+                crawl.inbox.path(entry.name, kind),
+            )
             if list_number(name) > (0, 0) or (name in crawl.names(kind) and not check_seeds(crawl, name, kind)):
                 yield where
             else:
-                report.skipped.append(f"{where}: {crawl.seeds_path(name, kind)} is not whole")
+                report.skipped.append(f"{where}: {crawl.inbox.path(name, kind)} is not whole")
     for output in OUTPUTS:
         found = output.aside(stores)
         report.skipped += found.skipped
@@ -117,7 +105,7 @@ def _damaged(stores: Stores, report: SweepReport, now_s: float) -> Iterator[str]
         aside = all_aside(crawl.folder(folder))
         for node in sorted({node for node, name in aside}):
             segment = crawl.segment(folder, node)
-            names = sorted(name for other, name in aside if other == node and name.startswith(DAMAGED_PREFIX))
+            names = sorted(name for other, name in aside if other == node and name.startswith(FileName.DAMAGED_PREFIX))
             found_now = check_segment(storage, segment.path) if segment.exists() else None
             if found_now is None or any(one.severity is Severity.ERROR for one in found_now):
                 report.skipped += [f"{crawl.at(folder, name)}: {segment.path} is not whole" for name in names]
@@ -133,22 +121,26 @@ def check_leftovers(stores: Stores, nodes: Collection[str], now_s: float | None 
     now_s = time.time() if now_s is None else now_s
     crawl, storage, findings = stores.crawl, stores.storage, []
     iterations = readable_iterations(stores)
-    starts = tuple(hidden_prefix(one.run_id, one.iteration) for one in iterations)
+    starts = tuple(Starts.hidden_prefix(one.run_id, one.iteration) for one in iterations)
     problem = "is a scope that no iteration has, or will have"
-    findings += [_leftover(crawl.at(SCOPE_FOLDER, digest), problem) for digest in unused_scopes(stores, iterations)]
-    for name in retry_now_names(crawl, stores.config.retry.max_wait_s, over=True):
+    findings += [_leftover(crawl.at(FileName.SCOPE, digest), problem) for digest in unused_scopes(stores, iterations)]
+    for name in RetryNowNotes(crawl).names(stores.config.retry.max_wait_s, over=True):
         problem = "is a note of `krake retry --now` of which nothing waits any more (retry.max_wait_s)"
-        findings.append(_leftover(crawl.at(RETRY_NOW_FOLDER, name), problem))
+        findings.append(_leftover(crawl.at(FileName.RETRY_NOW, name), problem))
     folders = [crawl.path, *map(crawl.at, crawl.names())]
-    dropped = [name for name in crawl.folders() if storage.exists(crawl.at(name, DROPPED_FILE))]
+    dropped = [name for name in crawl.folders() if storage.exists(crawl.at(name, FileName.DROPPED))]
     folders += [crawl.at(name, node) for name in dropped for node in crawl.folder(name).segments()]
-    folders += [crawl.at(SETTLED_FOLDER, node) for node in settled_nodes(crawl)]
+    folders += [crawl.at(FileName.SETTLED, node) for node in SettledNotes.nodes(crawl)]
     findings += [_leftover(*found) for output in OUTPUTS for found in output.leftovers(stores)]
     for folder in stores.until_stopped([folder for folder in folders if storage.exists(folder)]):
         for entry in storage.list(folder):
             if folder == crawl.path and entry.name.startswith(starts):
                 problem = "is of an attempt of a start whose iteration has its folder"
-            elif folder == crawl.path and entry.name.startswith(START_PREFIX) and is_passed_over(crawl, entry.name):
+            elif (
+                folder == crawl.path
+                and entry.name.startswith(FileName.START_PREFIX)
+                and Starts(crawl).is_passed_over(entry.name)
+            ):
                 problem = "is of an attempt of a start, and another one's folder was chosen"
             elif folder == crawl.path and is_answer_over(entry.name, now_s):
                 problem = "is of an answer that was killed"
@@ -171,7 +163,7 @@ def _problem(stores: Stores, folder: str, name: str, nodes: Collection[str]) -> 
     found = _HIDDEN.fullmatch(name)
     if found is None or not folder.startswith(f"{crawl.path}/"):
         return ""
-    if folder in {crawl.at(SEEDS_FOLDER), crawl.at(LISTS_FOLDER)}:
+    if folder in {crawl.at(FileName.SEEDS), crawl.at(FileName.LISTS)}:
         return "is of an attempt to leave what is there" if exists(f"{folder}/{found[1]}") else ""
     if not folder.rpartition("/")[2].isdecimal():
         return ""
@@ -190,6 +182,6 @@ def _is_over(stores: Stores, node: str, take_id: str, *, here: bool) -> bool:
         if here:
             take = Take.open(stores.node_dir(node))
             return take is None or take.take_id != take_id
-        return read_settled(stores.crawl, node) is not None
+        return SettledNotes(stores.crawl, node).read() is not None
     except DamagedFileError:
         return False

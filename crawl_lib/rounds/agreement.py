@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from crawl_lib.config import differences, shared_options
-from crawl_lib.crawldir import Iteration, Register, parsed_json, write_json_bytes
+from crawl_lib.crawldir import Iteration, Register
+from crawl_lib.dfsfiles import parsed_json, write_json_bytes
 from crawl_lib.errors import ConfigError, TargetExistsError
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.stores import Stores

@@ -19,18 +19,8 @@ from hashlib import sha1
 from itertools import islice
 from typing import Any
 
-from crawl_lib.crawldir import (
-    INDEX_FILE,
-    MANIFEST_PARTS,
-    SCOPE_FOLDER,
-    FolderState,
-    Iteration,
-    hidden_prefix,
-    read_lines,
-    readable_json,
-    sum_counts,
-    write_json_bytes,
-)
+from crawl_lib.crawldir import FileName, Folder, FolderState, Iteration, Starts
+from crawl_lib.dfsfiles import read_lines, readable_json, write_json_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, FewAnswersError, PathNotFoundError, TargetExistsError
 from crawl_lib.frontier import IntakeReport
@@ -66,7 +56,7 @@ def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str
             f"{stores.crawl.path}: iteration {iteration} of run {run_id!r} has no folder; run its crawl tasks first"
         )
     is_new = write_index(stores, found)
-    prefix = hidden_prefix(run_id, iteration)
+    prefix = Starts.hidden_prefix(run_id, iteration)
     for entry in stores.storage.list(stores.crawl.path):
         if entry.name.startswith(prefix):  # of another attempt to start this iteration
             stores.storage.delete(stores.crawl.at(entry.name))
@@ -172,7 +162,7 @@ def keep_late_scope(stores: Stores, folder: str) -> None:
     """
     state = FolderState.read(stores.crawl, folder)
     for node, manifest in state.unsummed.items() if state.index is not None else ():
-        path = stores.crawl.at(SCOPE_FOLDER, f"{folder}-{node}")
+        path = stores.crawl.at(FileName.SCOPE, f"{folder}-{node}")
         if manifest["scope_added"] and not stores.storage.exists(path):
             _write_once(stores, path, scope_bytes(manifest["scope_added"]))
             reached("commit.late_scope")
@@ -185,7 +175,7 @@ def write_index(stores: Stores, iteration: Iteration, share: float | None = None
 
     `share`: of the nodes whose segments have to be there; None: `crawl.min_nodes`.
     """
-    path = stores.crawl.at(iteration.folder, INDEX_FILE)
+    path = stores.crawl.at(iteration.folder, FileName.INDEX)
     is_new = not stores.storage.exists(path)
     if is_new:
         _write_index(stores, iteration, stores.config.crawl.min_nodes if share is None else share)
@@ -220,12 +210,12 @@ def _write_index(stores: Stores, iteration: Iteration, share: float) -> None:
     }
     if state.scope_added:
         # Before the index, which says that commit is done; the folder may be deleted by hand after that.
-        path, data = stores.crawl.at(SCOPE_FOLDER, folder.name), scope_bytes(state.scope_added)
+        path, data = stores.crawl.at(FileName.SCOPE, folder.name), scope_bytes(state.scope_added)
         _write_once(stores, path, data)
         if not state.scope_added <= set(read_lines(stores.storage, path)):  # of an attempt that saw fewer segments
             _write_once(stores, f"{path}-{sha1(data).hexdigest()}", data)
         reached("commit.scope")
-    _write_once(stores, folder.at(INDEX_FILE), write_json_bytes(index))
+    _write_once(stores, folder.at(FileName.INDEX), write_json_bytes(index))
 
 
 def index_problem(stores: Stores, folder: str) -> tuple[str, str] | None:
@@ -264,13 +254,13 @@ def refresh_index(stores: Stores, folder: str) -> None:
         storage.rename(where, kept)
     elif not storage.exists(kept):
         return
-    reached("repair.index.aside")
+    reached("rounds.index.aside")
     if wanted := _corrected(stores, folder, readable_json(storage, kept)):
         storage.write_bytes(where, write_json_bytes(wanted))
     else:
         # It was committed, so enough nodes had their segments by what the config said then.
         write_index(stores, stores.crawl.folder(folder).iteration(), share=0.0)
-    reached("repair.index.written")
+    reached("rounds.index.written")
     storage.delete(kept)
 
 
@@ -279,7 +269,7 @@ def _index_paths(stores: Stores, folder: str) -> tuple[str, str]:
 
     The old one is there while a repair writes the index again.
     """
-    return stores.crawl.at(folder, INDEX_FILE), stores.crawl.at(folder, f".{INDEX_FILE}.old")
+    return stores.crawl.at(folder, FileName.INDEX), stores.crawl.at(folder, f".{FileName.INDEX}.old")
 
 
 def _corrected(stores: Stores, folder: str, index: dict[str, Any]) -> dict[str, Any] | None:
@@ -288,14 +278,14 @@ def _corrected(stores: Stores, folder: str, index: dict[str, Any]) -> dict[str, 
     None if it cannot be used at all. Hosts that were added stay: a segment that was made again may have lost some of
     them.
     """
-    if not all(isinstance(index.get(name), kind) for name, kind in MANIFEST_PARTS.items()):
+    if not Folder.has_parts(index):
         return None
     there = stores.crawl.folder(folder).readable_manifests()
     manifests = {node: there[node] for node in index["outlinks"] if node in there}
     outlinks = {**index["outlinks"], **{node: manifest["outlinks"] for node, manifest in manifests.items()}}
     counts = [manifest["counts"] for manifest in manifests.values()]
     added = sorted({*index["scope_added"], *(host for one in manifests.values() for host in one["scope_added"])})
-    whole = sum_counts(counts) if len(counts) == len(outlinks) else index["counts"]
+    whole = FolderState.sum_counts(counts) if len(counts) == len(outlinks) else index["counts"]
     return {**index, "outlinks": outlinks, "counts": whole, "scope_added": added}
 
 

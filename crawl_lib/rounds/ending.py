@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from crawl_lib.config import Config
-from crawl_lib.crawldir import LISTS_FOLDER, FolderState
+from crawl_lib.crawldir import FileName, FolderState
 from crawl_lib.stores import Stores
 
 
@@ -39,9 +39,9 @@ def generated(stores: Stores) -> Iterator[dict[str, Any]]:
     Each has the list's `name`. A `generate` of another run may delete a list meanwhile; such a list is over, and left
     out. Raises DamagedFileError naming one that cannot be read.
     """
-    for name in sorted(stores.crawl.lists(), key=list_number, reverse=True):
+    for name in sorted(stores.crawl.inbox.lists(), key=list_number, reverse=True):
         if list_number(name) > (0, 0):
-            manifest = stores.crawl.seeds_if_there(name, LISTS_FOLDER)
+            manifest = stores.crawl.inbox.manifest_if_there(name, FileName.LISTS)
             if manifest is not None:
                 yield {"name": name, **manifest}
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from crawl_lib.crawldir import DROPPED_FILE, INDEX_FILE, FolderState
+from crawl_lib.crawldir import FileName, FolderState
 from crawl_lib.errors import KrakeError
 from crawl_lib.rounds.commit import budgets_reached, few_answers
 from crawl_lib.segment import SegmentReader
@@ -133,7 +133,7 @@ def _mark(stores: Stores, folder: str) -> tuple[str | None, bool]:
     Raises StorageError.
     """
     where = stores.crawl.folder(folder)
-    return stores.storage.stamp(where.at(INDEX_FILE)), stores.storage.exists(where.at(DROPPED_FILE))
+    return stores.storage.stamp(where.at(FileName.INDEX)), stores.storage.exists(where.at(FileName.DROPPED))
 
 
 def _read(stores: Stores, folder: str, *, has_dropped: bool) -> dict[str, Any]:

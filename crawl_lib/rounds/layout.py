@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from crawl_lib.crawldir import Iteration, Settled, read_settled, urls_of_lost_queue
+from crawl_lib.crawldir import Iteration, Settled, SettledNotes
 from crawl_lib.errors import ConfigError, DamagedFileError, PathNotFoundError
 from crawl_lib.stores import Stores
 
@@ -30,14 +30,14 @@ def require_layout(stores: Stores) -> None:
     same_routing = before is not None and before.routing == stores.config.frontier.routing
     if before is None or (same_routing and set(before.nodes) == set(stores.config.servers)):
         return
-    handed_over, servers = stores.crawl.handed_over(), set(stores.config.servers)
+    handed_over, servers = stores.crawl.inbox.folders(), set(stores.config.servers)
     sources = [(segment.folder, segment.node) for segment in stores.crawl.segments()]
     sources += [name for name in handed_over if set(_handed_over(stores, *name).get("nodes", ())) != servers]
     problems = unsettled(stores, before.nodes, before.folder, sources)
     for node in before.nodes:
         if node not in servers and not is_retired(stores, node):
             problems.append(f"{node} is not retired: run `krake nodes retire {node}` on its machine")
-    notes = [read_settled(stores.crawl, node) for node in stores.config.servers if node not in before.nodes]
+    notes = [SettledNotes(stores.crawl, node).read() for node in stores.config.servers if node not in before.nodes]
     problems += [settled.refusal for settled in notes if settled is not None and settled.refusal]
     if problems and stores.crawl.newest_iteration() != before:
         require_layout(stores)  # another start was faster: its nodes are at work, and have no marks any more
@@ -56,26 +56,28 @@ def _require_owners_of_seeds(stores: Stores, before: Iteration | None) -> None:
     Raises ConfigError for a node that is not in the config, since the newest iteration. They were divided by other
     `servers`, which were changed back: no one would ever take them in.
     """
-    for name, kind in stores.crawl.handed_over():
+    for name, kind in stores.crawl.inbox.folders():
         if before is not None and name in before.seeds:
             continue
         for node in _handed_over(stores, name, kind).get("outlinks", {}):
-            if node not in stores.config.servers and _waits(stores, name, kind, node, read_settled(stores.crawl, node)):
+            if node not in stores.config.servers and _waits(
+                stores, name, kind, node, SettledNotes(stores.crawl, node).read()
+            ):
                 raise ConfigError(
-                    f"servers: {stores.crawl.seeds_path(name, kind)} has {kind} for {node}, which is not in servers:"
+                    f"servers: {stores.crawl.inbox.path(name, kind)} has {kind} for {node}, which is not in servers:"
                     f" put it back, or run `krake nodes retire {node}` on its machine (with --lost if its disk is gone)"
                 )
 
 
 def is_retired(stores: Stores, node: str) -> bool:
     """Say whether a node was retired, without later work or seeds."""
-    settled, crawl = read_settled(stores.crawl, node), stores.crawl
+    settled, crawl = SettledNotes(stores.crawl, node).read(), stores.crawl
     if settled is None or not settled.retired:
         return False
     since = [name for name in crawl.folders() if int(name) > int(settled.newest or 0)]
     if any(node in crawl.folder(name).iteration().nodes for name in since):
         return False
-    return not any(_waits(stores, *name, node, settled) for name in crawl.handed_over())
+    return not any(_waits(stores, *name, node, settled) for name in crawl.inbox.folders())
 
 
 def has_never_worked(stores: Stores, node: str) -> bool:
@@ -84,10 +86,10 @@ def has_never_worked(stores: Stores, node: str) -> bool:
     An iteration, seeds or a list name the node; no machine had a queue.
     """
     crawl = stores.crawl
-    if read_settled(crawl, node) is not None or urls_of_lost_queue(crawl, node) is not None:
+    if SettledNotes(crawl, node).read() is not None or SettledNotes(crawl, node).urls_of_lost_queue() is not None:
         return False
     is_part = any(node in crawl.folder(name).iteration().nodes for name in crawl.folders())
-    return is_part or any(_waits(stores, *name, node, None) for name in crawl.handed_over())
+    return is_part or any(_waits(stores, *name, node, None) for name in crawl.inbox.folders())
 
 
 def is_taken_in(stores: Stores, name: str, kind: str) -> bool:
@@ -96,7 +98,7 @@ def is_taken_in(stores: Stores, name: str, kind: str) -> bool:
     Those that have URLs there, as their marks say.
     """
     nodes = _handed_over(stores, name, kind).get("outlinks", {})
-    return not any(_waits(stores, name, kind, node, read_settled(stores.crawl, node)) for node in nodes)
+    return not any(_waits(stores, name, kind, node, SettledNotes(stores.crawl, node).read()) for node in nodes)
 
 
 def unsettled(stores: Stores, nodes: Iterable[str], newest: str, sources: Sequence[tuple[str, str]] = ()) -> list[str]:
@@ -108,7 +110,7 @@ def unsettled(stores: Stores, nodes: Iterable[str], newest: str, sources: Sequen
     """
     problems = []
     for node in nodes:
-        settled = read_settled(stores.crawl, node)
+        settled = SettledNotes(stores.crawl, node).read()
         run = f"run `krake settle --node {node}` there (with either list)"
         gone = f"; if its disk is lost, `krake nodes retire {node} --lost`"
         if settled is None:
@@ -143,7 +145,7 @@ def _handed_over(stores: Stores, name: str, kind: str) -> dict[str, Any]:
     and each intake refuse them.
     """
     with suppress(DamagedFileError, PathNotFoundError):
-        return stores.crawl.seeds_manifest(name, kind)
+        return stores.crawl.inbox.manifest(name, kind)
     return {}
 
 

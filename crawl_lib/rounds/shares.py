@@ -13,7 +13,7 @@ each visit counts.
 
 from collections.abc import Iterable
 
-from crawl_lib.crawldir import Iteration, read_settled
+from crawl_lib.crawldir import Iteration, SettledNotes
 from crawl_lib.stores import Stores
 
 
@@ -43,13 +43,13 @@ def share_of_node(stores: Stores, current: Iteration, node: str) -> tuple[int, i
     if current.limited and _has_gone_on(stores, current, node):
         return 0, 0
     share = current.batch_sizes.get(node, 0)
-    fills_up = current.limited and not stores.config.order.makes_lists and stores.crawl.lists()
+    fills_up = current.limited and not stores.config.order.makes_lists and stores.crawl.inbox.lists()
     return (max(share, stores.config.batch.size) if fills_up else share), share
 
 
 def put_by(stores: Stores, current: Iteration, missing: Iterable[str]) -> int:
     """Return how many URLs nodes without a segment may take."""
-    notes = [(node, read_settled(stores.crawl, node)) for node in missing]
+    notes = [(node, SettledNotes(stores.crawl, node).read()) for node in missing]
     takers = [node for node, settled in notes if settled is None or not settled.retired]
     return sum(
         current.batch_sizes[node] for node in takers if not (current.limited and _has_gone_on(stores, current, node))

@@ -17,24 +17,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from crawl_lib.crawldir import (
-    FOLLOWS,
-    IMPORT_NODE,
-    ITERATION_FILE,
-    NONE,
-    SCOPE_DIGEST,
-    SCOPE_FOLDER,
-    FolderState,
-    Iteration,
-    Kind,
-    give_name,
-    hidden_prefix,
-    read_lines,
-    require_clock,
-    scope_digest,
-    write_json_bytes,
-)
+from crawl_lib.crawldir import IMPORT_NODE, FileName, FolderState, Iteration, Kind, Scopes, Starts
 from crawl_lib.dataclass import dataclass
+from crawl_lib.dfsfiles import read_lines, write_json_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, TargetExistsError
 from crawl_lib.rounds.agreement import to_agree
@@ -131,9 +116,9 @@ def _find_or_make(
         found = crawl.find(run_id, iteration, among=folders)
         if found is not None:
             return found
-        require_clock(stores.crawl, folders, clock())
+        Starts(stores.crawl).require_clock(folders, clock())
         hidden = _prepare(stores, run_id, iteration, batch_size, folders, source=source)
-        give_name(stores.crawl, (folders or [NONE])[-1], hidden, clock)
+        Starts(stores.crawl).give_name((folders or [Starts.NONE])[-1], hidden, clock)
 
 
 def _prepare(
@@ -144,7 +129,7 @@ def _prepare(
     note_name(stores)
     require_layout(stores)
     nodes = stores.config.servers if source.kind is Kind.CRAWL else (source.name,)
-    seeds = crawl.seeds()
+    seeds = crawl.inbox.seeds()
     sums = _sum_up(stores, folders, seeds)
     limit = stores.config.crawl.max_pages
     remaining = None if limit is None else max(0, limit - sums.taken - sums.open_taken)
@@ -161,15 +146,15 @@ def _prepare(
         "batch_sizes": share_out(batch_size, nodes, remaining, len(folders)),
         "taken_before": sums.taken,
         "summed": sums.summed,
-        FOLLOWS: (folders or [NONE])[-1],
+        Starts.FOLLOWS: (folders or [Starts.NONE])[-1],
         "seeds": seeds,
-        SCOPE_DIGEST: _keep_scope(stores, scope_bytes(sums.hosts)),
+        Scopes.DIGEST: _keep_scope(stores, scope_bytes(sums.hosts)),
         "agreed": to_agree(stores),
     }
-    name = f"{hidden_prefix(run_id, iteration)}{uuid.uuid4().hex}"
+    name = f"{Starts.hidden_prefix(run_id, iteration)}{uuid.uuid4().hex}"
     hidden = crawl.at(name)
     storage.make_dirs(hidden)
-    storage.write_bytes(f"{hidden}/{ITERATION_FILE}", write_json_bytes(identity))
+    storage.write_bytes(f"{hidden}/{FileName.ITERATION}", write_json_bytes(identity))
     reached("start.written")
     return name
 
@@ -179,8 +164,8 @@ def _keep_scope(stores: Stores, scope: bytes) -> str:
 
     Durably. Most iterations have that of the one before.
     """
-    digest = scope_digest(scope)
-    path = stores.crawl.at(SCOPE_FOLDER, digest)
+    digest = Scopes.digest(scope)
+    path = stores.crawl.at(FileName.SCOPE, digest)
     if not stores.storage.exists(path):
         with suppress(TargetExistsError):  # a start of another run has the same scope
             stores.storage.write_bytes(path, scope)
@@ -198,15 +183,15 @@ def _sum_up(stores: Stores, folders: list[str], seeds: list[str]) -> _Sums:
     sums, known_seeds = _Sums(0, set(), []), set[str]()
     if folders:
         newest = crawl.iteration(folders[-1])
-        sums = _Sums(newest.taken_before, crawl.scope(newest), list(newest.summed))
+        sums = _Sums(newest.taken_before, crawl.scopes.read(newest), list(newest.summed))
         known_seeds.update(newest.seeds)
     for digest in stores.until_stopped(seeds):
         if digest not in known_seeds:
-            sums.hosts.update(crawl.seeds_scope(digest))
+            sums.hosts.update(crawl.inbox.scope(digest))
     for folder in stores.until_stopped(folders):
         if folder not in sums.summed:
             _add_folder(stores, FolderState.read(crawl, folder), sums)
-    for path in crawl.kept_scopes():
+    for path in crawl.scopes.kept():
         sums.hosts.update(read_lines(stores.storage, path))
     return sums
 

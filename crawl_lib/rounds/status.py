@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Any
 
 from crawl_lib.config import Config
-from crawl_lib.crawldir import read_settled, settled_nodes, sum_counts
+from crawl_lib.crawldir import FolderState, SettledNotes
 from crawl_lib.errors import KrakeError, StorageError, os_errors
 from crawl_lib.export import CONTENT, OFFSETS, URL_MAPPING, WEB_GRAPH, ExportFolder, list_exports
 from crawl_lib.fetch import hosts_in_back_off
@@ -150,11 +150,11 @@ def crawl_status(
     newest = (iterations.with_bytes(stores, entry) for entry in shown[-WITH_BYTES:])
     return {
         **_local(stores.config, stores.secrets, elsewhere or _ask_environment, ask_keys or keys_status),
-        "injected": len(stores.crawl.seeds()),
+        "injected": len(stores.crawl.inbox.seeds()),
         "iterations": [*shown[:-WITH_BYTES], *newest],
         "older": len(entries) - len(shown),
         **({"unread": iterations.unread} if iterations.unread else {}),
-        "totals": sum_counts([entry["counts"] for entry in entries if "counts" in entry]),
+        "totals": FolderState.sum_counts([entry["counts"] for entry in entries if "counts" in entry]),
         "nodes": nodes,
         "exports": [_export(stores, name) for name in list_exports(stores)],
     }
@@ -206,10 +206,10 @@ def nodes_status(stores: Stores, iterations: Sequence[Mapping[str, Any]]) -> dic
     newest = max((entry["folder"] for entry in iterations), key=int, default="")
     with_late = [entry for entry in iterations if entry.get("late")]
     found: dict[str, Any] = {}
-    for node in sorted({*stores.config.servers, *settled_nodes(stores.crawl)}):
+    for node in sorted({*stores.config.servers, *SettledNotes.nodes(stores.crawl)}):
         entry: dict[str, Any] = {"late": [one["folder"] for one in with_late if node in one["late"]]}
         try:
-            last = read_settled(stores.crawl, node)
+            last = SettledNotes(stores.crawl, node).read()
         except KrakeError as error:
             entry["error"] = str(error)
         else:

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from crawl_lib.errors import os_errors
 from crawl_lib.index import INDEX
-from crawl_lib.segment import ParquetTable, parquet_errors
+from crawl_lib.parquet import ParquetTable, parquet_errors
 from crawl_lib.versions import find_rows
 
 

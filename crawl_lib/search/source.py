@@ -2,10 +2,10 @@
 
 import logging
 
+from crawl_lib.dfsfiles import stored_digest
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.index import INDEX, delete_other_copies, local_folder, verify_copy
 from crawl_lib.search.opened import OpenIndex, open_index
-from crawl_lib.segment import stored_digest
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Versions
 

@@ -4,7 +4,7 @@ import time
 from hashlib import sha256
 from typing import Any
 
-from crawl_lib.crawldir import DAMAGED_PREFIX, LISTS_FOLDER, SEEDS_FOLDER, CrawlDirectory
+from crawl_lib.crawldir import CrawlDirectory, FileName
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings
 from crawl_lib.records import RETRY_LISTS
@@ -16,17 +16,17 @@ _LIST_AGAIN = "run the same `krake retry` again: that puts this folder aside"
 _MADE_AGAIN = "run `krake fsck --repair`: that puts this folder aside, and its URLs are listed again"
 
 
-def check_seeds(crawl: CrawlDirectory, name: str, kind: str = SEEDS_FOLDER, *, full: bool = True) -> list[Finding]:
+def check_seeds(crawl: CrawlDirectory, name: str, kind: str = FileName.SEEDS, *, full: bool = True) -> list[Finding]:
     """Return the faults of a folder of seeds or a list.
 
     `full`: each line is read. Raises StorageError.
     """
-    path = crawl.seeds_path(name, kind)
-    lines, is_list = f"{path}/{OUTLINKS_NAME}", kind == LISTS_FOLDER
+    path = crawl.inbox.path(name, kind)
+    lines, is_list = f"{path}/{OUTLINKS_NAME}", kind == FileName.LISTS
     list_again = _LIST_AGAIN if name.startswith(RETRY_LISTS) else _MADE_AGAIN
     findings = Findings(ROOM, list_again if is_list else _SEEDS_AGAIN)
     try:
-        manifest = crawl.seeds_manifest(name, kind)
+        manifest = crawl.inbox.manifest(name, kind)
         findings = Findings(ROOM, list_again if is_list else _again(path, manifest))
         for file, digest in manifest.get("files", {}).items():
             if sha256(crawl.storage.read_bytes(f"{path}/{file}")).hexdigest() != digest:
@@ -52,7 +52,7 @@ def check_seeds(crawl: CrawlDirectory, name: str, kind: str = SEEDS_FOLDER, *, f
 def _check_scope(crawl: CrawlDirectory, name: str, findings: Findings) -> None:
     """Add a finding where the hosts of injected seeds cannot be read."""
     try:
-        crawl.seeds_scope(name)
+        crawl.inbox.scope(name)
     except DamagedFileError as error:
         findings.add("scope_damaged", str(error).split(":")[0], str(error), repair="run `krake fsck --repair`")
 
@@ -70,13 +70,13 @@ def _again(path: str, manifest: dict[str, Any]) -> str:
     return f"inject the same seeds with --run-id {run_id} again: that puts this folder aside"
 
 
-def set_damaged_aside(crawl: CrawlDirectory, name: str, kind: str = SEEDS_FOLDER) -> bool:
+def set_damaged_aside(crawl: CrawlDirectory, name: str, kind: str = FileName.SEEDS) -> bool:
     """Rename an unusable folder; return whether it existed.
 
     A complete folder can then take its place.
     """
-    if not crawl.storage.exists(crawl.seeds_path(name, kind)) or not check_seeds(crawl, name, kind):
+    if not crawl.storage.exists(crawl.inbox.path(name, kind)) or not check_seeds(crawl, name, kind):
         return False
-    aside = f"{DAMAGED_PREFIX}{name}-{time.time_ns()}"  # two of a second keep both
-    crawl.storage.rename(crawl.seeds_path(name, kind), crawl.seeds_path(aside, kind))
+    aside = f"{FileName.DAMAGED_PREFIX}{name}-{time.time_ns()}"  # two of a second keep both
+    crawl.storage.rename(crawl.inbox.path(name, kind), crawl.inbox.path(aside, kind))
     return True

@@ -12,16 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from crawl_lib.config import Config, FetchConfig
-from crawl_lib.crawldir import (
-    LISTS_FOLDER,
-    SCOPE_DIGEST,
-    SCOPE_FILE,
-    SEEDS_FOLDER,
-    CrawlDirectory,
-    scope_digest,
-    write_json_bytes,
-)
+from crawl_lib.crawldir import CrawlDirectory, FileName, Scopes
 from crawl_lib.dataclass import dataclass
+from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import StoppedError, StorageError, TargetExistsError
 from crawl_lib.frontier import host_of_line
@@ -78,7 +71,7 @@ def inject(
         seeds.require_some()
         set_damaged_aside(crawl, digest.hexdigest())
         facts = {"digest": digest.hexdigest(), "run_id": run_id, "seeds": seeds.report.to_mapping()}
-        return _publish(crawl, digest.hexdigest(), SEEDS_FOLDER, spread, facts)
+        return _publish(crawl, digest.hexdigest(), FileName.SEEDS, spread, facts)
 
 
 def hand_over(
@@ -99,16 +92,16 @@ def hand_over(
     it is a list, which has none. `facts`: what the manifest says besides the counts. `more`: further files of the
     folder, made once the lines are read; their digests are `files` in the manifest. Raises StorageError.
     """
-    kind = LISTS_FOLDER if scope is None else SEEDS_FOLDER
-    if crawl.storage.exists(crawl.seeds_path(name, kind)):
-        crawl.storage.secure(crawl.seeds_path(name, kind))
-        return crawl.seeds_manifest(name, kind)
+    kind = FileName.LISTS if scope is None else FileName.SEEDS
+    if crawl.storage.exists(crawl.inbox.path(name, kind)):
+        crawl.storage.secure(crawl.inbox.path(name, kind))
+        return crawl.inbox.manifest(name, kind)
     with _spread(division) as spread:
         for line in lines:
             spread.add(host_of_line(line[: line.find(b"\t")]).decode(), line)
         spread.hosts.update(scope or ())
         spread.more.update(more or {})
-        facts = facts if kind == LISTS_FOLDER else {"digest": name, "seeds": {}, **facts}
+        facts = facts if kind == FileName.LISTS else {"digest": name, "seeds": {}, **facts}
         return _publish(crawl, name, kind, spread, facts)
 
 
@@ -158,9 +151,9 @@ def _spread(division: Division, work: Work | None = None) -> Iterator[_Spread]:
 
 def _publish(crawl: CrawlDirectory, name: str, kind: str, spread: _Spread, facts: dict[str, Any]) -> dict[str, Any]:
     """Make the folder, unless it exists; return its manifest."""
-    storage, folder = crawl.storage, crawl.seeds_path(name, kind)
+    storage, folder = crawl.storage, crawl.inbox.path(name, kind)
     if not storage.exists(folder):
-        hidden = crawl.seeds_path(f".{name}-{uuid.uuid4().hex}", kind)
+        hidden = crawl.inbox.path(f".{name}-{uuid.uuid4().hex}", kind)
         try:
             _write(storage, hidden, kind, spread, facts)
         except StoppedError:
@@ -176,7 +169,7 @@ def _publish(crawl: CrawlDirectory, name: str, kind: str, spread: _Spread, facts
             storage.delete(hidden)
         reached("inject.renamed")
     storage.secure(folder)
-    return crawl.seeds_manifest(name, kind)
+    return crawl.inbox.manifest(name, kind)
 
 
 def _write(storage: Storage, hidden: str, kind: str, spread: _Spread, facts: dict[str, Any]) -> None:
@@ -185,10 +178,10 @@ def _write(storage: Storage, hidden: str, kind: str, spread: _Spread, facts: dic
         writer = OutlinkWriter(file)
         for node, part in zip(spread.division.nodes, spread.files, strict=True):
             writer.add_part(node, spread.lines(part))
-    if kind == SEEDS_FOLDER:
+    if kind == FileName.SEEDS:
         scope = scope_bytes(spread.hosts)
-        storage.write_bytes(f"{hidden}/{SCOPE_FILE}", scope)
-        facts = {**facts, SCOPE_DIGEST: scope_digest(scope)}
+        storage.write_bytes(f"{hidden}/{FileName.SCOPE}", scope)
+        facts = {**facts, Scopes.DIGEST: Scopes.digest(scope)}
     files = {name: make() for name, make in spread.more.items()}
     for name, data in files.items():
         storage.write_bytes(f"{hidden}/{name}", data)

@@ -16,16 +16,7 @@ from typing import TYPE_CHECKING
 
 from crawl_lib.lazy import loads_later
 from crawl_lib.segment.cdxj import cdxj_line, surt
-from crawl_lib.segment.encoder import (
-    Position,
-    RecordEncoder,
-    WarcInfo,
-    base32,
-    microseconds,
-    safe_uri,
-    split_head,
-    utc_text,
-)
+from crawl_lib.segment.encoder import Position, RecordEncoder, WarcInfo
 from crawl_lib.segment.manifest import (
     INDEX_NAME,
     LINKS_NAME,
@@ -61,30 +52,19 @@ from crawl_lib.segment.publish import (
     hidden_folder,
     publish,
     seal_all,
-    stored_digest,
     upload_built,
     upload_checked,
 )
-from crawl_lib.segment.recover import group_of, groups_of, microseconds_of, taken_of, warc_fields
+from crawl_lib.segment.recover import group_of, groups_of, taken_of
 from crawl_lib.segment.runs import RunWriter, merge_many
-from crawl_lib.segment.warc import NOT_OWN, Damage, FileId, WarcRecord, Whole, read_archive, read_one, scan
 
 if TYPE_CHECKING:
     from crawl_lib.segment.build import build_segment, built_problem
     from crawl_lib.segment.check import check_segment
     from crawl_lib.segment.reader import SegmentReader
-    from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, SUBMISSIONS_SCHEMA, PageRow
+    from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA, SUBMISSIONS_SCHEMA, PageRow
     from crawl_lib.segment.spool import PartWriter
-    from crawl_lib.segment.tables import (
-        NO_COLUMNS,
-        LinkBlock,
-        ParquetTable,
-        open_parquet,
-        parquet_batches,
-        parquet_errors,
-        read_blocks,
-        write_parquet,
-    )
+    from crawl_lib.segment.tables import LinkBlock, read_blocks, write_parquet
 else:
     # These modules load Arrow, which takes a tenth of a second, and not each task of a node reads or writes rows. No
     # task looks for damage.
@@ -94,15 +74,10 @@ else:
             "build": ("build_segment", "built_problem"),
             "check": ("check_segment",),
             "reader": ("SegmentReader",),
-            "schema": ("LATER_FIELDS", "LINKS_SCHEMA", "PAGES_SCHEMA", "SUBMISSIONS_SCHEMA", "PageRow"),
+            "schema": ("LINKS_SCHEMA", "PAGES_SCHEMA", "SUBMISSIONS_SCHEMA", "PageRow"),
             "spool": ("PartWriter",),
             "tables": (
-                "NO_COLUMNS",
                 "LinkBlock",
-                "ParquetTable",
-                "open_parquet",
-                "parquet_batches",
-                "parquet_errors",
                 "read_blocks",
                 "write_parquet",
             ),

@@ -17,7 +17,6 @@ from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError, StorageError, os_errors
 from crawl_lib.records import QueuedUrl
 from crawl_lib.sealed import MANIFEST_FILE
-from crawl_lib.segment.encoder import utc_text
 from crawl_lib.segment.manifest import (
     INDEX_NAME,
     LINKS_NAME,
@@ -30,6 +29,7 @@ from crawl_lib.segment.runs import OutlinkRuns, merge_many, merge_outlinks
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA
 from crawl_lib.segment.tables import read_blocks, write_parquet
 from crawl_lib.urlfiles import OUTLINKS_NAME, OutlinkWriter, metadata_and_tries
+from crawl_lib.warc import utc_text
 
 SCRATCH_NAME = ".scratch"
 

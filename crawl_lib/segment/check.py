@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crawl_lib.dfsfiles import stored_digest
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
+from crawl_lib.parquet import open_parquet
 from crawl_lib.sealed import MANIFEST_FILE
-from crawl_lib.segment.encoder import safe_uri
 from crawl_lib.segment.manifest import (
     DROPPED_REMEDY,
     INDEX_NAME,
@@ -31,15 +32,12 @@ from crawl_lib.segment.manifest import (
     read_dropped,
 )
 from crawl_lib.segment.parts import WARC_SUFFIX
-from crawl_lib.segment.publish import stored_digest
 from crawl_lib.segment.reader import BATCH_ROWS, SCHEMAS
-from crawl_lib.segment.recover import warc_fields
-from crawl_lib.segment.tables import open_parquet
-from crawl_lib.segment.warc import WarcRecord, walk
 from crawl_lib.states import Outcome
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
 from crawl_lib.urlfiles import OUTLINKS_NAME, part_mapping, read_outlinks, split_line
+from crawl_lib.warc import WarcRecord, safe_uri, walk, warc_fields
 
 OUTCOMES = frozenset(map(str, Outcome))
 ACCOUNTED = ("deferred", "dropped", "lost")

@@ -9,12 +9,9 @@ Source: https://iipc.github.io/warc-specifications/specifications/warc-format/wa
 
 import os
 import re
-import time
 from collections.abc import Callable
-from functools import lru_cache
 from hashlib import sha1
 from typing import NamedTuple
-from urllib.parse import quote
 
 from isal import igzip_lib
 
@@ -22,19 +19,14 @@ from crawl_lib.dataclass import dataclass
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment.payload import payload_of
 from crawl_lib.states import WITH_RESPONSE, Outcome
+from crawl_lib.warc import END, base32, escape_field, safe_uri, utc_text
 
 FORMAT_VERSION = 1
 """Version of the segment: its WARC fields, tables and manifest."""
 
 EMPTY_DIGEST = "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"
 ODD_LINE = re.compile(rb"\n[^!-~]")
-SAFE_IN_URI = "!#$%&'()*+,/:;=?@[]~"
-FIELD_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r"})
-END = b"\r\n\r\n"
 _FIELDS = "warc-fields"
-_BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-_BASE32_PAIRS = [first + second for first in _BASE32 for second in _BASE32]
-_PAIR_STARTS = range(150, -1, -10)
 _UUID_BYTES, _DRAWN_AHEAD = 16, 64
 _drawn: list[str] = []
 """Random numbers in hexadecimal, drawn ahead: a call to the kernel for each id takes as long as making the id."""
@@ -100,41 +92,6 @@ def new_record_id() -> str:
         h, *rest = (digits[start : start + 2 * _UUID_BYTES] for start in range(0, len(digits), 2 * _UUID_BYTES))
         _drawn.extend(rest)
     return f"<urn:uuid:{h[:8]}-{h[8:12]}-4{h[13:16]}-{_VARIANTS[h[16]]}{h[17:20]}-{h[20:]}>"
-
-
-def microseconds(seconds: float) -> int:
-    """POSIX seconds in whole microseconds: what a WARC date can carry, there and back."""
-    return round(seconds * 1_000_000)
-
-
-def utc_text(seconds: float) -> str:
-    """POSIX seconds as the date that WARC/1.1 allows, with microseconds: `YYYY-MM-DDThh:mm:ss.ffffffZ`."""
-    second, micros = divmod(microseconds(seconds), 1_000_000)
-    return f"{_second_text(second)}.{micros:06d}Z"
-
-
-@lru_cache(maxsize=16)
-def _second_text(second: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-
-
-def escape_field(text: str) -> str:
-    """A text that stays on one line of `application/warc-fields`: backslash, CR and LF escaped."""
-    return text.translate(FIELD_ESCAPES)
-
-
-def unescape_field(text: str) -> str:
-    """What `escape_field` was given."""
-    if "\\" not in text:
-        return text
-    return re.sub(r"\\(.)", lambda found: {"n": "\n", "r": "\r"}.get(found[1], found[1]), text)
-
-
-def safe_uri(url: str) -> str:
-    """A URL as a WARC header takes it: visible ASCII; anything else (never in a canonical URL) is escaped."""
-    if url.isascii() and url.isprintable() and " " not in url and "<" not in url and ">" not in url:
-        return url
-    return quote(url, safe=SAFE_IN_URI, errors="replace")
 
 
 def has_certain_end(head: bytes) -> bool:
@@ -267,20 +224,5 @@ def _line(name: str, value: str) -> str:
     return f"{name}: {escape_field(value)}\r\n" if value else ""
 
 
-def split_head(block: bytes) -> tuple[bytes, bytes]:
-    """An HTTP block as head (with its empty line) and body; all is head where no empty line is found."""
-    end = block.find(END)
-    newline = block.find(b"\n\n")
-    if newline >= 0 and (end < 0 or newline < end):
-        return block[: newline + 2], block[newline + 2 :]
-    return (block, b"") if end < 0 else (block[: end + 4], block[end + 4 :])
-
-
 def _digest(data: bytes) -> str:
     return f"sha1:{base32(sha1(data).digest())}"
-
-
-def base32(digest: bytes) -> str:
-    """Encode 20 bytes by Base32 (RFC 4648), two characters at a time: in half the time of `base64.b32encode`."""
-    bits = int.from_bytes(digest, "big")
-    return "".join([_BASE32_PAIRS[bits >> start & 1023] for start in _PAIR_STARTS])

@@ -20,8 +20,8 @@ from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import DamagedFileError, TargetExistsError
 from crawl_lib.sealed import SEALED_VERSION, sealed, unsealed_if_new
 from crawl_lib.segment.parts import WARC_SUFFIX
-from crawl_lib.segment.recover import microseconds_of
 from crawl_lib.storage import Storage
+from crawl_lib.warc import microseconds_of
 
 PAGES_NAME, LINKS_NAME, INDEX_NAME = "pages.parquet", "links.parquet", "index.cdxj"
 SUBMISSIONS_NAME = "submissions.parquet"

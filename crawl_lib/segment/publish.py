@@ -22,11 +22,11 @@ The steps of one part, each durable before the next one begins:
 
 import logging
 from collections.abc import Callable, Iterator
-from hashlib import sha256
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Self
 
+from crawl_lib.dfsfiles import stored_digest
 from crawl_lib.durable import delete_durable, reached
 from crawl_lib.errors import (
     DamagedFileError,
@@ -114,18 +114,6 @@ def upload_checked(storage: Storage, local: Path, path: str, entry: dict[str, An
     if stored_digest(storage, path) != entry["sha256"]:
         storage.delete(path)
         raise StorageError(f"{storage.name}: {path}: was not stored as it was sent; run the task again")
-
-
-def stored_digest(storage: Storage, path: str, work: Work | None = None, size_bytes: int = 0) -> str:
-    """Return the SHA-256 (hex) of a stored file. `size_bytes`: 0 if unknown. Raises StorageError, StoppedError."""
-    digest, done, work = sha256(), 0, work or Work()
-    with storage.open_read(path) as file:
-        while block := file.read(1 << 20):
-            work.go_on()
-            digest.update(block)
-            done += len(block)
-            work.report(checking=path, done=done, total=size_bytes, unit="bytes")
-    return digest.hexdigest()
 
 
 def _require_ours(storage: Storage, target: str, take_id: str) -> None:

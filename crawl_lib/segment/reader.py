@@ -9,7 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from crawl_lib.dfsfiles import stored_digest
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.parquet import ParquetTable, open_parquet, parquet_errors
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment.manifest import (
     LINKS_NAME,
@@ -19,13 +21,11 @@ from crawl_lib.segment.manifest import (
     read_dropped,
 )
 from crawl_lib.segment.parts import REPAIR, WARC_SUFFIX
-from crawl_lib.segment.publish import stored_digest
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA, with_later_fields
-from crawl_lib.segment.tables import ParquetTable, open_parquet, parquet_errors
-from crawl_lib.segment.warc import WarcRecord, read_one, walk
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
 from crawl_lib.urlfiles import OUTLINKS_NAME, part_mapping, read_outlinks
+from crawl_lib.warc import WarcRecord, read_one, walk
 
 BATCH_ROWS = 10_000
 SCHEMAS = {PAGES_NAME: PAGES_SCHEMA, LINKS_NAME: LINKS_SCHEMA}
@@ -49,11 +49,6 @@ class SegmentReader:
     def manifest(self) -> Manifest:
         """Its manifest."""
         return Manifest.from_bytes(self._manifest_bytes, f"{self.path}/{MANIFEST_FILE}", f"; {REPAIR}")
-
-    @property
-    def has_rows(self) -> bool:
-        """Whether it holds pages or links: one of a node that had nothing to take holds none."""
-        return self.manifest.has_rows
 
     def lacks(self, name: str) -> bool:
         """Tell whether a table or the index was not written, since its node took no URL.

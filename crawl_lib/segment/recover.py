@@ -1,20 +1,14 @@
 """Reading a worker's spool again: whole groups out of a WARC file that a kill cut anywhere."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
 
 from crawl_lib.records import Earlier, Fetched, QueuedUrl, TakenUrl
-from crawl_lib.segment.encoder import Position, split_head, unescape_field
-from crawl_lib.segment.warc import FileId, WarcRecord, walk
+from crawl_lib.segment.encoder import Position
 from crawl_lib.states import Outcome
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
-_DAY = re.compile("([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
+from crawl_lib.warc import FileId, WarcRecord, microseconds_of, split_head, walk, warc_fields
 
 
 class Recovered(NamedTuple):
@@ -123,28 +117,3 @@ def _number(text: str, limit: int = 1 << 31) -> int:
     if not 0 <= number < limit:
         raise ValueError(f"{text}: not a number of a record of ours")
     return number
-
-
-def warc_fields(block: bytes) -> dict[str, str]:
-    """The lines of an `application/warc-fields` block, escapes undone."""
-    fields = {}
-    for line in block.decode("utf-8", "replace").split("\r\n"):
-        name, colon, value = line.partition(": ")
-        if colon:
-            fields[name] = unescape_field(value)
-    return fields
-
-
-def microseconds_of(date: str) -> int:
-    """Return POSIX microseconds of a WARC date: a year, month or day (in UTC), or a time with its zone; rounded down.
-
-    Raises ValueError.
-    Source: https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/#warc-date-mandatory
-    """
-    if found := _DAY.fullmatch(date):
-        year, month, day = found.groups()
-        date = f"{year}-{month or '01'}-{day or '01'}T00:00Z"
-    moment = datetime.fromisoformat(date)
-    if moment.tzinfo is None:
-        raise ValueError(f"{date}: has no time zone")
-    return (moment - EPOCH) // MICROSECOND

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from crawl_lib.parquet import LATER_FIELDS
 from crawl_lib.states import Outcome
 
 CAPTURE_PLACE = pa.struct([("segment", pa.string()), ("file", pa.string()), ("offset", pa.int64())])
@@ -61,12 +62,6 @@ passes, after which the URL is tried again; null: the row is final. `refers_to`:
 was, the full capture that has its body; null: this is one. `payload_digest`: SHA-1 of the payload (`payload_of`), where
 that is not `digest`. `image_url` and the next four: the page's metadata, where `parse.facts` asks for that. `hop`: how
 the URL was found (`QueuedUrl.hop`). New columns go to the end."""
-LATER_FIELDS = (
-    *("error", "parse_error", "retry_at", "refers_to", "payload_digest"),
-    *("image_url", "author", "published", "modified", "language", "hop"),
-)
-"""Columns of `pages` that older segments lack; they read as null there."""
-
 _LINK_FIELDS: list[pa.Field[Any]] = [
     pa.field("source", pa.binary(20), nullable=False),
     pa.field("target", pa.binary(20)),

@@ -32,7 +32,7 @@ from crawl_lib.segment.recover import read_groups
 from crawl_lib.segment.revisit import revisited
 from crawl_lib.segment.runs import OutlinkRuns, RunWriter
 from crawl_lib.segment.tables import LinkTable, PageTable
-from crawl_lib.segment.warc import FileId
+from crawl_lib.warc import FileId
 
 CDXJ_RUN_LINES = 50_000
 

@@ -16,8 +16,9 @@ from starlette.exceptions import HTTPException
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.parse import HTML_TYPES, XHTML, decode_content, html_to_utf8, parse_head
 from crawl_lib.search import CapturePlace, OpenIndex, Sites, StoredPage, stored_page
-from crawl_lib.segment import SegmentReader, WarcRecord, read_dropped, safe_uri, split_head
+from crawl_lib.segment import SegmentReader, read_dropped
 from crawl_lib.stores import Stores
+from crawl_lib.warc import WarcRecord, safe_uri, split_head
 
 SANDBOX = (
     "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"

@@ -16,11 +16,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crawl_lib.crawldir import DAMAGED_PREFIX
+from crawl_lib.crawldir import FileName
+from crawl_lib.dfsfiles import stored_digest
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, StorageError
+from crawl_lib.parquet import open_parquet
 from crawl_lib.sealed import sealed_json, unsealed
-from crawl_lib.segment import open_parquet, stored_digest
 from crawl_lib.storage import hidden_next_to
 from crawl_lib.stores import Stores
 
@@ -136,7 +137,7 @@ class StatisticsFiles:
         """Return the path of the next version: above all that exist, and all that were set aside."""
         numbers = [0]
         for name in self._names(period.date):
-            found = _NAME.match(name.removeprefix(DAMAGED_PREFIX))
+            found = _NAME.match(name.removeprefix(FileName.DAMAGED_PREFIX))
             if found and found[1] == period.name:
                 numbers.append(int(found[2]))
         return f"{self.folder_of(period)}/{period.name}-{max(numbers) + 1}.parquet"
@@ -200,14 +201,14 @@ class StatisticsFiles:
     def set_aside(self, path: str) -> str:
         """Rename a damaged version, so that the version before it counts; return the new path."""
         folder, _, name = path.rpartition("/")
-        aside = f"{folder}/{DAMAGED_PREFIX}{name}-{time.time_ns()}"
+        aside = f"{folder}/{FileName.DAMAGED_PREFIX}{name}-{time.time_ns()}"
         self.stores.storage.rename(path, aside)
         return aside
 
     def aside(self) -> list[str]:
         """Return the paths of versions that were set aside."""
         names = [(date, name) for date in self.dates() for name in self._names(date)]
-        return [f"{self.folder}/{date}/{name}" for date, name in names if name.startswith(DAMAGED_PREFIX)]
+        return [f"{self.folder}/{date}/{name}" for date, name in names if name.startswith(FileName.DAMAGED_PREFIX)]
 
 
 def remedy_of(file: StatisticsFile) -> str:

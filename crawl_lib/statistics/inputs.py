@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from crawl_lib.crawldir import Kind, SegmentRef
+from crawl_lib.parquet import parquet_batches
 from crawl_lib.segment import (
     PAGES_NAME,
     PAGES_SCHEMA,
     SUBMISSIONS_NAME,
     SUBMISSIONS_SCHEMA,
     SegmentReader,
-    parquet_batches,
 )
 from crawl_lib.statistics.files import HOUR, Period
 from crawl_lib.stores import Stores

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from crawl_lib.captures import Captures, Row
 from crawl_lib.derived import Pages
 from crawl_lib.engine import in_batches
-from crawl_lib.segment import parquet_batches
+from crawl_lib.parquet import parquet_batches
 from crawl_lib.stores import Stores
 from crawl_lib.text import text_table
 from crawl_lib.urls import key_of

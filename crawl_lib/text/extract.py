@@ -26,10 +26,10 @@ from crawl_lib.parse import (
     to_utf8,
     written_date,
 )
-from crawl_lib.segment import read_one, split_head
 from crawl_lib.text.normal import nfc
 from crawl_lib.text.page import KINDS, PageText
 from crawl_lib.text.profile import count_words, is_long_word, text_profile
+from crawl_lib.warc import read_one, split_head
 
 LANGUAGE_CHARS = 10_000
 """Of the text, from which the language is told."""

@@ -18,10 +18,11 @@ from crawl_lib.config import Config
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError, os_errors
+from crawl_lib.parquet import open_parquet
 from crawl_lib.parse import Directives
 from crawl_lib.rounds import has_own_texts
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import SegmentReader, WantedRecord, open_parquet, read_members
+from crawl_lib.segment import SegmentReader, WantedRecord, read_members
 from crawl_lib.states import Outcome
 from crawl_lib.stopping import Progress
 from crawl_lib.storage import hidden_next_to

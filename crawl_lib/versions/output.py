@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from crawl_lib.derived import Output, PagePlace, Pages, SetAside, existing
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.findings import Finding
-from crawl_lib.segment import parquet_batches
+from crawl_lib.parquet import parquet_batches
 from crawl_lib.stores import Stores
 from crawl_lib.versions.version import Family, Version, Versions
 

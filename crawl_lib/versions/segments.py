@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from crawl_lib.crawldir import DROPPED_FILE, SegmentRef
+from crawl_lib.crawldir import FileName, SegmentRef
 from crawl_lib.engine import Engine
 from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, SegmentReader
 from crawl_lib.stores import Stores
@@ -123,7 +123,7 @@ def _taken_out(stores: Stores, there: Iterable[SegmentRef]) -> Iterator[tuple[by
     marked: dict[str, bool] = {}
     for segment in stores.until_stopped(there):
         if segment.folder not in marked:
-            mark = stores.crawl.folder(segment.folder).at(DROPPED_FILE)
+            mark = stores.crawl.folder(segment.folder).at(FileName.DROPPED)
             marked[segment.folder] = stores.storage.exists(mark)
         if marked[segment.folder]:
             for key in sorted(SegmentReader(stores.storage, segment.path).taken_out):

@@ -21,12 +21,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl_lib.crawldir import DAMAGED_PREFIX, read_json
+from crawl_lib.crawldir import FileName
+from crawl_lib.dfsfiles import read_json, stored_digest
 from crawl_lib.engine import Engine
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
+from crawl_lib.parquet import ParquetTable, open_parquet, parquet_batches
 from crawl_lib.sealed import MANIFEST_FILE
-from crawl_lib.segment import ParquetTable, open_parquet, parquet_batches, stored_digest
 from crawl_lib.stores import Stores
 
 GROUP_ROWS = 1 << 16
@@ -115,14 +116,14 @@ class Versions:
         """
         storage = self.stores.storage
         names = [entry.name for entry in storage.list(self.folder)] if storage.exists(self.folder) else []
-        return sorted(name for name in names if name.startswith(DAMAGED_PREFIX))
+        return sorted(name for name in names if name.startswith(FileName.DAMAGED_PREFIX))
 
     def next_number(self) -> int:
         """Return the number of the next version.
 
         It is above all that exist: complete, damaged or set aside.
         """
-        aside = (name.removeprefix(DAMAGED_PREFIX).partition("-")[0] for name in self.aside())
+        aside = (name.removeprefix(FileName.DAMAGED_PREFIX).partition("-")[0] for name in self.aside())
         return max([0, *self.numbers(), *map(int, aside)]) + 1
 
     def read(self, number: int) -> Version:
@@ -221,7 +222,7 @@ class Versions:
 
         The version before it counts then. Raises StorageError.
         """
-        aside = f"{self.folder}/{DAMAGED_PREFIX}{number}-{time.time_ns()}"  # two of a second keep both
+        aside = f"{self.folder}/{FileName.DAMAGED_PREFIX}{number}-{time.time_ns()}"  # two of a second keep both
         self.stores.storage.rename(self.path(number), aside)
         return aside
 

@@ -15,11 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from crawl_lib.crawldir import write_json_bytes
+from crawl_lib.dfsfiles import stored_digest, write_json_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import StorageError
 from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
-from crawl_lib.segment import stored_digest
 from crawl_lib.stores import Stores
 from crawl_lib.versions.version import Version, Versions
 from crawl_lib.versions.work import VersionWork

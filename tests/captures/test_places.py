@@ -16,7 +16,8 @@ from crawl_lib.ask import newest_rows, why
 from crawl_lib.captures import PLACES, KnownCaptures, places, update_captures
 from crawl_lib.config import Config
 from crawl_lib.errors import InputError
-from crawl_lib.segment import LINKS_NAME, PAGES_NAME, ParquetTable
+from crawl_lib.parquet import ParquetTable
+from crawl_lib.segment import LINKS_NAME, PAGES_NAME
 from crawl_lib.storage import LocalStorage
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version, Versions

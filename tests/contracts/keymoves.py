@@ -197,14 +197,14 @@ class KeyMovesContract:
     @pytest.mark.parametrize(
         "step",
         [
-            "repair.reshard.noted",
-            "repair.reshard.copied:1",
-            "repair.reshard.copied:20",
-            "repair.reshard.deleted:1",
-            "repair.reshard.deleted:31",
-            "repair.reshard.settled:1",
-            "repair.reshard.settled:3",
-            "repair.reshard.left",
+            "keys.reshard.noted",
+            "keys.reshard.copied:1",
+            "keys.reshard.copied:20",
+            "keys.reshard.deleted:1",
+            "keys.reshard.deleted:31",
+            "keys.reshard.settled:1",
+            "keys.reshard.settled:3",
+            "keys.reshard.left",
         ],
     )
     def test_killed_anywhere_it_is_run_again_and_nobody_uses_the_tables_meanwhile(
@@ -224,7 +224,7 @@ class KeyMovesContract:
         monkeypatch.setattr("crawl_lib.keys.moving.reached", reached)
         with pytest.raises(Died):
             reshard(store, old)
-        if step not in {"repair.reshard.settled:3", "repair.reshard.left"}:
+        if step not in {"keys.reshard.settled:3", "keys.reshard.left"}:
             with pytest.raises(KeyTablesError, match="krake keys reshard"):
                 store.require_ring()
         with pytest.raises(KeyTablesError, match="krake keys reshard"):
@@ -271,7 +271,7 @@ class KeyMovesContract:
         reshard(store)
         self.holds(store)
 
-    @pytest.mark.parametrize("step_before", ["repair.reshard.copied", "repair.reshard.deleted"])
+    @pytest.mark.parametrize("step_before", ["keys.reshard.copied", "keys.reshard.deleted"])
     def test_what_a_task_that_runs_on_inserts_is_not_lost(self, filled, servers, monkeypatch, step_before):
         """Each range gets two keys after it was copied, before or after it is deleted where it was."""
         old = filled(2, 1)
@@ -294,7 +294,7 @@ class KeyMovesContract:
         assert check(store).ok
         assert report.copied.total() == report.deleted.total()
 
-    @pytest.mark.parametrize("step_before", ["repair.reshard.copied", "repair.reshard.deleted"])
+    @pytest.mark.parametrize("step_before", ["keys.reshard.copied", "keys.reshard.deleted"])
     def test_what_a_task_that_runs_on_marks_is_not_lost(self, filled, servers, monkeypatch, step_before):
         """In each range a key that waits is fetched after it was copied, before or after it is deleted where it was."""
         old = filled(2, 1)

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crawl_lib.crawldb import newest_version
-from crawl_lib.crawldir import SCOPE_DIGEST, scope_digest, write_json_bytes
+from crawl_lib.crawldir import Scopes
+from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.seeds import Division, inject, parse_seeds
 from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA
@@ -102,7 +103,7 @@ class Crawl:
             (path / "scope").write_bytes(b"")
             facts = {"run_id": "run", "iteration": 1, "nodes": ["node-a"], "routing": "host", "config_digest": ""}
             sums = {"batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": self.known_seeds}
-            value = {**facts, **sums, "format_version": SEALED_VERSION, SCOPE_DIGEST: scope_digest(b"")}
+            value = {**facts, **sums, "format_version": SEALED_VERSION, Scopes.DIGEST: Scopes.digest(b"")}
             (path / "iteration.json").write_bytes(write_json_bytes(value))
 
     def segment(self, folder: int, visits: Iterable[Visit], node: str = "node-a") -> str:

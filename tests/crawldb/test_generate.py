@@ -24,8 +24,9 @@ from crawl_lib.config import Config
 from crawl_lib.config.model import STATUSES
 from crawl_lib.crawldb import Reason, Status, explain, generate, look_up
 from crawl_lib.crawldb.lists import aside_lists, held_urls
-from crawl_lib.crawldir import LISTS_FOLDER, Settled, write_json_bytes, write_settled
+from crawl_lib.crawldir import FileName, Settled
 from crawl_lib.curate.forget import ForgottenPages, forget
+from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError
 from crawl_lib.records import RETRY_LISTS, Earlier, QueuedUrl
@@ -59,7 +60,7 @@ def with_generate(config: Config, **options: Any) -> Config:
 def lines_of(config: Config, name: str) -> list[QueuedUrl]:
     """The lines of a list, by node and in their order."""
     stores = open_stores(config)
-    where = f"{stores.crawl.seeds_path(name, LISTS_FOLDER)}/{OUTLINKS_NAME}"
+    where = f"{stores.crawl.inbox.path(name, FileName.LISTS)}/{OUTLINKS_NAME}"
     return [decode_line(line)[0] for line in read_outlinks(stores.storage.open_read(where), where)]
 
 
@@ -89,7 +90,7 @@ def test_a_list_goes_to_the_owners_and_says_whose_it_is(tmp_path: Path) -> None:
     own = open_stores(config).crawl.find("run", 1)
     assert own is not None
     assert made["folder"] == own.folder == str(NOW)
-    manifest = open_stores(config).crawl.seeds_manifest("4-1", LISTS_FOLDER)
+    manifest = open_stores(config).crawl.inbox.manifest("4-1", FileName.LISTS)
     facts = {"run_id": "run", "iteration": 1, "now": NOW, "version": 4, "lease_s": WEEK, "ends_rounds": False}
     assert {name: manifest[name] for name in facts} == facts
     owners = Owners(config.servers)
@@ -425,7 +426,7 @@ def test_before_the_first_version_and_in_odd_orders(tmp_path: Path) -> None:
         made = make(config)
         assert made["folder"] == open_stores(config).crawl.newest()
         run_iteration(config, "run", 1)
-        shutil.rmtree(Path(config.dfs_primary) / "crawl" / LISTS_FOLDER / made["list"])
+        shutil.rmtree(Path(config.dfs_primary) / "crawl" / FileName.LISTS / made["list"])
         assert make(config) == {"list": None, "folder": made["folder"], "listed": 0, "counts": {}}, "it was committed"
     with pytest.raises(ConfigError, match="max_iterations"):
         make(config, 1001)
@@ -486,7 +487,7 @@ def test_a_list_that_another_run_deletes_meanwhile_is_over(
     make(config, 1)
     later = [row_of(f"http://{name}.example/", fetched_time=NOW - 9000) for name in "ab"]
     leave_version(stores, 2, later)
-    folder, reads = stores.storage.local_path(stores.crawl.seeds_path("1-1", LISTS_FOLDER)), list[str]()
+    folder, reads = stores.storage.local_path(stores.crawl.inbox.path("1-1", FileName.LISTS)), list[str]()
     before = LocalStorage.read_bytes
 
     def meanwhile(storage: LocalStorage, path: str) -> bytes:
@@ -529,7 +530,7 @@ def test_killed_at_each_step(step: str, tmp_path: Path) -> None:
     assert run_forked(_killed, config, step) == -9
     made = make(config, 2, NOW + WEEK)
     assert (made["list"], made["listed"]) == ("2-1", 3)
-    assert stores.crawl.lists() == ["2-1"]
+    assert stores.crawl.inbox.lists() == ["2-1"]
     assert [stores.crawl.folder(name).iteration().iteration for name in stores.crawl.folders()] == [1, 2]
 
 
@@ -537,7 +538,7 @@ def test_a_damaged_list_is_named_and_a_repair_lists_its_urls_again(tmp_path: Pat
     config = config_of(tmp_path)
     leave_version(open_stores(config), 1, [row_of("http://a.example/")])
     made = make(config)
-    folder = Path(config.dfs_primary) / "crawl" / LISTS_FOLDER / made["list"]
+    folder = Path(config.dfs_primary) / "crawl" / FileName.LISTS / made["list"]
     for name, data in (("listed.parquet", b"x"), ("outlinks", b"x"), ("manifest.json", b"{")):
         whole = (folder / name).read_bytes()
         (folder / name).write_bytes(data)
@@ -558,7 +559,7 @@ def test_what_all_nodes_have_begun_with_stays_leased_when_its_list_is_set_aside(
     config = config_of(tmp_path, 2)
     leave_version(open_stores(config), 1, [row_of(f"http://h{number}.example/") for number in range(9)])
     made = make(config)
-    (Path(config.dfs_primary) / "crawl" / LISTS_FOLDER / made["list"] / "outlinks").write_bytes(b"x")
+    (Path(config.dfs_primary) / "crawl" / FileName.LISTS / made["list"] / "outlinks").write_bytes(b"x")
     repair_crawl(open_stores(config))
     segments = [open_stores(config).crawl.segment(made["folder"], node).path for node in config.servers]
     for path in segments:
@@ -570,7 +571,7 @@ def test_what_all_nodes_have_begun_with_stays_leased_when_its_list_is_set_aside(
     assert held_urls(open_stores(config), held, NOW).num_rows == 9
     assert held_urls(open_stores(config), held, NOW + WEEK).num_rows == 0
     assert sweep(open_stores(config), damaged=True, clock=lambda: NOW).deleted == []
-    kept = Path(config.dfs_primary) / "crawl" / LISTS_FOLDER / held[0].folder
+    kept = Path(config.dfs_primary) / "crawl" / FileName.LISTS / held[0].folder
     make(config, 2, NOW + WEEK)
     assert kept.is_dir(), "it is damaged: only a sweep deletes it"
     deleted = [f"crawl/lists/{held[0].folder}"]
@@ -630,7 +631,7 @@ def test_many_lists_leave_nothing(tmp_path: Path) -> None:
             stages.settle_node(open_stores(config), node="node-0")
             record = json.loads((Path(config.queue.local_dir) / "node-0" / "state.krake").read_bytes())
             sizes.append(sum("-" in name for name in record["taken_in"]["complete"]))
-            assert len(stores.crawl.lists()) <= 2
+            assert len(stores.crawl.inbox.lists()) <= 2
         assert max(sizes) <= 2, sizes
         assert site.asked == {site.seeds[0]: 8}
 
@@ -660,13 +661,13 @@ def test_what_a_generate_reads_does_not_grow_with_lists_that_are_over(
         leave_version(stores, number, [row_of("http://a.example/", **seen)])
         asked.clear()
         made = make(config, 1, at_s, run_id=f"run {number}")
-        found.append((dict(asked), len(list(stores.crawl.storage.list(stores.crawl.at(LISTS_FOLDER))))))
+        found.append((dict(asked), len(list(stores.crawl.storage.list(stores.crawl.at(FileName.LISTS))))))
         folder = Path(config.dfs_primary) / stores.crawl.at(made["folder"])
         (folder / "node-0").mkdir()
         (folder / "node-0" / "manifest.json").write_bytes(manifest(made["folder"], "node-0", pages=1, links=0))
         commit_iteration(open_stores(config), run_id=f"run {number}", iteration=1)
-        taken_in = taken_in.with_sources([(made["list"], LISTS_FOLDER)], [made["list"]]).without_lists([made["list"]])
-        write_settled(stores.crawl, Settled("node-0", made["folder"], 0, 0, taken_in))
+        taken_in = taken_in.with_sources([(made["list"], FileName.LISTS)], [made["list"]]).without_lists([made["list"]])
+        Settled("node-0", made["folder"], 0, 0, taken_in).write(stores.crawl)
         for older in stores.crawl.folders()[:-1]:
             shutil.rmtree(folder.parent / older)
     assert found[-1] == found[-3] == found[3], found
@@ -679,7 +680,7 @@ def test_a_list_that_some_node_has_not_taken_in_stays(tmp_path: Path) -> None:
     make(config, 1)
     leave_version(stores, 2, [row_of("http://a.example/", fetched_time=NOW)])
     make(config, 2, NOW + 2 * WEEK)
-    assert stores.crawl.lists() == ["1-1", "2-1"]
+    assert stores.crawl.inbox.lists() == ["1-1", "2-1"]
 
 
 def test_a_lost_queue_s_urls_come_again_after_the_lease_and_not_before(tmp_path: Path) -> None:

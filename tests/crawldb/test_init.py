@@ -13,7 +13,6 @@ import yaml
 
 from crawl_lib.config import Config, to_mapping
 from crawl_lib.crawldb import init_crawldb, newest_version, update
-from crawl_lib.crawldir import write_settled
 from crawl_lib.crawldir.settled import Settled
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import InputError
@@ -35,7 +34,7 @@ def crawl(config: Config) -> Crawl:
 
 
 def settle(crawl: Crawl, node: str, folder: int, queue: int = 0, undecided: int = 0) -> None:
-    write_settled(crawl.stores.crawl, Settled(node, str(folder), queue, undecided, TakenIn()))
+    Settled(node, str(folder), queue, undecided, TakenIn()).write(crawl.stores.crawl)
 
 
 def test_of_all_segments_once_nothing_waits(crawl: Crawl) -> None:

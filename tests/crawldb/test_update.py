@@ -15,7 +15,7 @@ import pytest
 
 from crawl_lib.config import Config, ScoringConfig
 from crawl_lib.crawldb import generate, rebuild, update
-from crawl_lib.crawldir import DROPPED_FILE
+from crawl_lib.crawldir import FileName
 from crawl_lib.engine.duck import Duck
 from crawl_lib.errors import ConfigError
 from crawl_lib.segment import LINKS_SCHEMA, write_dropped
@@ -84,7 +84,7 @@ def test_a_run_without_seeds_and_segments_makes_no_version(crawl: Crawl) -> None
     crawl.seeds(B, "one more")
     grown = update(crawl.stores, now=NOW)
     assert set(crawl.rows(grown)) == {A, B}
-    assert grown.manifest["seeds"] == sorted(crawl.stores.crawl.seeds())  # those of none are not read again
+    assert grown.manifest["seeds"] == sorted(crawl.stores.crawl.inbox.seeds())  # those of none are not read again
 
 
 def test_seeds_come_before_what_their_iteration_fetched_also_if_it_was_named_by_a_later_time(crawl: Crawl) -> None:
@@ -199,7 +199,7 @@ def test_links_that_are_not_followed_and_to_itself_are_none(crawl: Crawl) -> Non
 def test_a_dropped_page_and_its_links_are_not_taken_in(crawl: Crawl) -> None:
     name = crawl.segment(T, [Visit(A, links=[B]), Visit(C)])
     write_dropped(crawl.stores.storage, f"crawl/{name}", [key(A)])
-    (crawl.root / str(T) / DROPPED_FILE).touch()
+    (crawl.root / str(T) / FileName.DROPPED).touch()
     assert set(crawl.rows(update(crawl.stores, now=NOW))) == {C}
 
 
@@ -211,7 +211,7 @@ def test_what_is_known_of_a_capture_that_is_gone_is_forgotten(crawl: Crawl, how:
     assert (rows[A]["etag"], rows[A]["capture_segment"]) == ('"1"', name)
     if how == "drop":
         write_dropped(crawl.stores.storage, f"crawl/{name}", [key(A)])
-        (crawl.root / str(T) / DROPPED_FILE).touch()
+        (crawl.root / str(T) / FileName.DROPPED).touch()
     else:
         shutil.rmtree(crawl.root / str(T))
     crawl.segment(T + DAY, [Visit(B)])

@@ -5,8 +5,9 @@ from unittest.mock import patch
 
 import pytest
 
-from crawl_lib.crawldir import urls_of_lost_queue
-from crawl_lib.crawldir.directory import CrawlDirectory, write_json_bytes
+from crawl_lib.crawldir import SettledNotes
+from crawl_lib.crawldir.directory import CrawlDirectory
+from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.sealed import SEALED_VERSION, unsealed_if_new
 from crawl_lib.storage import LocalStorage
@@ -30,9 +31,9 @@ def test_whether_a_node_had_a_queue_is_not_asked_of_all_folders(tmp_path: Path) 
         (tmp_path / "crawl" / str(folder) / "node-a").mkdir(parents=True)
     crawl = CrawlDirectory(LocalStorage(tmp_path), "crawl")
     with patch.object(crawl.storage, "list", wraps=crawl.storage.list) as listed:
-        assert urls_of_lost_queue(crawl, "node-a") == 0
+        assert SettledNotes(crawl, "node-a").urls_of_lost_queue() == 0
     assert listed.call_count <= 2
-    assert urls_of_lost_queue(crawl, "node-b") is None
+    assert SettledNotes(crawl, "node-b").urls_of_lost_queue() is None
 
 
 def test_no_bit_of_a_sealed_file_can_be_another_unnoticed() -> None:

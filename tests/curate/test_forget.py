@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.config import load_config
-from crawl_lib.crawldir.forgotten import Forget, key_array
+from crawl_lib.crawldir.forgotten import Forget
 from crawl_lib.curate.forget import _ROWS, ForgottenPages, finish_open, forget, rows_of, which_are_meant
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier.hostcounts import HostCounts
+from crawl_lib.keyarrays import key_array
 from crawl_lib.keys import open_key_store
 from crawl_lib.records import QueuedUrl
 from crawl_lib.stores import Secrets, Stores, open_stores
@@ -39,7 +40,7 @@ class Died(BaseException):
 
 def die_after(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def reached(name: str) -> None:
-        if name == f"repair.forget.{step}":
+        if name == f"curate.forget.{step}":
             raise Died
 
     monkeypatch.setattr(sys.modules[finish_open.__module__], "reached", reached)

@@ -202,7 +202,7 @@ def test_an_import_that_was_stopped_goes_on_with_what_it_had_read(
     )
     for archives, read in (((first, second, third), 2), ((third, second, first), 1)):
         with monkeypatch.context() as patched:
-            patched.setattr(importing, "reached", stops_at("repair.import.file", read))
+            patched.setattr(importing, "reached", stops_at("curate.import.file", read))
             with pytest.raises(KeyboardInterrupt):
                 bring(config, *archives)
         if read == 2 and others:
@@ -224,7 +224,7 @@ def test_what_says_how_far_an_import_was_may_be_damaged(
         write(tmp_path / f"{name}.warc.gz", pages_archive(range(3 * n, 3 * n + 3))) for n, name in enumerate("ab")
     ]
     with monkeypatch.context() as patched:
-        patched.setattr(importing, "reached", stops_at("repair.import.file", 1))
+        patched.setattr(importing, "reached", stops_at("curate.import.file", 1))
         with pytest.raises(KeyboardInterrupt):
             bring(config, *archives)
     [note] = tmp_path.rglob("import.json")

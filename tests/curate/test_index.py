@@ -129,7 +129,7 @@ def test_an_index_that_is_there_is_replaced_as_a_whole(crawl: Result, tmp_path: 
     words = ["--config", str(write_config(crawl.config, tmp_path)), "index", "cdxj"]
     file = crawl.crawl_dir / "index.cdxj"
     file.write_text(OLD)
-    done = run_killed(words, "repair.index.written")
+    done = run_killed(words, "curate.index.written")
     assert (done.code, file.read_text()) == (-9, OLD)
     assert [leftover.where for leftover in check_leftovers(stores_of(crawl.config), ())] == [
         f"crawl/{found.name}" for found in file.parent.glob(".index.cdxj.*")

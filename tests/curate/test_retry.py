@@ -105,7 +105,7 @@ def list_failed(config: Config, **options: Any) -> RetryReport:
 
 
 def lists(config: Config) -> list[str]:
-    return open_stores(config).crawl.lists()
+    return open_stores(config).crawl.inbox.lists()
 
 
 def settle(config: Config) -> None:
@@ -241,11 +241,11 @@ def _list_killed(config: Config, kill_at: str) -> None:
     list_failed(config)
 
 
-@pytest.mark.parametrize("step", ["inject.written", "inject.renamed", "repair.retry.deleted"])
+@pytest.mark.parametrize("step", ["inject.written", "inject.renamed", "curate.retry.deleted"])
 def test_the_command_killed_at_each_step(step: str, site: Sites, tmp_path: Path) -> None:
     config = config_of(tmp_path)
     run_crawl(config, site.seeds, process=False)
-    if step == "repair.retry.deleted":
+    if step == "curate.retry.deleted":
         list_failed(config)
         run_iteration(config, "more", 1)
         stages.settle_node(open_stores(config), node="node-0")

@@ -18,7 +18,7 @@ import pytest
 from crawl_lib import node as nodes_of_crawl
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.crawldir import RETRY_NOW_FOLDER, RetryNow, read_retry_now, retry_now_names, write_retry_now
+from crawl_lib.crawldir import FileName, RetryNow, RetryNowNotes
 from crawl_lib.curate import Failures, RetryNowReport, retry_now
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import DamagedFileError
@@ -286,7 +286,7 @@ def _ask_killed(config: Config, kill_at: str) -> None:
     retry_now(open_stores(config), Failures(None, waits=True))
 
 
-@pytest.mark.parametrize(("step", "order"), [("repair.retry.noted", "fifo"), ("inject.renamed", "crawldb")])
+@pytest.mark.parametrize(("step", "order"), [("crawldir.retry_now.noted", "fifo"), ("inject.renamed", "crawldb")])
 def test_a_command_that_was_killed_may_be_run_again(step: str, order: str, tmp_path: Path) -> None:
     with serving(1) as site:
         crawl = Crawl(tmp_path, site, frontier={"order": order})
@@ -305,25 +305,25 @@ def test_a_note_is_read_as_it_was_written(tmp_path: Path) -> None:
     crawl = open_stores(make_config(tmp_path, nodes=1)).crawl
     note = RetryNow.made({"a.test"}, {b"\0" * 20, b"\n" * 20}, ignore_retry_after=True)
     assert RetryNow.from_bytes(note.to_bytes(), note.name) == note
-    write_retry_now(crawl, note)
+    RetryNowNotes(crawl).write(note)
     path = next(tmp_path.rglob(note.name))
     data = path.read_bytes()
     for place in range(len(data)):
         path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
         with pytest.raises(DamagedFileError, match="krake fsck --repair"):
-            read_retry_now(crawl, note.name)
+            RetryNowNotes(crawl).read(note.name)
     path.write_bytes(data)
-    assert retry_now_names(crawl, 60.0) == [note.name]
-    assert retry_now_names(crawl, 60.0, over=True) == []
-    assert retry_now_names(crawl, -60.0) == []
-    assert retry_now_names(crawl, -60.0, over=True) == [note.name]
+    assert RetryNowNotes(crawl).names(60.0) == [note.name]
+    assert RetryNowNotes(crawl).names(60.0, over=True) == []
+    assert RetryNowNotes(crawl).names(-60.0) == []
+    assert RetryNowNotes(crawl).names(-60.0, over=True) == [note.name]
 
 
 def test_fsck_and_sweep_know_notes(tmp_path: Path) -> None:
     with serving(1) as site:
         crawl = Crawl(tmp_path, site)
         crawl.go_on()
-        folder = Path(crawl.config.dfs_primary) / crawl.config.crawl.directory / RETRY_NOW_FOLDER
+        folder = Path(crawl.config.dfs_primary) / crawl.config.crawl.directory / FileName.RETRY_NOW
         crawl.now()
         note = next(folder.iterdir())
         over = folder / f"1-{note.name.partition('-')[2]}"
@@ -345,7 +345,7 @@ def test_the_command(tmp_path: Path, krake: Krake) -> None:
         crawl = Crawl(tmp_path, site, pages=2)
         krake.file.write_text(write_config(crawl.config, tmp_path).read_text())
         crawl.go_on()
-        folder = Path(crawl.config.dfs_primary) / crawl.config.crawl.directory / RETRY_NOW_FOLDER
+        folder = Path(crawl.config.dfs_primary) / crawl.config.crawl.directory / FileName.RETRY_NOW
         asked = krake.ok("retry", "--now", "http://elsewhere.test/", "--dry-run").out
         assert "nothing to do; `krake why URL`" in asked, "it does not wait"
         for wrong in (["--ignore-retry-after"], [site.url], [], ["--now", site.url, "--host", site.host]):

@@ -208,7 +208,7 @@ def test_a_drop_leaves_no_visit_without_its_body_wherever_it_is_killed(
 ) -> None:
     other = copy_of(Result(config), tmp_path).config
     urls = [site.urls["/etag"], site.urls["/same"]]
-    assert run_forked(killed_drop, other, urls, "repair.drop.written")
+    assert run_forked(killed_drop, other, urls, "curate.drop.written")
     assert check_revisits(open_stores(other)) == []
     report = drop_pages(open_stores(other), urls)
     assert len(report.dropped) + len(report.already) == 2

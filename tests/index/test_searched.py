@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from crawl_lib.crawldir import IMPORT_NODE, Iteration, write_json_bytes
+from crawl_lib.crawldir import IMPORT_NODE, Iteration
+from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.duplicates import find_near
 from tests.cli.conftest import Krake, run_in_process
 from tests.export.crawls import Capture

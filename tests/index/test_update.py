@@ -20,8 +20,8 @@ import pytest
 import tantivy
 
 from crawl_lib import scratch, stages
-from crawl_lib.crawldir import write_json_bytes
 from crawl_lib.curate import drop_pages
+from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import DamagedFileError, NoRoomError, StoppedError, StorageError
 from crawl_lib.index import (

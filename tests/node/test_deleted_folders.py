@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib import stages
-from crawl_lib.crawldir import delete_settled
+from crawl_lib.crawldir import SettledNotes
 from crawl_lib.curate.importing import import_archives
 from crawl_lib.errors import OutputConflictError
 from crawl_lib.rounds.start import start_iteration
@@ -31,7 +31,7 @@ def test_name_of_a_deleted_folder_is_not_used_again(has_note: bool, tmp_path: Pa
         visited = set(Result(config).visited())
         shutil.rmtree(crawl_dir / "1000")
         if not has_note:
-            delete_settled(open_stores(config).crawl, "node-0")
+            SettledNotes(open_stores(config).crawl, "node-0").delete()
         named = start_iteration(open_stores(config), run_id="b", iteration=1, clock=lambda: 1000)
         assert named.folder == ("1001" if has_note else "1000")
         if not has_note:

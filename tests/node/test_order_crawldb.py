@@ -15,7 +15,7 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping, to_mapping
-from crawl_lib.crawldir import LISTS_FOLDER
+from crawl_lib.crawldir import FileName
 from crawl_lib.curate import Failures, retry
 from crawl_lib.errors import ConfigError
 from crawl_lib.frontier import Queue
@@ -251,7 +251,7 @@ def test_lists_that_are_deleted_leave_nothing_in_the_record(site: Sites, tmp_pat
         leave(config, f"{number}-1", site.seeds)
         run_iteration(config, "run", number)
         settle(config)
-        shutil.rmtree(Path(config.dfs_primary) / "crawl" / LISTS_FOLDER / f"{number}-1")
+        shutil.rmtree(Path(config.dfs_primary) / "crawl" / FileName.LISTS / f"{number}-1")
     leave(config, "4-1", site.seeds)
     start_iteration(open_stores(config), run_id="last", iteration=1)
     options = {"run_id": "last", "iteration": 1, "node": "node-0"}

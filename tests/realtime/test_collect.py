@@ -15,10 +15,12 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping, to_mapping
 from crawl_lib.crawldb import CRAWLDB, update
-from crawl_lib.crawldir import Kind, kind_of
+from crawl_lib.crawldir import Kind
+from crawl_lib.crawldir.directory import kind_of
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import DamagedFileError, LockedError
 from crawl_lib.frontier import NodeDirectory
+from crawl_lib.parquet import open_parquet
 from crawl_lib.realtime import collect_parts, fill_table
 from crawl_lib.realtime.captures import KEEP_S, PAUSE_S, NewestCaptures
 from crawl_lib.realtime.documents import Document, decoded
@@ -39,7 +41,6 @@ from crawl_lib.segment import (
     WarcInfo,
     check_segment,
     list_parts,
-    open_parquet,
     payload_of,
 )
 from crawl_lib.states import Outcome
@@ -68,7 +69,7 @@ STEPS = [
     "segment.build.manifest",
     "segment.publish.uploaded",
     "segment.publish.renamed",
-    "repair.import.marked",
+    "curate.import.marked",
     "commit.written",
     "realtime.collect.ended",
 ]

@@ -285,7 +285,7 @@ def _adopted(directory: Path) -> None:
 def _emptied(directory: Path) -> None:
     """A key server's table was broken, and a repair was killed once it had made it again, empty."""
     (directory / "keys/1.sqlite").write_bytes(b"no data base at all")
-    _run(directory, "fsck", "--repair", kill_at="repair.tables.made")
+    _run(directory, "fsck", "--repair", kill_at="keys.tables.made")
 
 
 def _newest(directory: Path) -> Path:

@@ -13,7 +13,7 @@ from crawl_lib.curate.drop import drop_pages
 from crawl_lib.curate.importing import import_archives
 from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.segment.encoder import RecordEncoder
-from crawl_lib.segment.warc import Damage, Whole, scan
+from crawl_lib.warc import Damage, Whole, scan
 from tests.e2e.crawl import Result
 from tests.export.test_remote import Elsewhere
 from tests.repair.archives import pages_archive, write

@@ -10,7 +10,7 @@ import pytest
 
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.graph.check import SCHEMAS, check_table
-from crawl_lib.segment.schema import LATER_FIELDS
+from crawl_lib.parquet import LATER_FIELDS
 from crawl_lib.storage import LocalStorage
 
 NAMES = ("pages.parquet", "arcs-out.parquet", "arcs-in.parquet")

@@ -17,7 +17,7 @@ import yaml
 
 from crawl_lib import stages
 from crawl_lib.config import load_config
-from crawl_lib.crawldir.heldnotes import HeldNote, noted_keys, read_note
+from crawl_lib.crawldir import HeldNote, HeldNotes
 from crawl_lib.keys import open_key_store
 from crawl_lib.keys.dump import all_keys
 from crawl_lib.repair.keys import fill
@@ -149,9 +149,9 @@ def lose_a_url(krake: Krake, node: str) -> str:
 
 def note_of(machines: Machines, node: str) -> tuple[HeldNote, set[bytes]]:
     stores = open_stores(load_config(str(machines.a.file)))
-    note = read_note(stores.crawl, node)
+    note = HeldNotes(stores.crawl, node).read()
     assert note is not None
-    keys = [key for some in noted_keys(stores.crawl, note) for key in some]
+    keys = [key for some in HeldNotes(stores.crawl, note.node).keys(note) for key in some]
     assert keys == sorted(set(keys))
     return note, set(keys)
 
@@ -328,7 +328,7 @@ def test_a_note_made_with_another_config_is_refused(machines: Machines) -> None:
 def test_killed_while_it_notes_the_next_one_notes_anew(machines: Machines) -> None:
     b = machines.b
     b.ok("fsck", "--node", "node-b")
-    assert run_killed(["--config", str(b.file), "fsck", "--node", "node-b"], "repair.held.written").code == -9
+    assert run_killed(["--config", str(b.file), "fsck", "--node", "node-b"], "crawldir.held.written").code == -9
     assert [path.name[0] for path in machines.notes("node-b")] == ["."], "what it wrote is hidden; the old one is gone"
     assert not compared(machines.a)
     b.ok("fsck", "--node", "node-b")

@@ -33,17 +33,17 @@ STEPS = {
     "salvage": [
         "repair.salvage.built",
         *(f"repair.swap.{step}" for step in ("uploaded", "decided", "aside", "placed", "indexed")),
-        "repair.index.aside",
-        "repair.index.written",
+        "rounds.index.aside",
+        "rounds.index.written",
     ],
-    "drop": ["repair.drop.marked", "repair.drop.written"],
-    "compact": ["repair.compact.built", "repair.swap.placed"],
+    "drop": ["curate.drop.marked", "curate.drop.written"],
+    "compact": ["curate.compact.built", "repair.swap.placed"],
     "import": [
         "segment.part.log_synced:2",  # in the second archive
         "segment.part.closed:2",
-        "repair.import.file",
+        "curate.import.file",
         "segment.publish.renamed",
-        "repair.import.marked",
+        "curate.import.marked",
     ],
 }
 MODULES = ("repair/segments/salvage", "curate/drop", "curate/compact", "curate/importing", "repair/segments/swap")

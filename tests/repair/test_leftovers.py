@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from crawl_lib.config import Config
-from crawl_lib.crawldir.naming import hidden_prefix
+from crawl_lib.crawldir import Starts
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.repair import sweep
 from crawl_lib.rounds import start_iteration
@@ -131,7 +131,7 @@ def leave(krake: Krake, name: str, **other: str) -> Path:
     """Make one of these; `other`: in place of what is there."""
     [seeds] = krake.directory.glob("dfs/crawl/seeds/[0-9a-f]*")
     one = min(krake.directory.glob("dfs/crawl/1*")).relative_to(krake.directory)
-    names = {"start": hidden_prefix("one", 1).split("-")[1], "seeds": seeds.name, "one": str(one)}
+    names = {"start": Starts.hidden_prefix("one", 1).split("-")[1], "seeds": seeds.name, "one": str(one)}
     made = krake.directory / name.format(**{**names, **other}, id="0123456789abcdef" * 2)
     made.mkdir()
     return made

@@ -16,7 +16,7 @@ from tests.repair.test_rebuild import rows
 __all__ = ["krake", "whole"]
 
 
-@pytest.mark.parametrize("step", ["marked", "aside", "made"])
+@pytest.mark.parametrize("step", ["repair.tables.marked", "keys.tables.aside", "keys.tables.made"])
 def test_tables_that_were_made_again_are_not_asked_before_they_are_filled(
     step: str, copy: Callable[..., Krake], whole: tuple[Counter[str], Counter[str]]
 ) -> None:
@@ -25,7 +25,7 @@ def test_tables_that_were_made_again_are_not_asked_before_they_are_filled(
     before = rows(krake)
     for path in krake.directory.glob("keys/*"):
         path.write_bytes(b"nothing" * 1000) if path.suffix == ".sqlite" else path.unlink()
-    assert run_killed(["--config", str(krake.file), *REPAIR], f"repair.tables.{step}").code == -9
+    assert run_killed(["--config", str(krake.file), *REPAIR], step).code == -9
     assert "lack keys" in krake("settle").error()
     assert found(krake)["keys_unfilled"]
     krake.ok(*REPAIR)

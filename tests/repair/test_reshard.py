@@ -74,7 +74,7 @@ def test_a_crawl_goes_on_where_the_keys_are_now(
 
     planned = krake.ok("keys", "reshard", "--from", str(old), "--dry-run", "--json").json
     words = ["--config", str(krake.file), "keys", "reshard", "--from", str(old)]
-    assert run_killed(words, "repair.reshard.copied").code == -9
+    assert run_killed(words, "keys.reshard.copied").code == -9
     refused_on_another_machine(krake, old)
     done = krake.ok("keys", "reshard", "--from", str(old), "--json").json
     assert sum(planned["copied"].values()) >= sum(done["copied"].values())

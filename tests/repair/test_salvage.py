@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib import stages
-from crawl_lib.crawldir import SegmentRef, sum_counts, write_json_bytes
+from crawl_lib.crawldir import FolderState, SegmentRef
+from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.errors import StoppedError
 from crawl_lib.repair.folders.folders import SmallFiles
 from crawl_lib.repair.segments.known import read_lost, requeue_urls
@@ -394,7 +395,7 @@ def test_counts_of_a_folder_that_does_not_know_the_segment_say_nothing_of_it(cra
     segment, name = largest(crawl)
     index = unsealed_if_new((segment.parent / "index.json").read_bytes())
     del index["outlinks"][name.node]
-    index["counts"] = sum_counts(
+    index["counts"] = FolderState.sum_counts(
         [name.crawl.segment(name.folder, node).manifest()["counts"] for node in index["outlinks"]]
     )
     (segment.parent / "index.json").write_bytes(write_json_bytes(index))

@@ -12,9 +12,10 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
+from crawl_lib.crawldir import Starts
 from crawl_lib.repair import sweep
 from crawl_lib.repair.fsck import fsck, repair_crawl
-from crawl_lib.rounds import start, start_iteration
+from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import Stores, open_stores
 from tests.older import as_older, scope_of, shared_scopes
 
@@ -47,7 +48,7 @@ def folders(stores: Stores) -> list[Path]:
 
 def scopes(stores: Stores) -> list[list[str]]:
     """The hosts in scope of each iteration."""
-    return [sorted(stores.crawl.scope(stores.crawl.folder(path.name).iteration())) for path in folders(stores)]
+    return [sorted(stores.crawl.scopes.read(stores.crawl.folder(path.name).iteration())) for path in folders(stores)]
 
 
 SCOPES = [["a.test"]] * 2 + [["a.test", "b.test"]] * 2 + [["a.test", "b.test", "c.test"]] * 2
@@ -138,13 +139,13 @@ def test_a_sweep_keeps_every_scope_while_an_iteration_cannot_be_read(grown: Stor
 
 def test_a_sweep_keeps_the_scope_that_a_start_is_about_to_name(grown: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     stages.inject(grown, run_id="seeds of d.test", seeds="http://d.test/")
-    give_name, swept = start.give_name, []
+    give_name, swept = Starts.give_name, []
 
     def give_name_later(*given: Any) -> None:
         swept.append(sweep(open_stores(grown.config)).deleted)
         give_name(*given)
 
-    monkeypatch.setattr(start, "give_name", give_name_later)
+    monkeypatch.setattr(Starts, "give_name", give_name_later)
     begin(grown)
     assert swept == [[]]
     assert scopes(grown)[-1] == [*HOSTS, "d.test"]

@@ -122,7 +122,7 @@ def test_a_change_of_key_servers(copy: Callable[..., Krake]) -> None:
     krake = copy()
     total = krake.status()["keys"][0]["total"]
     change(krake, ["keys/0.sqlite", "keys/1.sqlite", "keys/2.sqlite"], 2)
-    stopped(krake, ["keys", "reshard"], "repair.reshard.copied:3")
+    stopped(krake, ["keys", "reshard"], "keys.reshard.copied:3")
     assert "under way: run `krake keys reshard`" in krake("settle").error()
     krake.ok("keys", "reshard")
     assert found(krake) == Counter()

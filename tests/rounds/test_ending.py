@@ -9,7 +9,8 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.crawldir import FolderState, Iteration, write_json_bytes
+from crawl_lib.crawldir import FolderState, Iteration
+from crawl_lib.dfsfiles import write_json_bytes
 from crawl_lib.rounds.ending import ended, ended_before, what_is_left
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from crawl_lib.config import Config
-from crawl_lib.crawldir.directory import DROPPED_FILE
+from crawl_lib.crawldir import FileName
 from crawl_lib.rounds import CrawlReader, commit_iteration, refresh_index, start_iteration, status_of
 from crawl_lib.rounds.iterations import ASK_AGAIN_S, Iterations
 from crawl_lib.storage import LocalStorage
@@ -130,7 +130,7 @@ def test_a_repair_is_seen_within_a_minute(looks: Looks) -> None:
 
 def test_pages_that_are_dropped_are_seen_within_a_minute(looks: Looks) -> None:
     looks.look()
-    looks.storage.write_bytes(looks.stores.crawl.at(looks.folders[0], DROPPED_FILE), b"")
+    looks.storage.write_bytes(looks.stores.crawl.at(looks.folders[0], FileName.DROPPED), b"")
     looks.now_s = ASK_AGAIN_S
     looks.look()
     assert any(looks.folders[0] in path for path in looks.storage.read)

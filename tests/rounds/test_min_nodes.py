@@ -123,7 +123,7 @@ def test_a_folder_is_summed_up_once_its_late_segments_stand(stores: Stores) -> N
     third = start_iteration(stores, run_id="r", iteration=3, batch_size=100)
     assert sum(third.batch_sizes.values()) == 100 - 13
     assert (third.taken_before, third.summed) == (13, (first.folder, second.folder))
-    assert b"late.example" in stores.storage.read_bytes(stores.crawl.scope_path(third))
+    assert b"late.example" in stores.storage.read_bytes(stores.crawl.scopes.path(third))
 
 
 @pytest.mark.parametrize("order", ["segment, commit", "commit, segment"])
@@ -139,7 +139,7 @@ def test_hosts_of_a_late_segment_outlive_its_folder(stores: Stores, order: str) 
         commit_iteration(stores, run_id="r", iteration=1)
     stores.storage.delete(f"crawl/{first.folder}")
     second = start_iteration(stores, run_id="r", iteration=2)
-    assert stores.storage.read_bytes(stores.crawl.scope_path(second)) == b"b.example\nlate.example\n"
+    assert stores.storage.read_bytes(stores.crawl.scopes.path(second)) == b"b.example\nlate.example\n"
 
 
 def test_commit_that_died_between_scope_and_index_keeps_the_hosts_of_who_came_since(stores: Stores) -> None:
@@ -150,7 +150,7 @@ def test_commit_that_died_between_scope_and_index_keeps_the_hosts_of_who_came_si
     commit_iteration(stores, run_id="r", iteration=1)
     stores.storage.delete(f"crawl/{first.folder}")
     second = start_iteration(stores, run_id="r", iteration=2)
-    assert stores.storage.read_bytes(stores.crawl.scope_path(second)) == b"b.example\nlate.example\n"
+    assert stores.storage.read_bytes(stores.crawl.scopes.path(second)) == b"b.example\nlate.example\n"
 
 
 # Before its take; in the middle of the fetch; with all fetched; with the segment there, and the queue not yet moved.

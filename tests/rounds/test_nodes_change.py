@@ -13,7 +13,7 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.crawldir.settled import Settled, delete_settled, read_settled, settled_nodes, write_settled
+from crawl_lib.crawldir import Settled, SettledNotes
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import Queue
 from crawl_lib.node.retire import retire_lost, retire_node
@@ -147,7 +147,7 @@ def test_a_start_that_was_slower_finds_what_the_faster_one_began(
     monkeypatch.setattr(layout, "unsettled", unsettled)
     found = start_iteration(stores, run_id="x", iteration=1)
     assert found.folder == stores.crawl.folders()[-1]
-    assert read_settled(stores.crawl, "node-0") is None, "else nothing is tested"
+    assert SettledNotes(stores.crawl, "node-0").read() is None, "else nothing is tested"
 
 
 def test_a_segment_that_came_after_a_node_settled_has_to_be_taken_in(serving: Serving, tmp_path: Path) -> None:
@@ -322,16 +322,16 @@ def test_a_mark_is_replaced_and_taken_away_and_the_newest_holds(config: Config) 
     stores = open_stores(config)
     first = Settled("node-a", "5", 7, 0, TakenIn(["4"], {"5": ["node-a"]}))
     second = dataclasses.replace(first, newest="6", taken_in=TakenIn(["4", "5"]))
-    write_settled(stores.crawl, first)
+    first.write(stores.crawl)
     kept = stores.storage.list("crawl/settled/node-a")
-    write_settled(stores.crawl, first)
+    first.write(stores.crawl)
     assert stores.storage.list("crawl/settled/node-a") == kept, "nothing is written that is there already"
     stores.storage.write_bytes("crawl/settled/node-a/2", sealed_json(second.to_mapping()))
-    found = read_settled(stores.crawl, "node-a")
+    found = SettledNotes(stores.crawl, "node-a").read()
     assert found is not None
     assert found.to_mapping() == second.to_mapping()
-    write_settled(stores.crawl, dataclasses.replace(second, queue=9))
+    dataclasses.replace(second, queue=9).write(stores.crawl)
     assert [entry.name for entry in stores.storage.list("crawl/settled/node-a")] == ["3"]
-    assert settled_nodes(stores.crawl) == ["node-a"]
-    delete_settled(stores.crawl, "node-a")
-    assert read_settled(stores.crawl, "node-a") is None
+    assert SettledNotes.nodes(stores.crawl) == ["node-a"]
+    SettledNotes(stores.crawl, "node-a").delete()
+    assert SettledNotes(stores.crawl, "node-a").read() is None

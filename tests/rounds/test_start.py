@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.config import Config
-from crawl_lib.crawldir import naming, scope_digest
-from crawl_lib.crawldir.directory import CrawlDirectory, read_lines
+from crawl_lib.crawldir import CrawlDirectory, Scopes, Starts, naming
+from crawl_lib.dfsfiles import read_lines
 from crawl_lib.errors import ConfigError, DamagedFileError, PathNotFoundError, StorageError
 from crawl_lib.rounds import start
 from crawl_lib.rounds.commit import commit_iteration
@@ -120,15 +120,16 @@ def test_starts_of_two_runs_that_overlap_keep_the_limit_together(
     limited = dataclasses.replace(config, crawl=dataclasses.replace(config.crawl, max_pages=25))
     stores = open_stores(limited)
     before = start_iteration(stores, run_id="before", iteration=1, batch_size=5, clock=lambda: 1000.0)
-    real = getattr(start, asleep_at)
+    place = Starts if asleep_at == "give_name" else start
+    real = getattr(place, asleep_at)
 
     def slept(*arguments: object) -> object:
-        monkeypatch.setattr(start, asleep_at, real)
+        monkeypatch.setattr(place, asleep_at, real)
         with dying_after("start.decided" if died else ""):
             start_iteration(stores, run_id="first", iteration=1, batch_size=9)
         return real(*arguments)
 
-    monkeypatch.setattr(start, asleep_at, slept)
+    monkeypatch.setattr(place, asleep_at, slept)
     second = start_iteration(stores, run_id="second", iteration=1, batch_size=9)
     first = start_iteration(stores, run_id="first", iteration=1, batch_size=9)
     assert sum(before.batch_sizes.values()) == 10
@@ -164,11 +165,12 @@ def test_a_start_that_slept_through_later_iterations_finds_the_folder_of_its_own
     stores: Stores, asleep_at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own folder would be younger than theirs, and would be found before the one in which all was done."""
-    real = getattr(start, asleep_at)
+    place = Starts if asleep_at == "give_name" else start
+    real = getattr(place, asleep_at)
     seen: list[str] = []
 
     def slept(*arguments: object) -> object:
-        monkeypatch.setattr(start, asleep_at, real)
+        monkeypatch.setattr(place, asleep_at, real)
         first = start_iteration(stores, run_id="r", iteration=1)
         for node in first.nodes:
             lay_segment(stores, first.folder, node)
@@ -177,7 +179,7 @@ def test_a_start_that_slept_through_later_iterations_finds_the_folder_of_its_own
         seen.extend([first.folder, second.folder])
         return real(*arguments)
 
-    monkeypatch.setattr(start, asleep_at, slept)
+    monkeypatch.setattr(place, asleep_at, slept)
     assert start_iteration(stores, run_id="r", iteration=1).folder == seen[0]
     assert CrawlDirectory(stores.storage, "crawl").folders() == seen
     assert start_iteration(stores, run_id="r", iteration=1).folder == seen[0]
@@ -215,7 +217,7 @@ def test_a_batch_size_below_one_is_refused(stores: Stores) -> None:
 
 def lay_seeds(stores: Stores, digest: str, host: str) -> None:
     scope = scope_bytes([host])
-    manifest = json.dumps({"scope_sha256": scope_digest(scope)}).encode()
+    manifest = json.dumps({"scope_sha256": Scopes.digest(scope)}).encode()
     stores.storage.write_bytes(f"crawl/seeds/{digest}/manifest.json", manifest)
     stores.storage.write_bytes(f"crawl/seeds/{digest}/scope", scope)
 
@@ -229,7 +231,7 @@ def test_a_scope_that_was_cut_stops_the_start_which_would_carry_it_on(stores: St
         start_iteration(stores, run_id="r", iteration=1)
     stores.storage.delete("crawl/seeds/aa")
     first = start_iteration(stores, run_id="r", iteration=1)
-    stores.storage.delete(stores.crawl.scope_path(first))
+    stores.storage.delete(stores.crawl.scopes.path(first))
     with pytest.raises(DamagedFileError, match=r"scope/[0-9a-f]{64}: is not there; run `krake fsck --repair`"):
         start_iteration(stores, run_id="r", iteration=2)
 
@@ -246,7 +248,7 @@ def test_the_scope_grows_by_seeds_and_by_what_segments_add(stores: Stores) -> No
     third = start_iteration(stores, run_id="r", iteration=3)
 
     def scope(folder: str) -> list[str]:
-        return read_lines(stores.storage, stores.crawl.scope_path(stores.crawl.folder(folder).iteration()))
+        return read_lines(stores.storage, stores.crawl.scopes.path(stores.crawl.folder(folder).iteration()))
 
     assert scope(first.folder) == ["seed.example"]
     assert scope(second.folder) == ["moved.example", "seed.example"]
@@ -360,7 +362,7 @@ def test_commit_that_died_after_it_kept_the_scope_goes_on(stores: Stores) -> Non
     commit_iteration(stores, run_id="r", iteration=1)
     stores.storage.delete(f"crawl/{first.folder}")
     again = start_iteration(stores, run_id="r", iteration=2)
-    assert stores.crawl.scope(again) == {"found.example"}
+    assert stores.crawl.scopes.read(again) == {"found.example"}
 
 
 def test_commit_before_start_says_so(stores: Stores) -> None:

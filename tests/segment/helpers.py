@@ -16,8 +16,9 @@ from warcio.checker import Checker
 
 from crawl_lib.config import SegmentConfig
 from crawl_lib.records import Earlier, Fetched, QueuedUrl, TakenUrl
-from crawl_lib.segment import LINKS_SCHEMA, Manifest, PageRow, PartWriter, Position, WarcInfo, utc_text
+from crawl_lib.segment import LINKS_SCHEMA, Manifest, PageRow, PartWriter, Position, WarcInfo
 from crawl_lib.states import Outcome
+from crawl_lib.warc import utc_text
 
 TIME = 1_795_000_000.123456
 INFO = WarcInfo("0.1.0", "c" * 64, "krake/0.1.0", "obey", "1795000000/node-a")

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib.errors import DamagedFileError
+from crawl_lib.parquet import LATER_FIELDS
 from crawl_lib.segment import PAGES_SCHEMA, SegmentReader
-from crawl_lib.segment.schema import LATER_FIELDS
 from crawl_lib.segment.tables import read_blocks, write_parquet
 from crawl_lib.storage import LocalStorage
 from tests.segment.helpers import fetches

@@ -22,13 +22,12 @@ from crawl_lib.segment import (
     build_segment,
     check_segment,
     runs,
-    split_head,
     surt,
-    utc_text,
 )
 from crawl_lib.stopping import Work
 from crawl_lib.storage import LocalStorage
 from crawl_lib.urlfiles import decode_line
+from crawl_lib.warc import split_head, utc_text
 from tests.segment.helpers import NODES, TIME, answered, facts, fetches, fill, key, robots, taken, writer
 
 

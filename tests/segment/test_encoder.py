@@ -20,21 +20,11 @@ from warcio.recordbuilder import RecordBuilder
 from warcio.warcwriter import WARCWriter
 
 from crawl_lib.records import Fetched
-from crawl_lib.segment.encoder import (
-    RecordEncoder,
-    base32,
-    escape_field,
-    has_certain_end,
-    metadata_fields,
-    microseconds,
-    new_record_id,
-    safe_uri,
-    split_head,
-    unescape_field,
-    utc_text,
-)
-from crawl_lib.segment.recover import microseconds_of, read_groups
+from crawl_lib.segment.encoder import RecordEncoder, has_certain_end, metadata_fields, new_record_id
+from crawl_lib.segment.recover import read_groups
 from crawl_lib.states import Outcome
+from crawl_lib.warc import base32, escape_field, microseconds, microseconds_of, safe_uri, split_head, utc_text
+from crawl_lib.warc.text import unescape_field
 from tests.segment.helpers import (
     INFO,
     REQUEST,

@@ -13,8 +13,8 @@ from crawl_lib.segment import build_segment, list_parts
 from crawl_lib.segment.encoder import RecordEncoder
 from crawl_lib.segment.manifest import Manifest
 from crawl_lib.segment.recover import read_groups
-from crawl_lib.segment.warc import NOT_OWN, Damage, FileId, Whole, scan, walk
 from crawl_lib.stopping import Work
+from crawl_lib.warc import NOT_OWN, Damage, FileId, Whole, scan, walk
 from tests.segment.helpers import (
     INFO,
     NODES,

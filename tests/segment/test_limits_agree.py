@@ -18,7 +18,7 @@ from crawl_lib.config import Config, from_mapping
 from crawl_lib.errors import ConfigError
 from crawl_lib.records import MAX_BODY_BYTES, MAX_RECORD_BYTES, Fetched
 from crawl_lib.segment.encoder import RecordEncoder
-from crawl_lib.segment.warc import Damage, Whole, read_archive, scan
+from crawl_lib.warc import Damage, Whole, read_archive, scan
 from tests.segment.helpers import answered, ids, taken
 
 READERS: list[Callable[..., Any]] = [scan, read_archive]

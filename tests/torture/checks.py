@@ -24,7 +24,7 @@ from crawl_lib.captures import PLACES
 from crawl_lib.commoncrawl import COMMONCRAWL_OUTPUT, GRAPHS_OUTPUT
 from crawl_lib.config import Config
 from crawl_lib.crawldb import CRAWLDB_SCHEMA, Status, newest_version, rebuild
-from crawl_lib.crawldir import ITERATION_FILE, START_PREFIX
+from crawl_lib.crawldir import FileName
 from crawl_lib.duplicates import DUPLICATES
 from crawl_lib.errors import KrakeError
 from crawl_lib.fetch import costs_a_retry
@@ -233,7 +233,7 @@ def table(result: Result, unbroken: Mapping[str, Any]) -> Iterator[str]:
 
 def _may_go_on(path: Path) -> bool:
     """Whether an attempt that is not written to the end may be at work on it still: no sweep can tell."""
-    is_unfinished_start = path.name.startswith(START_PREFIX) and not (path / ITERATION_FILE).exists()
+    is_unfinished_start = path.name.startswith(FileName.START_PREFIX) and not (path / FileName.ITERATION).exists()
     return path.name.startswith(UNFINISHED_INDEX) or is_unfinished_start
 
 

@@ -12,10 +12,11 @@ from crawl_lib.config import Config, RuleConfig
 from crawl_lib.parse import ParsedPage, parse_css, parse_html
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment.encoder import metadata_fields
-from crawl_lib.segment.recover import taken_of, warc_fields
+from crawl_lib.segment.recover import taken_of
 from crawl_lib.states import Outcome
 from crawl_lib.urlfiles import decode_line, encode_line
 from crawl_lib.urls import key_of
+from crawl_lib.warc import warc_fields
 from crawl_lib.worker.discovery import Discovery
 from tests.worker.test_discovery import CONFIG, Kept, discovery_of
 

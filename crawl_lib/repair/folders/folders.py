@@ -24,29 +24,8 @@ from functools import partial
 from hashlib import sha1, sha256
 from typing import Any
 
-from crawl_lib.crawldir import (
-    DAMAGED_PREFIX,
-    DROPPED_FILE,
-    INDEX_FILE,
-    ITERATION_FILE,
-    LISTS_FOLDER,
-    RETRY_NOW_FOLDER,
-    SCOPE_DIGEST,
-    SCOPE_FOLDER,
-    START_PREFIX,
-    STARTED_FOLDER,
-    Folder,
-    Iteration,
-    delete_settled,
-    follower,
-    is_choice,
-    read_json,
-    read_retry_now,
-    read_settled,
-    scope_digest,
-    settled_nodes,
-    write_json_bytes,
-)
+from crawl_lib.crawldir import FileName, Folder, Iteration, RetryNowNotes, Scopes, SettledNotes, Starts
+from crawl_lib.dfsfiles import read_json, write_json_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Findings, Severity
@@ -76,7 +55,7 @@ from crawl_lib.stores import Stores
 from crawl_lib.urls import scope_bytes, whole_hosts
 
 BROKEN_PREFIX = ".broken-"
-CHOSEN_AGAIN = f"{START_PREFIX}{'0' * 40}-{'0' * 32}".encode()
+CHOSEN_AGAIN = f"{FileName.START_PREFIX}{'0' * 40}-{'0' * 32}".encode()
 """What to write in place of a choice that cannot be read, where the chosen folder has its name: no attempt's name."""
 
 
@@ -100,29 +79,29 @@ class SmallFiles:
         Without a choice the next start makes it again; without a note the next settle writes it.
         """
         folders = self.crawl.folders()
-        for name in self.crawl.names(STARTED_FOLDER, files=True):
-            where = self.crawl.at(STARTED_FOLDER, name)
-            if not is_choice(self.storage.read_bytes(where)):
-                follows = follower(folders, name) is not None
+        for name in self.crawl.names(FileName.STARTED, files=True):
+            where = self.crawl.at(FileName.STARTED, name)
+            if not Starts.is_choice(self.storage.read_bytes(where)):
+                follows = Starts.follower(folders, name) is not None
                 act = partial(self._write, where, CHOSEN_AGAIN) if follows else partial(self._aside, where)
                 self._found("started_damaged", where, "names no attempt of a start", act)
         for name, hosts in kept_hosts(self.stores):
             if hosts is None:
-                where = self.crawl.at(SCOPE_FOLDER, name)
+                where = self.crawl.at(FileName.SCOPE, name)
                 self._found("kept_scope_damaged", where, "is no list of hosts", partial(self._aside, where))
-        for name in self.crawl.names(RETRY_NOW_FOLDER, files=True):
+        for name in self.crawl.names(FileName.RETRY_NOW, files=True):
             try:
-                read_retry_now(self.crawl, name)
+                RetryNowNotes(self.crawl).read(name)
             except DamagedFileError as error:
-                where = self.crawl.at(RETRY_NOW_FOLDER, name)
+                where = self.crawl.at(FileName.RETRY_NOW, name)
                 again = "run `krake fsck --repair`, which deletes it, and then `krake retry --now` again"
                 self._found("retry_now_damaged", where, str(error), partial(self.storage.delete, where), repair=again)
-        for node in settled_nodes(self.crawl):
+        for node in SettledNotes.nodes(self.crawl):
             try:
-                read_settled(self.crawl, node)
+                SettledNotes(self.crawl, node).read()
             except DamagedFileError as error:
                 again = f"settle --node {node}" if node in self.stores.config.servers else f"nodes retire {node}"
-                delete = partial(delete_settled, self.crawl, node) if node in nodes else None
+                delete = SettledNotes(self.crawl, node).delete if node in nodes else None
                 repair = f"delete it, and run `krake {again}`"
                 self._found("mark_damaged", str(error).split(":")[0], str(error), delete, repair=repair)
 
@@ -131,15 +110,15 @@ class SmallFiles:
         found = check_seeds(self.crawl, digest, kind, full=full)
         for one in found:
             self.findings.add(one.name, one.where, one.problem, repair=one.repair)
-        if found and kind == LISTS_FOLDER and not digest.startswith(RETRY_LISTS):
-            where = self.crawl.seeds_path(digest, kind)
+        if found and kind == FileName.LISTS and not digest.startswith(RETRY_LISTS):
+            where = self.crawl.inbox.path(digest, kind)
             aside = partial(set_damaged_aside, self.crawl, digest, kind)
             self._do(f"{where}: set aside; its URLs are listed again, and those of it that were fetched too", aside)
             return
         for one in found:
             if one.name == "scope_damaged" and self._say:
-                path = self.crawl.seeds_path(digest)
-                manifest = self.crawl.seeds_manifest(digest)
+                path = self.crawl.inbox.path(digest)
+                manifest = self.crawl.inbox.manifest(digest)
                 data = scope_bytes(scope_of_seeds_again(self.stores, digest))
                 self._do(f"{one.where}: made again", partial(self._write, one.where, data))
                 self._note_digest(f"{path}/{MANIFEST_FILE}", manifest, data)
@@ -164,13 +143,13 @@ class SmallFiles:
             repair = "bring them back from a copy; if they were deleted on purpose, move the whole folder away"
             self.findings.add(problem[0], path, problem[1], repair=repair, severity=Severity.WARNING)
         elif problem:
-            self._found(problem[0], f"{path}/{INDEX_FILE}", problem[1], partial(refresh_index, self.stores, folder))
+            self._found(problem[0], f"{path}/{FileName.INDEX}", problem[1], partial(refresh_index, self.stores, folder))
 
     # Looking, and repairing
 
     def _identity(self, path: str, folder: str) -> None:
         """Check `iteration.json`, and the scope that it names."""
-        where, identity = f"{path}/{ITERATION_FILE}", FolderIdentity(self.stores, folder)
+        where, identity = f"{path}/{FileName.ITERATION}", FolderIdentity(self.stores, folder)
         iteration = None
         try:
             iteration = self.crawl.folder(folder).iteration()
@@ -182,19 +161,19 @@ class SmallFiles:
             return
         self.findings.add("iteration_damaged", where, problem)
         if self._say is not None:
-            known = iteration and old_scope(self.stores, self.crawl.scope_path(iteration))
+            known = iteration and old_scope(self.stores, self.crawl.scopes.path(iteration))
             old = known or lost_scope(self.stores, folder)
-            value = {**identity.mapping(whole_hosts(old)), SCOPE_DIGEST: ""}
+            value = {**identity.mapping(whole_hosts(old)), Scopes.DIGEST: ""}
             hosts = scope_of_iteration_again(self.stores, Iteration.from_mapping(folder, value), old)
             self._scope_again(where, value, scope_bytes(hosts))
 
     def _scope(self, where: str, iteration: Iteration) -> None:
         """Check an iteration's scope. `where`: the file that names the scope."""
-        place = self.crawl.scope_path(iteration)
+        place = self.crawl.scopes.path(iteration)
         if place in self._whole_scopes:
             return
         try:
-            self.crawl.scope(iteration)
+            self.crawl.scopes.read(iteration)
             self._whole_scopes.add(place)
         except DamagedFileError as error:
             self.findings.add("scope_damaged", place, str(error))
@@ -204,15 +183,15 @@ class SmallFiles:
 
     def _scope_again(self, where: str, value: dict[str, Any], scope: bytes) -> None:
         """Write an iteration's scope, unless it is there, and `where`, the file that names it."""
-        place = self.crawl.at(SCOPE_FOLDER, scope_digest(scope))
+        place = self.crawl.at(FileName.SCOPE, Scopes.digest(scope))
         if not self.storage.exists(place) or scope != old_scope(self.stores, place):
             self._do(f"{place}: made again", partial(self._write, place, scope))
         self._note_digest(where, value, scope)
 
     def _note_digest(self, where: str, value: dict[str, Any], scope: bytes) -> None:
         """Write the file that has the digest of a scope, unless it has it."""
-        whole = {**value, SCOPE_DIGEST: scope_digest(scope)}
-        if value.get(SCOPE_DIGEST) != whole[SCOPE_DIGEST]:
+        whole = {**value, Scopes.DIGEST: Scopes.digest(scope)}
+        if value.get(Scopes.DIGEST) != whole[Scopes.DIGEST]:
             self._do(f"{where}: made again, for this scope", partial(self._write, where, write_json_bytes(whole)))
 
     def _swaps(self, folder: Folder) -> bool:
@@ -243,7 +222,7 @@ class SmallFiles:
                 self._do(f"{where}: deleted: the segment without dropped pages is there",
                          partial(self.storage.delete, where))  # fmt: skip
             elif name.startswith(COMPACTED_PREFIX):
-                kept = folder.at(f"{DAMAGED_PREFIX}{node}-{int(name.rpartition('-')[2]) + 1}")
+                kept = folder.at(f"{FileName.DAMAGED_PREFIX}{node}-{int(name.rpartition('-')[2]) + 1}")
                 self._do(f"{where}: put back: the segment without dropped pages is damaged",
                          partial(self._put_back, where, target, kept))  # fmt: skip
         return bool(begun) and undone
@@ -271,12 +250,12 @@ class SmallFiles:
     def _kept_scope(self, folder: str) -> None:
         kept = [hosts for name, hosts in kept_hosts(self.stores) if name.partition("-")[0] == folder and hosts]
         if lacks := added_by_index(self.stores, folder).difference(*kept):
-            where, data = self.crawl.at(SCOPE_FOLDER, folder), scope_bytes(lacks)
+            where, data = self.crawl.at(FileName.SCOPE, folder), scope_bytes(lacks)
             act = partial(self.storage.write_bytes, f"{where}-{sha1(data).hexdigest()}", data)
             self._found("kept_scope_damaged", where, f"lacks {min(lacks)}", act, count=len(lacks))
 
     def _dropped_file(self, path: str, folder: str) -> None:
-        where = f"{path}/{DROPPED_FILE}"
+        where = f"{path}/{FileName.DROPPED}"
         if self.storage.exists(where):
             return
         nodes = self.crawl.folder(folder).segments()

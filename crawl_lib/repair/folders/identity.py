@@ -11,7 +11,8 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, Iteration, Kind, readable_json, settled_nodes
+from crawl_lib.crawldir import IMPORT_NODE, FileName, Iteration, Kind, SettledNotes
+from crawl_lib.dfsfiles import readable_json
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import Take
@@ -34,7 +35,7 @@ def nodes_left(stores: Stores) -> list[str]:
     """Nodes that had a part in the crawl, are in `servers` no more, and were not retired, as far as that is known."""
     parts = {node for one in readable_iterations(stores) if one.is_round for node in one.nodes}
     left = []
-    for node in sorted({*parts, *settled_nodes(stores.crawl)} - set(stores.config.servers)):
+    for node in sorted({*parts, *SettledNotes.nodes(stores.crawl)} - set(stores.config.servers)):
         try:
             left += [] if is_retired(stores, node) else [node]
         except (DamagedFileError, PathNotFoundError):
@@ -58,7 +59,7 @@ class FolderIdentity:
 
     def __init__(self, stores: Stores, folder: str) -> None:
         self.stores, self.folder = stores, folder
-        paths = [stores.crawl.at(folder, name) for name in (INDEX_FILE, FIRST_FILE)]
+        paths = [stores.crawl.at(folder, name) for name in (FileName.INDEX, FIRST_FILE)]
         self._index, self._agreed = (readable_json(stores.storage, path) for path in paths)
         shared = self._agreed.get("config")
         self._shared: dict[str, Any] = shared if isinstance(shared, dict) else {}
@@ -149,9 +150,9 @@ class FolderIdentity:
     def _seeds(self, scope: set[str], after: Iteration | None) -> set[str]:
         """Injected folders whose hosts are all in the scope, and that the iteration after it has too."""
         found = set()
-        for digest in self.stores.until_stopped(self.stores.crawl.seeds() if after is None else after.seeds):
+        for digest in self.stores.until_stopped(self.stores.crawl.inbox.seeds() if after is None else after.seeds):
             with suppress(DamagedFileError, PathNotFoundError):
-                hosts = self.stores.crawl.seeds_scope(digest)
+                hosts = self.stores.crawl.inbox.scope(digest)
                 if hosts and hosts <= scope:
                     found.add(digest)
         return found

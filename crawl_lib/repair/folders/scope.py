@@ -6,15 +6,8 @@ files. If its digest is another one than before, lines of the old scope are kept
 
 from contextlib import suppress
 
-from crawl_lib.crawldir import (
-    INDEX_FILE,
-    SCOPE_DIGEST,
-    SCOPE_FILE,
-    SCOPE_FOLDER,
-    Iteration,
-    readable_json,
-    scope_digest,
-)
+from crawl_lib.crawldir import FileName, Iteration, Scopes
+from crawl_lib.dfsfiles import readable_json
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.frontier import host_of_line
 from crawl_lib.repair.folders.identity import readable_iterations
@@ -37,11 +30,11 @@ def lost_scope(stores: Stores, folder: str) -> bytes:
     A folder of an older version has the file. Else a scope that no other iteration names is taken, or the scope of the
     next iteration, in which there may be more hosts.
     """
-    if own := old_scope(stores, stores.crawl.at(folder, SCOPE_FILE)):
+    if own := old_scope(stores, stores.crawl.at(folder, FileName.SCOPE)):
         return own
     iterations = readable_iterations(stores)
     named = {one.scope_sha256 for one in iterations}
-    unnamed = [_shared(stores, digest) for digest in stores.crawl.scopes() if digest not in named]
+    unnamed = [_shared(stores, digest) for digest in stores.crawl.scopes.digests() if digest not in named]
     if not any(unnamed):
         later = [one for one in iterations if int(one.folder) > int(folder)]
         unnamed = [_scopes(stores, later[:1])]
@@ -57,14 +50,14 @@ def unused_scopes(stores: Stores, iterations: list[Iteration]) -> list[str]:
         return []
     named = {one.scope_sha256 for one in iterations}
     newest = _scopes(stores, iterations[-1:])
-    digests = [digest for digest in stores.crawl.scopes() if digest not in named]
+    digests = [digest for digest in stores.crawl.scopes.digests() if digest not in named]
     return [digest for digest in stores.until_stopped(digests) if not newest <= _shared(stores, digest)]
 
 
 def _shared(stores: Stores, digest: str) -> set[str]:
     """Return the hosts of a scope, none if it is damaged."""
-    data = old_scope(stores, stores.crawl.at(SCOPE_FOLDER, digest))
-    return whole_hosts(data) if scope_digest(data) == digest else set()
+    data = old_scope(stores, stores.crawl.at(FileName.SCOPE, digest))
+    return whole_hosts(data) if Scopes.digest(data) == digest else set()
 
 
 def scope_of_iteration_again(stores: Stores, iteration: Iteration, old: bytes) -> set[str]:
@@ -73,7 +66,7 @@ def scope_of_iteration_again(stores: Stores, iteration: Iteration, old: bytes) -
     `old`: what is left of the scope.
     """
     hosts = _found_before(stores, iteration)
-    if scope_digest(scope_bytes(hosts)) == iteration.scope_sha256:
+    if Scopes.digest(scope_bytes(hosts)) == iteration.scope_sha256:
         return hosts
     left = whole_hosts(old)
     if scope_bytes(left) == old and not iteration.scope_sha256:
@@ -88,18 +81,18 @@ def scope_of_seeds_again(stores: Stores, digest: str) -> set[str]:
     Raises InputError where that is not known: of the queue of a retired node that people had put URLs into; and
     DamagedFileError or PathNotFoundError if the manifest or the URLs cannot be read.
     """
-    path, manifest = stores.crawl.seeds_path(digest), stores.crawl.seeds_manifest(digest)
+    path, manifest = stores.crawl.inbox.path(digest), stores.crawl.inbox.manifest(digest)
     hosts = _hosts_of_urls(stores, path, manifest.get("outlinks"))
     for candidate in (hosts, set[str]()):
-        if scope_digest(scope_bytes(candidate)) == manifest.get(SCOPE_DIGEST):
+        if Scopes.digest(scope_bytes(candidate)) == manifest.get(Scopes.DIGEST):
             return candidate
     users = [one for one in readable_iterations(stores) if digest in one.seeds]
     if not users:
         raise InputError(
-            f"{path}/{SCOPE_FILE}: cannot be made again from its URLs: bring it back from a copy; or move {path} away"
-            " and inject the same seeds again with the same --run-id"
+            f"{path}/{FileName.SCOPE}: cannot be made again from its URLs: bring it back from a copy; or move"
+            f" {path} away and inject the same seeds again with the same --run-id"
         )
-    return (hosts | whole_hosts(old_scope(stores, f"{path}/{SCOPE_FILE}"))) & _scopes(stores, users)
+    return (hosts | whole_hosts(old_scope(stores, f"{path}/{FileName.SCOPE}"))) & _scopes(stores, users)
 
 
 def _scopes(stores: Stores, iterations: list[Iteration]) -> set[str]:
@@ -107,7 +100,7 @@ def _scopes(stores: Stores, iterations: list[Iteration]) -> set[str]:
     found: set[str] = set()
     for iteration in stores.until_stopped({one.scope_sha256: one for one in iterations}.values()):
         with suppress(DamagedFileError):
-            found |= stores.crawl.scope(iteration)
+            found |= stores.crawl.scopes.read(iteration)
     return found
 
 
@@ -117,7 +110,7 @@ def _found_before(stores: Stores, iteration: Iteration) -> set[str]:
     hosts = _scopes(stores, [one for one in readable_iterations(stores) if int(one.folder) < current][-1:])
     for digest in stores.until_stopped(iteration.seeds):
         with suppress(DamagedFileError, PathNotFoundError):
-            hosts |= crawl.seeds_scope(digest)
+            hosts |= crawl.inbox.scope(digest)
     older = [name for name in crawl.folders() if int(name) < current]
     for folder in older:
         for manifest in crawl.folder(folder).readable_manifests().values():
@@ -132,7 +125,7 @@ def _found_before(stores: Stores, iteration: Iteration) -> set[str]:
 def added_by_index(stores: Stores, folder: str) -> set[str]:
     """Hosts that a committed folder added to the scope, as its index says; that it says nothing is a finding of it."""
     with suppress(TypeError):
-        return set(readable_json(stores.storage, stores.crawl.at(folder, INDEX_FILE)).get("scope_added", ()))
+        return set(readable_json(stores.storage, stores.crawl.at(folder, FileName.INDEX)).get("scope_added", ()))
     return set()
 
 
@@ -154,7 +147,7 @@ def kept_hosts(stores: Stores) -> list[tuple[str, set[str] | None]]:
     None: it is no list of hosts.
     """
     found: list[tuple[str, set[str] | None]] = []
-    for path in stores.until_stopped(stores.crawl.kept_scopes()):
+    for path in stores.until_stopped(stores.crawl.scopes.kept()):
         data = stores.storage.read_bytes(path)
         hosts = set(data.decode("ascii").splitlines()) if is_list_of_hosts(data) else None
         found.append((path.rpartition("/")[2], hosts))

@@ -19,15 +19,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from crawl_lib.config import is_sqlite_server
-from crawl_lib.crawldir import (
-    PAGES,
-    Forgotten,
-    mark_filled,
-    note_command,
-    unfilled,
-    unsettle,
-    urls_of_lost_queue,
-)
+from crawl_lib.crawldir import Forgotten, HeldNotes, SettledNotes, Unfilled
 from crawl_lib.durable import delete_durable, reached
 from crawl_lib.errors import (
     DamagedFileError,
@@ -120,9 +112,9 @@ def check_keys(stores: Stores, nodes: Mapping[str, NodeHome], *, full: bool = Tr
             report.unknown.append(f"key servers: nothing was crawled yet, and the first task makes {names}")
             return [], report
         report.servers = len(store.servers)
-        for name in unfilled(stores.crawl):
-            source = "the pages of all segments" if name == PAGES else f"the queue of node {name}"
-            again = REPAIR + ("" if name == PAGES else " on its machine")
+        for name in Unfilled(stores.crawl).names():
+            source = "the pages of all segments" if name == Unfilled.PAGES else f"the queue of node {name}"
+            again = REPAIR + ("" if name == Unfilled.PAGES else " on its machine")
             findings.add("keys_unfilled", name, f"tables were made again, and lack the keys of {source}", repair=again)
         if check_tables(store, findings, full=full) and full and stores.config.order.keeps_keys:
             heap = KeyHeap(lambda: stack.enter_context(scratch_folder(stores.config, "repair-fsck")))
@@ -146,7 +138,7 @@ def _are_to_be_made(stores: Stores, store: ShardedKeyStore) -> bool:
     """Whether no task of the crawl has come to the embedded tables: no file is there, nor what goes with keys."""
     return (
         all(is_sqlite_server(server.name) and not has_tables(server) for server in store.servers)
-        and not any(urls_of_lost_queue(stores.crawl, node) is not None for node in stores.config.servers)
+        and not any(SettledNotes(stores.crawl, node).urls_of_lost_queue() is not None for node in stores.config.servers)
         and not stores.crawl.segments()
     )
 
@@ -194,7 +186,7 @@ def take_all_in_again(stores: Stores, home: NodeHome) -> None:
     """
     if not stores.config.order.keeps_keys:
         return
-    unsettle(stores.crawl, home.node)
+    HeldNotes(stores.crawl, home.node).unsettle()
     home.intake.take_in_again()
 
 
@@ -246,17 +238,17 @@ class _Walk:
             yield
         except (DamagedFileError, QueueError, PathNotFoundError) as error:
             self.report.unread.append(str(error))
-        if source and len(self.report.unread) == before and source in unfilled(self.stores.crawl):
+        if source and len(self.report.unread) == before and source in Unfilled(self.stores.crawl).names():
             self.report.filled.append(source)
             if self.write:
-                mark_filled(self.stores.crawl, source)
+                Unfilled(self.stores.crawl).remove(source)
 
     def _pages(self) -> None:
         crawl = self.stores.crawl
         # The task of an open take marks its keys before it ends.
         takes = {f"{crawl.path}/{open_folder(self.stores, node)}/{node}" for node in self.nodes}
         takes |= {f"{crawl.path}/{note.take}/{node}" for node, note in self.sight.notes.items()}
-        with self._if_readable(PAGES):
+        with self._if_readable(Unfilled.PAGES):
             forgotten = self._forgotten()
             for segment in crawl.segments():
                 with self._if_readable():
@@ -341,7 +333,7 @@ class _Walk:
         for keys in unheld_keys(scans, heap):
             # These were read before: none was sent by a node whose note is there now.
             if began := self.sight.began(self.stores):
-                again = " and ".join(f"`{note_command(node)}`" for node in began)
+                again = " and ".join(f"`{HeldNotes.command(node)}`" for node in began)
                 raise LockedError(
                     f"somebody began to work on {', '.join(began)} meanwhile: when that is over, run {again} there,"
                     " then this again"

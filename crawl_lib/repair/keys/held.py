@@ -23,26 +23,19 @@ import numpy as np
 import pyarrow as pa
 
 from crawl_lib.config import is_sqlite_server
-from crawl_lib.crawldir import (
-    Forgotten,
-    HeldNote,
-    note_command,
-    noted_keys,
-    read_note,
-    urls_of_lost_queue,
-    write_note,
-)
+from crawl_lib.crawldir import Forgotten, HeldNote, HeldNotes, SettledNotes
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
 from crawl_lib.frontier import Journal, Move, NodeDirectory, Queue, Take
 from crawl_lib.keys import KeyHeap
 from crawl_lib.node import waiting_sources
 from crawl_lib.repair.folders.identity import nodes_left
 from crawl_lib.scratch import scratch_folder
-from crawl_lib.segment import SegmentReader, microseconds_of
+from crawl_lib.segment import SegmentReader
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores
 from crawl_lib.urlfiles import HANDED_ON_MARK, TakenIn, file_lines, some_lines, url_of_line
 from crawl_lib.urls import canonicalize
+from crawl_lib.warc import microseconds_of
 
 _some = partial(some_lines, count=50_000)
 _WITH_URLS = (NodeDirectory.new, NodeDirectory.new_claim, NodeDirectory.handed_on, NodeDirectory.take)
@@ -153,9 +146,7 @@ def note_held(stores: Stores, node: str) -> HeldNote:
         heap = KeyHeap(lambda: stack.enter_context(scratch_folder(stores.config, f"repair-held-{node}")))
         for keys in held_keys(stores, node):
             heap.add(keys)
-        return write_note(
-            stores.crawl,
-            node,
+        return HeldNotes(stores.crawl, node).write(
             map(b"".join, _some(heap)),
             taken_in=_taken_in(stores, node),
             lost=NodeDirectory(stores.node_dir(node)).lost.exists(),
@@ -198,10 +189,10 @@ def look(stores: Stores, nodes: Collection[str], heap: "KeyHeap | None" = None) 
     for node in nodes_unseen(stores, nodes):
         note = None
         try:
-            note = read_note(stores.crawl, node)
+            note = HeldNotes(stores.crawl, node).read()
             if node in stores.config.servers and note is not None and note.is_of(stores.config_digest):
                 if heap is not None:
-                    for keys in noted_keys(stores.crawl, note):
+                    for keys in HeldNotes(stores.crawl, note.node).keys(note):
                         heap.add(keys)
                 sight.notes[node] = note
                 continue
@@ -214,7 +205,7 @@ def look(stores: Stores, nodes: Collection[str], heap: "KeyHeap | None" = None) 
 
 
 def _to_do(stores: Stores, node: str, note: HeldNote | None, *, damaged: bool) -> str:
-    again = f"run `{note_command(node)}` on its machine while it rests"
+    again = f"run `{HeldNotes.command(node)}` on its machine while it rests"
     directory = stores.node_dir(node)
     if node not in stores.config.servers:
         return f"is not in `servers`, and was not retired: put it back, or run `krake nodes retire {node}` there"
@@ -258,7 +249,7 @@ def _is_seen(stores: Stores, node: str, nodes: Collection[str]) -> bool:
     if directory.is_dir() and Queue(directory, node).exists():
         return node in nodes
     embedded = all(map(is_sqlite_server, stores.config.key_storage.servers))
-    return (embedded or directory.is_dir()) and urls_of_lost_queue(stores.crawl, node) is None
+    return (embedded or directory.is_dir()) and SettledNotes(stores.crawl, node).urls_of_lost_queue() is None
 
 
 def keys_of(urls: Iterable[bytes]) -> list[bytes]:

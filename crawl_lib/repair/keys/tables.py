@@ -6,7 +6,7 @@ Those of an older version only get the table of turns that they lack.
 from collections.abc import Callable
 
 from crawl_lib.config import is_sqlite_server
-from crawl_lib.crawldir import PAGES, mark_unfilled
+from crawl_lib.crawldir import Unfilled
 from crawl_lib.durable import reached
 from crawl_lib.errors import KeyStoreError
 from crawl_lib.keys import KeyServer, make_again, rewrite_notes, why_broken
@@ -32,7 +32,7 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
         if broken and not dry_run and stores.config.order.keeps_keys:  # which has no keys to fill them with
             here = [node for node in [*servers, *nodes_left(stores)] if stores.node_dir(node).is_dir()]
             elsewhere = [node for node in nodes_unseen(stores, here) if node in servers]
-            mark_unfilled(stores.crawl, [PAGES, *dict.fromkeys([*here, *elsewhere])])
+            Unfilled(stores.crawl).add([Unfilled.PAGES, *dict.fromkeys([*here, *elsewhere])])
             reached("repair.tables.marked")
         for server in broken:
             say(f"{server.name}: {problems[server.name]}; new key tables are made, and filled")

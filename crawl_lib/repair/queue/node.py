@@ -26,20 +26,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crawl_lib.crawldir import (
-    PAGES,
-    Keys,
-    is_among,
-    key_array,
-    unfilled,
-    unsettle,
-    urls_of_lost_queue,
-)
+from crawl_lib.crawldir import HeldNotes, SettledNotes, Unfilled
 from crawl_lib.durable import delete_durable, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, KeyTablesError, PathNotFoundError, os_errors
 from crawl_lib.fetch import HOSTS_TABLES, HostStore, host_stores
 from crawl_lib.findings import Finding, Findings, sqlite_problem
 from crawl_lib.frontier import NodeDirectory, NodeHome, NodeLock, Queue, Take, TakeHeader, check_queue, host_of_line
+from crawl_lib.keyarrays import Keys, is_among, key_array
 from crawl_lib.node import mismatch, read_decision, taken_in_before
 from crawl_lib.repair.queue.queue import ASKED, BROKEN, RepairReport, aside, repair_queue
 from crawl_lib.segment import (
@@ -92,7 +85,7 @@ def repair_node(stores: Stores, home: NodeHome, *, dry_run: bool = False) -> Rep
     node, directory = home.node, home.directory
     with os_errors(directory):
         if not dry_run:
-            unsettle(stores.crawl, node)  # the next `settle` writes the note again
+            HeldNotes(stores.crawl, node).unsettle()  # the next `settle` writes the note again
             return _Node(stores, home).repair()
 
         def link(source: str, target: str) -> None:
@@ -119,7 +112,7 @@ def restart_node(
     One that was begun so may be begun again. Raises ConfigError if a queue is there, LockedError naming the holder.
     """
     directory = stores.node_dir(node)
-    waited, lost = urls_of_lost_queue(stores.crawl, node) or 0, NodeDirectory(directory).lost
+    waited, lost = SettledNotes(stores.crawl, node).urls_of_lost_queue() or 0, NodeDirectory(directory).lost
     if directory.is_dir() and Queue(directory, node).exists() and not lost.exists():
         raise ConfigError(f"{directory}: holds a queue, and this begins an empty one: move the directory away first")
     if dry_run:
@@ -218,7 +211,7 @@ class _Node:
         """
         if not self.stores.config.order.keeps_keys:
             return set()
-        if PAGES in unfilled(self.stores.crawl):
+        if Unfilled.PAGES in Unfilled(self.stores.crawl).names():
             raise KeyTablesError(f"{self.directory}: is repaired once the key tables have the keys of all pages")
         try:
             with self.stores.key_servers() as store:

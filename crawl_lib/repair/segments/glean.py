@@ -16,22 +16,10 @@ from crawl_lib.errors import UrlError
 from crawl_lib.fetch import outcome_of_status
 from crawl_lib.parse import parse_head
 from crawl_lib.records import Fetched, QueuedUrl
-from crawl_lib.segment import (
-    NOT_OWN,
-    SEQUENCE,
-    WARC_SUFFIX,
-    Damage,
-    FileId,
-    WarcRecord,
-    group_of,
-    microseconds_of,
-    scan,
-    split_head,
-    taken_of,
-    warc_fields,
-)
+from crawl_lib.segment import SEQUENCE, WARC_SUFFIX, group_of, taken_of
 from crawl_lib.stopping import Work
 from crawl_lib.urls import canonicalize, key_of
+from crawl_lib.warc import NOT_OWN, Damage, FileId, WarcRecord, microseconds_of, scan, split_head, warc_fields
 
 ROBOTS_PATH = "/robots.txt"
 _RECORD_ID = re.compile("<urn:uuid:[0-9a-f-]{36}>")

@@ -12,28 +12,20 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from crawl_lib.crawldir import INDEX_FILE, Iteration, SegmentRef, readable_json
+from crawl_lib.crawldir import FileName, Iteration, SegmentRef
+from crawl_lib.dfsfiles import readable_json
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
 from crawl_lib.frontier import Take, is_readable
 from crawl_lib.records import QueuedUrl, metadata_without_list, steps_of_row
 from crawl_lib.repair.segments.glean import LONGEST_URL, is_robots
 from crawl_lib.seeds import Division, check_seeds, hand_over, set_damaged_aside
-from crawl_lib.segment import (
-    INDEX_NAME,
-    Manifest,
-    SegmentReader,
-    WarcInfo,
-    WarcRecord,
-    dropped_files,
-    read_dropped,
-    safe_uri,
-    utc_text,
-)
+from crawl_lib.segment import INDEX_NAME, Manifest, SegmentReader, WarcInfo, dropped_files, read_dropped
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
 from crawl_lib.urlfiles import HANDED_ON, OUTLINKS_NAME, decode_line, encode_line, part_mapping, read_outlinks
 from crawl_lib.urls import Owners, UrlFilter, canonicalize, host_of, key_of
 from crawl_lib.version import VERSION
+from crawl_lib.warc import WarcRecord, safe_uri, utc_text
 
 LOST_NAME = "lost.tsv"
 """URLs of pages that were lost, as lines of `outlinks`, handed on past the key check."""
@@ -78,7 +70,7 @@ class Known:
     @cached_property
     def index(self) -> dict[str, Any]:
         """The folder's index, if it can be read."""
-        return readable_json(self.storage, f"{self.folder_path}/{INDEX_FILE}")
+        return readable_json(self.storage, f"{self.folder_path}/{FileName.INDEX}")
 
     @cached_property
     def nodes(self) -> tuple[str, ...]:
@@ -106,7 +98,7 @@ class Known:
     def url_filter(self) -> UrlFilter:
         """The filter of links, with the iteration's scope."""
         config = self.stores.config
-        return UrlFilter(config.urls, self.stores.crawl.scope(self.iteration), config.traps)
+        return UrlFilter(config.urls, self.stores.crawl.scopes.read(self.iteration), config.traps)
 
     def info(self, said: dict[str, str]) -> WarcInfo:
         """What new WARC files say of the crawl. `said`: what an old one said."""
@@ -229,7 +221,7 @@ def lost_and_not_queued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
     if not lost or not stores.config.order.keeps_keys:
         return []
     digest = _requeued(stores, name)
-    if stores.storage.exists(stores.crawl.seeds_path(digest)):
+    if stores.storage.exists(stores.crawl.inbox.path(digest)):
         return [*lost.values()] if check_seeds(stores.crawl, digest) else []
     for other in stores.crawl.segments():
         if int(other.folder) > int(name.folder):

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from crawl_lib.crawldir import Keys, key_array
 from crawl_lib.findings import Finding, Findings, Severity
+from crawl_lib.keyarrays import Keys, key_array
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 
@@ -26,7 +26,7 @@ def bodies_needed(stores: Stores) -> dict[str, Keys]:
     found: defaultdict[Any, bytearray] = defaultdict(bytearray)
     for segment in stores.until_stopped(stores.crawl.segments()):
         reader = SegmentReader(stores.storage, segment.path)
-        if not reader.has_rows or all(
+        if not reader.manifest.has_rows or all(
             batch.column(0).null_count == len(batch) for batch in reader.pages(["refers_to"], with_dropped=True)
         ):
             continue

@@ -24,6 +24,7 @@ from typing import Any
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.parquet import open_parquet
 from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.repair.segments.glean import Gleaner, RecordPiece, fetched_of, is_robots
 from crawl_lib.repair.segments.known import LOST_NAME, Known, read_lost
@@ -41,14 +42,13 @@ from crawl_lib.segment import (
     SegmentReader,
     build_segment,
     dropped_files,
-    open_parquet,
-    utc_text,
 )
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
 from crawl_lib.urlfiles import HANDED_ON, encode_line
 from crawl_lib.urls import key_of
 from crawl_lib.version import VERSION
+from crawl_lib.warc import utc_text
 from crawl_lib.worker import PageHandler
 
 _ROWS = 10_000

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from crawl_lib.crawldir import DAMAGED_PREFIX, SWAP_PREFIX, SWAP_SUFFIX, Folder, SegmentRef
+from crawl_lib.crawldir import FileName, Folder, SegmentRef
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.rounds import refresh_index
@@ -28,8 +28,8 @@ from crawl_lib.stores import Stores
 
 COMPACTED_PREFIX = ".compacted-"
 """Of the name of an old segment that is deleted, in the place of `DAMAGED_PREFIX` of one that is kept."""
-_SWAP = re.compile(rf"{re.escape(SWAP_PREFIX)}(.+){re.escape(SWAP_SUFFIX)}")
-_ASIDE = re.compile(rf"(?:{re.escape(DAMAGED_PREFIX)}|{re.escape(COMPACTED_PREFIX)})(.+)-(\d+)")
+_SWAP = re.compile(rf"{re.escape(FileName.SWAP_PREFIX)}(.+){re.escape(FileName.SWAP_SUFFIX)}")
+_ASIDE = re.compile(rf"(?:{re.escape(FileName.DAMAGED_PREFIX)}|{re.escape(COMPACTED_PREFIX)})(.+)-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ def replace_segment(
     reached("repair.swap.uploaded")
     newest = [int(name.rpartition("-")[2]) for _, name in all_aside(folder)[:1]]
     number = max(int(clock()), *(taken + 1 for taken in newest), 0)  # two repairs may fall into one second
-    swap = Swap(node, new, f"{DAMAGED_PREFIX if keep_old else COMPACTED_PREFIX}{node}-{number}", keep_old)
-    storage.write_bytes(folder.at(f"{SWAP_PREFIX}{node}{SWAP_SUFFIX}"), sealed_json(asdict(swap)))
+    swap = Swap(node, new, f"{FileName.DAMAGED_PREFIX if keep_old else COMPACTED_PREFIX}{node}-{number}", keep_old)
+    storage.write_bytes(folder.at(f"{FileName.SWAP_PREFIX}{node}{FileName.SWAP_SUFFIX}"), sealed_json(asdict(swap)))
     reached("repair.swap.decided")
     _carry_out(stores, folder, swap)
     return swap.old if keep_old else ""
@@ -144,4 +144,4 @@ def _carry_out(stores: Stores, folder: Folder, swap: Swap) -> None:
         storage.delete(old)
     refresh_index(stores, folder.name)
     reached("repair.swap.indexed")
-    storage.delete(folder.at(f"{SWAP_PREFIX}{swap.node}{SWAP_SUFFIX}"))
+    storage.delete(folder.at(f"{FileName.SWAP_PREFIX}{swap.node}{FileName.SWAP_SUFFIX}"))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from crawl_lib.segment.warc import Damage, WarcRecord, read_archive, scan
+from crawl_lib.warc import Damage, WarcRecord, read_archive, scan
 
 SIZE = 1 << 15
 GROWTH = 4

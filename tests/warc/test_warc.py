@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from isal import igzip
 
 from crawl_lib.segment.encoder import RecordEncoder
-from crawl_lib.segment.warc import Damage, WarcRecord, read_archive, scan, walk
+from crawl_lib.warc import Damage, WarcRecord, read_archive, scan, walk
 from tests.segment.helpers import answered, ids, taken
 
 WARCS = Path(__file__).parents[2].parent / "shared" / "testdata" / "warc"

@@ -1,0 +1,26 @@
+"""Keys as numpy arrays, in ascending order."""
+
+import numpy as np
+import numpy.typing as npt
+
+from crawl_lib.keys import KEY_BYTES
+
+Keys = npt.NDArray[np.bytes_]
+
+
+def key_array(keys: bytes | bytearray) -> Keys:
+    """Keys that follow each other, put in ascending order, each once."""
+    return np.unique(np.frombuffer(bytes(keys), f"S{KEY_BYTES}"))
+
+
+def key_bytes(key: np.bytes_) -> bytes:
+    """One key; numpy cuts zeros off its end."""
+    return bytes(key).ljust(KEY_BYTES, b"\0")
+
+
+def is_among(some: Keys, keys: Keys) -> npt.NDArray[np.bool_]:
+    """Which of some keys are among `keys`, which are ascending."""
+    if not len(keys):
+        return np.zeros(len(some), np.bool_)
+    found: npt.NDArray[np.bool_] = keys[np.minimum(np.searchsorted(keys, some), len(keys) - 1)] == some
+    return found
