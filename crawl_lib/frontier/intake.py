@@ -108,7 +108,7 @@ class Intake:
             return
         journal = open_journal(queue, list(waiting))
         admission = Admission(queue.directory, rules.budgets, rules.traps)
-        run = _Run(queue, waiting, keys, rules, journal, admission, _PastCheck(queue, keys, record.again))
+        run = _IntakeRun(queue, waiting, keys, rules, journal, admission, _PastCheck(queue, keys, record.again))
         run.resume()
         with closing(run.chunks()) as chunks:
             for lines in chunks:
@@ -137,7 +137,7 @@ class Intake:
 
 
 @dataclass
-class _Run:
+class _IntakeRun:
     """What an intake does with the lines that it reads: what is new joins `new`, and its key is inserted.
 
     `journal`: says how far it got. `admission`: counts what is in `new`.

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from crawl_lib.fetch import HostRow, HostState, RobotsRow
-from crawl_lib.fetch.hoststore import BackOff
+from crawl_lib.fetch import HostState
+from crawl_lib.fetch.hoststore import BackOff, HostRow, RobotsRow
 from crawl_lib.realtime.hostnews import HostNews
 from crawl_lib.realtime.pages import Mark, part_of
 from crawl_lib.realtime.protocol import Clock, Done, Fetch, Grant, Refused
