@@ -39,6 +39,7 @@ PARTS = (
     "search",
     "serve",
     "realtime",
+    "fetchers",
 )
 COMPARED = ("pairs", "first")
 """Parts that need a commit to compare with, so each runs only when it is named."""
