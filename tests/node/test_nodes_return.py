@@ -208,5 +208,5 @@ def test_an_admission_that_was_killed_before_its_move_is_run_again(serving: Serv
     shutil.rmtree(place)
     retire_lost(open_stores(with_nodes(old, 0, 1)), node="node-2")
     place.mkdir()
-    Queue(place, "node-2").create()
+    held(place).queue.create()
     assert admit(old, "node-2")
