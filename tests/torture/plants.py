@@ -47,13 +47,13 @@ def move_forgotten_early() -> None:
 
 def key_first() -> None:
     """An intake inserts keys before their URLs are durable in `new`."""
-    append = intake._Run._append
+    append = intake._IntakeRun._append
 
     def insert_first(self: Any, lines: Sequence[bytes]) -> list[bytes]:
         self.keys.insert([sha1(split_line(line)[0]).digest() for line in lines])
         return append(self, lines)
 
-    intake._Run._append = insert_first
+    intake._IntakeRun._append = insert_first
 
 
 def passed_over_lost() -> None:
