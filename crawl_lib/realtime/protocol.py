@@ -20,7 +20,8 @@ import msgspec
 from crawl_lib.errors import ProtocolError
 from crawl_lib.fetch import HostState
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
+"""Raised with each line that the other end must know; 3: `rates`, and `ask_backlog` of a gate."""
 MAX_LINE_BYTES = 256 << 10
 """The most bytes of a line. A document has at most 64 KB, and a URL may have 65,535 characters."""
 MAX_FACTS_BYTES = 48 << 10
