@@ -198,8 +198,8 @@ def _policy_problems(config: Any) -> Iterator[str]:
 
 def _fetcher_problems(config: Any) -> Iterator[str]:
     taken, fetchers = ["live-0"], config.realtime.fetchers if config.realtime else ()
-    if len(fetchers) > 1 and config.fetch.ip_delay_s > 0:
-        yield "fetch.ip_delay_s: several fetchers share no turns of addresses: set it to 0"
+    if len(fetchers) > 1 and config.fetch.ip_delay_s > 0 and not config.realtime.share_turns:
+        yield "fetch.ip_delay_s: several fetchers keep it with realtime.share_turns: true only; or set it to 0"
     for index, fetcher in enumerate(fetchers):
         if fetcher.name in taken:
             yield f"realtime.fetchers[{index}].name: {fetcher.name!r} is taken (live-0: by the service's own fetcher)"

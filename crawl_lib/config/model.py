@@ -596,6 +596,7 @@ class RealtimeConfig:
     tokens: str = option("../data/realtime/tokens.json", path="file")
     fetchers: tuple[FetcherConfig, ...] = option(())
     certificates: str = option("../data/realtime/certificates", path="directory")
+    share_turns: bool = option(False)
     policies: tuple[PolicyConfig, ...] = option(())
     max_waiting: int = option(5000, minimum=1)
     max_wait_s: float = option(300.0, minimum=0)
@@ -688,8 +689,9 @@ class Config:
 
     @property
     def shares_addresses(self) -> bool:
-        """Whether several nodes may ask one address, and have to keep its delay together."""
-        return len(self.servers) > 1 and self.fetch.ip_delay_s > 0 and not self.fetch.proxy
+        """Whether several nodes or fetchers may ask one address, and have to keep its delay together."""
+        are_several = len(self.servers) > 1 or (self.realtime is not None and self.realtime.share_turns)
+        return are_several and self.fetch.ip_delay_s > 0 and not self.fetch.proxy
 
     @property
     def shares_hosts(self) -> bool:

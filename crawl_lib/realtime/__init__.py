@@ -12,7 +12,7 @@ finds damage.
 On a machine of its own a fetcher is behind a `gate` with TLS (`certificates`). `remote` is the scheduler's line to a
 gate, `fetchers` are all such lines, and `hostnews` tell an owner what earlier owners knew of a host. `leases` say which
 fetcher has which parts of hosts, `held` are a fetcher's own. `arriving` brings its closed parts, by the lines of
-`spooling`. `rates` are what operators set at run time.
+`spooling`. `rates` are what operators set at run time, and `turns` of addresses are reserved for fetchers.
 """
 
 from typing import TYPE_CHECKING

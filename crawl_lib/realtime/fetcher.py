@@ -29,7 +29,7 @@ import uvloop
 
 from crawl_lib.config import Config, from_mapping, to_mapping
 from crawl_lib.errors import KrakeError, ProtocolError, os_error, os_errors
-from crawl_lib.fetch import MIN_TTL_S, HostState, HostStore, Limits, LiveRun, Turns, user_agent_header
+from crawl_lib.fetch import MIN_TTL_S, HostState, HostStore, Limits, LiveRun, Spans, Turns, user_agent_header
 from crawl_lib.frontier import NodeDirectory
 from crawl_lib.realtime.held import CLOCK_S, Held, own_ms
 from crawl_lib.realtime.picture import PROBE_BYTES, picture_facts
@@ -38,6 +38,7 @@ from crawl_lib.realtime.protocol import (
     BODY_PIECE_BYTES,
     MAX_ROBOTS_BYTES,
     PROTOCOL_VERSION,
+    AskTurn,
     Body,
     Cancel,
     Clock,
@@ -54,6 +55,7 @@ from crawl_lib.realtime.protocol import (
     Refused,
     Stop,
     ToFetcher,
+    Turn,
 )
 from crawl_lib.realtime.rates import is_blocked, rated
 from crawl_lib.realtime.reading import AnswerReader, Told
@@ -113,6 +115,7 @@ class Fetcher:
         self.part_s = task.part_s
         self.is_leased = task.is_leased
         self.held = Held(config.fetch, store)
+        self.spans = turns.spans
         may_send = self.held.may_send if task.is_leased else None
         self.run = LiveRun(
             config=config.fetch, retry=config.retry, store=store, turns=turns, caller=self, may_send=may_send
@@ -136,6 +139,8 @@ class Fetcher:
                 self._refuse_lapsed()
             case Rates():
                 self._rate(message)
+            case Turn():
+                self._take_turn(message)
             case Stop():
                 self.stopping.set()
             case Cancel():
@@ -166,6 +171,12 @@ class Fetcher:
         config = rated(self.config.fetch, message.rates)
         self.held.set_config(config)
         self.run.set_limits(config, partial(is_blocked, message.rates))
+
+    def _take_turn(self, turn: Turn) -> None:
+        """Send requests to an address within a span of time."""
+        if self.spans is not None:
+            now_s, left_s = time.monotonic(), (turn.until_ms - own_ms()) / 1000
+            self.spans.give(f"ip {turn.address}", now_s + turn.wait_ms / 1000, now_s + left_s)
 
     def _learn(self, wanted: Fetch) -> None:
         """Take what an earlier owner of the part knew of the host."""
@@ -372,12 +383,24 @@ def close_left_open(task: FetcherTask, config: Config) -> None:
             deque(writer.recovered(), 0)
 
 
+def address_spans(config: Config, stream: asyncio.StreamWriter) -> Spans | None:
+    """Return the spans of addresses, which the scheduler reserves; None where fetchers share no turns."""
+    if not config.shares_addresses:
+        return None
+
+    def ask(name: str, turns: int, start_s: float) -> None:
+        asked = AskTurn(address=name.removeprefix("ip "), turns=turns, start_s=start_s, now_ms=own_ms())
+        stream.write(asked.to_line())
+
+    return Spans(ask, lambda name, rest_s: None, addresses=True, hosts=False)
+
+
 async def _serve(task: FetcherTask, config: Config, line: socket.socket) -> None:
     hosts = NodeDirectory(Path(task.node_dir)).hosts
     reader, stream = await asyncio.open_connection(sock=line)
     with (
         HostStore(hosts, robots_ttl_s=max(config.fetch.robots_ttl_s, MIN_TTL_S)) as store,
-        Turns.of(hosts, config.fetch) as turns,
+        Turns.of(hosts, config.fetch, address_spans(config, stream)) as turns,
     ):
         fetcher = Fetcher(task, config, store, turns, stream)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, fetcher.stopping.set)

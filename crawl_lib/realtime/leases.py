@@ -112,6 +112,8 @@ class LeaseTable:
     def _ensure(self) -> None:
         if not self._is_there:
             self.server.ensure()
+            if not self.server.ask(f"lease_columns{self.server.SUFFIX}"):
+                self.server.run("lease_drop.sql")
             self.server.run(
                 f"create_leases{self.server.SUFFIX}", rows=",".join(f"({part},'',0,0)" for part in range(PARTS))
             )

@@ -17,6 +17,7 @@ from crawl_lib.realtime.places import FETCHER
 from crawl_lib.realtime.protocol import (
     ALL_PARTS,
     PROTOCOL_VERSION,
+    AskTurn,
     Body,
     Cancel,
     Clock,
@@ -32,6 +33,7 @@ from crawl_lib.realtime.protocol import (
     ToScheduler,
 )
 from crawl_lib.realtime.spooling import Backlog
+from crawl_lib.realtime.turns import AddressTurns
 
 FIRST_PAUSE_S = 0.1
 """A dead fetcher is started again after this pause, doubled after each death up to `longest_pause_s`."""
@@ -89,7 +91,8 @@ class Bare:
 class FetcherLink:
     """A fetcher for the whole life of the service.
 
-    `start`: starts a process. `on_part`: called with each closed part. `restarts`: how many fetchers have died.
+    `start`: starts a process. `on_part`: called with each closed part. `turns`: of addresses, for the fetcher alone.
+    `restarts`: how many fetchers have died.
     """
 
     name = FETCHER
@@ -102,9 +105,13 @@ class FetcherLink:
     longest_pause_s = 2.0
 
     def __init__(
-        self, start: Callable[[], LinkedFetcher], on_part: Callable[[ClosedPart], None] = lambda part: None
+        self,
+        start: Callable[[], LinkedFetcher],
+        on_part: Callable[[ClosedPart], None] = lambda part: None,
+        turns: AddressTurns | None = None,
     ) -> None:
         self._start, self._on_part = start, on_part
+        self._turns = turns or AddressTurns(None)
         # A thread for all starts: each fetcher dies with its thread (`walls.forkserver`).
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="krake-fetcher")
         self._ids = count(1)
@@ -131,6 +138,12 @@ class FetcherLink:
 
     async def run(self) -> None:
         """Keep a fetcher running until `stop`."""
+        try:
+            await self._keep_serving()
+        finally:
+            await self._in_thread(self._turns.close)
+
+    async def _keep_serving(self) -> None:
         pause_s = FIRST_PAUSE_S
         while not self._stop.is_set():
             began_s = time.monotonic()
@@ -225,13 +238,15 @@ class FetcherLink:
         writer.write(Grant(parts=(ALL_PARTS,)).to_line())
 
     async def _serve(self) -> None:
+        await self._in_thread(self._turns.open)
         process, reader, writer = await self._open()
         self._writer = writer
         end = None
         try:
             self._greet(writer)
             end = asyncio.create_task(self._end_after_stop(process))
-            await self._read(reader)
+            with self._turns.told(writer):
+                await self._read(reader)
         finally:
             self._ready.clear()
             self._writer = None
@@ -263,16 +278,19 @@ class FetcherLink:
         return await reader.read(_READ_BYTES)
 
     def _take(self, message: ToScheduler) -> None:
-        if isinstance(message, ClosedPart):
-            self._on_part(message)
-            return
-        if isinstance(message, Clock):
-            self._on_clock(message)
-            return
-        if isinstance(message, Parting):
-            self._on_parting(message)
-            return
-        assert not isinstance(message, Hello)
+        match message:
+            case ClosedPart():
+                self._on_part(message)
+            case Clock():
+                self._on_clock(message)
+            case AskTurn():
+                self._turns.ask(message)
+            case Parting():
+                self._on_parting(message)
+            case Body() | Done() | Refused():
+                self._take_answer(message)
+
+    def _take_answer(self, message: Body | Done | Refused) -> None:
         asked = self._asked.get(message.id)
         if asked is None or asked.future.done():  # cancelled meanwhile
             return

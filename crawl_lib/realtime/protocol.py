@@ -8,6 +8,9 @@ A fetcher on another machine (`gate`) has the same lines over TLS. Its scheduler
 in place of the end of a socket. The fetcher says `clock` twice a second, and the scheduler says `grant` after that. The
 gate says `parting` before it ends a line.
 
+With `realtime.share_turns` a fetcher says `ask_turn` before its first request to an address. The scheduler answers with
+`turn`.
+
 A hostile page may have taken over the fetcher. So lines have at most `MAX_LINE_BYTES`, each field has its type, and
 any other line raises `ProtocolError`.
 """
@@ -20,7 +23,8 @@ import msgspec
 from crawl_lib.errors import ProtocolError
 from crawl_lib.fetch import HostState
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
+"""Raised with each line that the other end must know; 3: `rates`, `ask_turn`, `turn`, and `ask_backlog` of a gate."""
 MAX_LINE_BYTES = 256 << 10
 """The most bytes of a line. A document has at most 64 KB, and a URL may have 65,535 characters."""
 MAX_FACTS_BYTES = 48 << 10
@@ -35,6 +39,7 @@ Key = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{40}$")]
 Id = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 PartNumber = Annotated[int, msgspec.Meta(ge=0, le=255)]
+IpAddress = Annotated[str, msgspec.Meta(min_length=2, max_length=64)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
 
@@ -73,6 +78,31 @@ class Clock(Message, tag="clock", frozen=True, kw_only=True):
     """The time by a fetcher's own clock, which never jumps, in milliseconds."""
 
     now_ms: Count
+
+
+class AskTurn(Message, tag="ask_turn", frozen=True, kw_only=True):
+    """A fetcher's question for the turn of an address, asked once until the answer.
+
+    `turns`: how many requests wait for the address. `start_s`: seconds that a connection to the address may take.
+    `now_ms`: the fetcher's own clock (`Clock`).
+    """
+
+    address: IpAddress
+    turns: Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
+    start_s: Annotated[float, msgspec.Meta(ge=0, le=60)]
+    now_ms: Count
+
+
+class Turn(Message, tag="turn", frozen=True, kw_only=True):
+    """The span of time in which a fetcher may send requests to an address.
+
+    `wait_ms`: from the receipt of this line to the start of the span. `until_ms`: the end of the span by the fetcher's
+    own clock.
+    """
+
+    address: IpAddress
+    wait_ms: Count
+    until_ms: Count
 
 
 class Setup(Message, tag="setup", frozen=True, kw_only=True):
@@ -248,8 +278,8 @@ class Parting(Message, tag="parting", frozen=True, kw_only=True):
     is_taken: bool = False
 
 
-ToFetcher = Hello | Rates | Grant | Fetch | Cancel | Stop
-ToScheduler = Hello | Body | Done | Refused | ClosedPart | Clock | Parting
+ToFetcher = Hello | Rates | Grant | Fetch | Cancel | Stop | Turn
+ToScheduler = Hello | Body | Done | Refused | ClosedPart | Clock | AskTurn | Parting
 _Said = TypeVar("_Said")
 _encoder = msgspec.json.Encoder()
 

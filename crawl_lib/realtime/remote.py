@@ -32,6 +32,7 @@ from crawl_lib.realtime.protocol import (
 )
 from crawl_lib.realtime.spooling import AskBacklog, Backlog, ToCollector
 from crawl_lib.realtime.store import PageStore
+from crawl_lib.realtime.turns import AddressTurns
 from crawl_lib.urls import authority_of
 
 CONNECT_S = 3.0
@@ -62,7 +63,9 @@ def setup_of(config: Config, digest: str, name: str) -> Setup:
     """
     mapping = to_mapping(config)
     # Two options have no default, and a fetcher reads neither.
-    needed = {"servers": [name], "dfs_primary": "/nowhere"}
+    needed: dict[str, Any] = {"servers": [name], "dfs_primary": "/nowhere"}
+    if config.realtime is not None:
+        needed["realtime"] = {"share_turns": config.realtime.share_turns}
     setup = Setup(config={**needed, **{section: mapping[section] for section in SECTIONS}}, digest=digest)
     try:
         setup.to_line()
@@ -108,9 +111,14 @@ class RemoteLink(FetcherLink):
         setup: Setup,
         leases: Leases,
         store: PageStore,
+        *,
+        turns: AddressTurns | None = None,
     ) -> None:
-        """Connect to nothing yet. `identity`: of the scheduler. `setup`: see `setup_of`. `store`: has `krakehosts`."""
-        super().__init__(_none_here)
+        """Connect to nothing yet. `identity`: of the scheduler. `setup`: see `setup_of`. `store`: has `krakehosts`.
+
+        `turns`: of addresses, for this fetcher alone.
+        """
+        super().__init__(_none_here, turns=turns)
         self._hosts = HostNews(store)
         self._leases, self._lessee = leases, Lessee(fetcher.name)
         self._epochs: dict[int, int] = {}

@@ -15,8 +15,9 @@ import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from crawl_lib.config import Config, KeyStorageConfig, is_sqlite_server, realtime_of
-from crawl_lib.errors import ConfigError, os_errors
+from crawl_lib.errors import ConfigError, KeyServerDownError, os_errors
 from crawl_lib.frontier import NodeDirectory, NodeLock
+from crawl_lib.keys import KeyServer, SharedTurns
 from crawl_lib.realtime.api import make_app
 from crawl_lib.realtime.captures import NewestCaptures
 from crawl_lib.realtime.certificates import SCHEDULER, Identity
@@ -29,6 +30,7 @@ from crawl_lib.realtime.scheduler import Scheduler
 from crawl_lib.realtime.store import PageStore, open_pages, sqlite_path
 from crawl_lib.realtime.submissions import SubmissionLog
 from crawl_lib.realtime.tokens import TokenFile
+from crawl_lib.realtime.turns import AddressTurns
 from crawl_lib.serve import Address, Server, listen
 from crawl_lib.stores import Stores
 
@@ -97,7 +99,9 @@ def serve_realtime(
         listening = stack.enter_context(contextlib.closing(listen(address, OPTION)))
         stack.enter_context(only_scheduler(config.key_storage))
         store = open_pages(config.key_storage, stores.secrets.key_storage_password)
-        link = remote_fetchers(stores, store) or FetcherLink(lambda: start_fetcher(home.lock.fileno()))
+        link = remote_fetchers(stores, store) or FetcherLink(
+            lambda: start_fetcher(home.lock.fileno()), turns=address_turns(stores)
+        )
         folder = live_submissions(directory, fetcher_names(config)[0])
         with os_errors(folder, "cannot be used"):
             submissions = SubmissionLog(folder)
@@ -137,10 +141,39 @@ def remote_fetchers(stores: Stores, store: PageStore) -> Fetchers | None:
     identity.context()
     leases = Leases.of(config.key_storage, stores.secrets.key_storage_password)
     links = [
-        RemoteLink(fetcher, identity, setup_of(config, stores.config_digest, fetcher.name), leases, store)
+        RemoteLink(
+            fetcher,
+            identity,
+            setup_of(config, stores.config_digest, fetcher.name),
+            leases,
+            store,
+            turns=address_turns(stores),
+        )
         for fetcher in options.fetchers
     ]
     return Fetchers(links, leases)
+
+
+def address_turns(stores: Stores) -> AddressTurns:
+    """Return the turns of addresses for one fetcher; none where fetchers share no turns."""
+    config = stores.config
+
+    def make() -> SharedTurns:
+        with stores.key_servers() as store:
+            store.require_ring(write=False)
+            for server in store.servers:
+                with contextlib.suppress(KeyServerDownError):  # its addresses wait
+                    make_turn_table(server)
+        return SharedTurns(stores.key_servers().servers, config.fetch)
+
+    return AddressTurns(make if config.shares_addresses else None)
+
+
+def make_turn_table(server: KeyServer) -> None:
+    """Make the table of turns of a key server where there is none. Raises KeyStoreError."""
+    server.ensure()
+    if not server.has_slots():
+        server.make_slots()
 
 
 def _run(serving: Coroutine[None, None, None]) -> None:

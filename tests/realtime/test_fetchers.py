@@ -100,10 +100,12 @@ def test_leases_are_given_back_once_the_fetcher_has_said_its_last_word(tmp_path:
     assert asyncio.run(main()) == (PARTS if has_ended else 0)
 
 
-def test_several_fetchers_with_delays_by_address_are_refused(tmp_path: Path) -> None:
+def test_several_fetchers_with_delays_by_address_have_to_share_them(tmp_path: Path) -> None:
     fetchers = [{"name": name, "address": "127.0.0.1:1"} for name in sorted(NAMES)]
-    with pytest.raises(ConfigError, match=r"fetch\.ip_delay_s: several fetchers"):
+    with pytest.raises(ConfigError, match=r"fetch\.ip_delay_s: several fetchers.*realtime\.share_turns: true"):
         make_config(tmp_path, realtime={"fetchers": fetchers})
+    assert make_config(tmp_path, realtime={"fetchers": fetchers, "share_turns": True}).shares_addresses
+    assert not make_config(tmp_path, realtime={"fetchers": fetchers[:1]}).shares_addresses
     with pytest.raises(ConfigError, match="'live-1' is taken"):
         make_config(tmp_path, fetch={"ip_delay_s": 0}, realtime={"fetchers": [fetchers[0]] * 2})
     with (

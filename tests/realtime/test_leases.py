@@ -91,6 +91,17 @@ def test_the_newest_line_alone_renews_with_new_epochs(connect: Callable[..., Pag
     assert table.renew(second) == {}
 
 
+def test_a_table_of_members_without_lines_is_made_anew(connect: Callable[..., PageServer]) -> None:
+    server = connect()
+    server._changed("CREATE TABLE krakemembers (fetcher CHAR(64) NOT NULL PRIMARY KEY, seen_ms BIGINT NOT NULL)")
+    server._changed("INSERT INTO krakemembers VALUES ('live-1', 1)")
+    first, second = Lessee(NAMES[0]), Lessee(NAMES[1])
+    table = LeaseTable(server)
+    assert len(table.renew(first)) == PARTS
+    assert LeaseTable(connect()).renew(second) == {}, "all is leased"
+    assert set(table.renew(first)) == set(wanted_parts(NAMES[0], TWO)), "the second scheduler kept the table"
+
+
 @dataclass
 class Fetcher:
     """A fetcher of the model. `ahead_ms`, `pace`: its clock.
