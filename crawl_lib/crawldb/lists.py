@@ -148,7 +148,10 @@ def held_urls(stores: Stores, lists: Sequence[MadeList], now: int, key: bytes | 
 
 
 def has_key(stores: Stores, one: MadeList, key: bytes) -> bool:
-    """Return whether a list has a URL. Raises DamagedFileError naming the list's file, StorageError."""
+    """Return whether a list has a URL.
+
+    Raises DamagedFileError naming the list's file, StorageError.
+    """
     return bool(one.manifest["accepted"]) and len(_read_keys(stores, one, key)) > 0
 
 

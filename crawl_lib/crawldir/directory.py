@@ -138,7 +138,10 @@ class Iteration:
 
     @property
     def is_round(self) -> bool:
-        """Say whether the folder is a round of nodes; no node counts the pages of other folders."""
+        """Whether nodes crawl in the folder.
+
+        Pages in other folders count for no node.
+        """
         return self.kind is Kind.CRAWL
 
 

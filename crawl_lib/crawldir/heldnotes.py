@@ -160,9 +160,9 @@ class HeldNotes:
         self.crawl.storage.delete(self.crawl.at(FileName.HELD, self.node))
 
     def unsettle(self) -> None:
-        """Delete a node's note about its queue, before a repair changes the queue.
+        """Delete a node's note before a repair changes its queue.
 
-        The mark of a retired node stays. The mark of a retired node stays.
+        The mark of a retired node stays.
         """
         settled, mark = SettledNotes(self.crawl, self.node), None
         with suppress(DamagedFileError):

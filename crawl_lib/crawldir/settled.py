@@ -42,7 +42,10 @@ class Settled:
 
     @property
     def refusal(self) -> str | None:
-        """The reason why the node may not take part, and what to do; None without one."""
+        """Why the node may not take part, and what to do.
+
+        None: it may.
+        """
         if not self.lost:
             return None
         return (

@@ -84,7 +84,10 @@ class FolderState:
 
     @staticmethod
     def sum_counts(counts: list[dict[str, Any]]) -> dict[str, Any]:
-        """Add up the `counts` of manifests: numbers by name, mappings of numbers by name within. `fetched` is added."""
+        """Add up the `counts` of manifests.
+
+        Numbers are added by name, also those in mappings; `fetched` is added.
+        """
         total: Counter[str] = Counter()
         nested: dict[str, Counter[str]] = {"outcomes": Counter(), "rejections": Counter()}
         for count in counts:

@@ -172,7 +172,7 @@ class _Check:
                     self._add("record_damaged", name, f"{reason} after byte {last:,}", count=count)
 
     def _note_groups(self, entry: dict[str, Any], found: Iterator[WarcRecord], records: _Records) -> None:
-        """Note all records; the main one of each page's group needs a row."""
+        """Note all records; each page's main record needs a row."""
         main = -1
         for number, record in enumerate(found):
             if record.type == "warcinfo":

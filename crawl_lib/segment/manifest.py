@@ -104,7 +104,7 @@ class Manifest:
         return bool(self.counts["pages"] or self.counts["links"])
 
     def lacks(self, name: str) -> bool:
-        """Return whether a table or index is missing since no URL was taken."""
+        """Return whether a table is missing since no URL was taken."""
         listed = [entry["name"] for entry in self.files]
         return not (self.has_rows or name in listed or any(one.endswith(WARC_SUFFIX) for one in listed))
 

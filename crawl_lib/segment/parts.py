@@ -128,7 +128,7 @@ class Part:
         return self._note()[0]
 
     def _note(self) -> tuple[PartCounts, dict[str, list[int]]]:
-        """Return the counts of a closed part, and its files' sums by suffix."""
+        """Return a closed part's counts, and its files' sums by suffix."""
         path = self.path(CLOSED_SUFFIX)
         with own_file(path, "not the counts of a closed part"):
             mapping = unsealed(path.read_bytes())

@@ -51,7 +51,7 @@ class SegmentReader:
         return Manifest.from_bytes(self._manifest_bytes, f"{self.path}/{MANIFEST_FILE}", f"; {REPAIR}")
 
     def lacks(self, name: str) -> bool:
-        """Return whether a table or index is missing since no URL was taken.
+        """Return whether a table is missing since no URL was taken.
 
         A manifest that cannot be read says nothing of it: repairs read the tables without one.
         """

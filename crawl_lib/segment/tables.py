@@ -184,7 +184,10 @@ def column(values: Sequence[Any], field: pa.Field[Any]) -> pa.Array[Any]:
 
 
 def read_blocks(path: Path) -> Iterator[pa.RecordBatch]:
-    """The blocks of a part's Arrow stream. Raises DamagedFileError naming the file."""
+    """Yield the blocks of a part's Arrow stream.
+
+    Raises DamagedFileError naming the file.
+    """
     with parquet_errors(str(path)), path.open("rb") as file, pa.ipc.open_stream(file) as stream:
         yield from stream
 
@@ -217,7 +220,10 @@ def write_parquet(path: Path, schema: pa.Schema, blocks: Iterable[pa.RecordBatch
 
 
 def _groups(path: Path, blocks: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Blocks put together to row groups; those of a spool that an older version left have all columns too."""
+    """Combine blocks into row groups.
+
+    Blocks of an older version's spool have all columns too.
+    """
     most = PAGE_GROUP_ROWS if schema is PAGES_SCHEMA else GROUP_ROWS
     held: list[pa.RecordBatch] = []
     rows = size = 0
