@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(kind=None, /, *, frozen=False, kw_only=False, **others):
-        """Make a class a dataclass of the standard library, whose methods are compiled at their first use.
+        """Make a class a dataclass that compiles methods at first use.
 
-        Python compiles up to six methods for each class, in 0.4 ms. A command loads a hundred classes, and makes
-        objects of a dozen. Other options, and subclasses of a dataclass, have all methods compiled at once.
+        It is a dataclass of the standard library. Python compiles up to six methods for each class, in 0.4 ms. A
+        command loads a hundred classes, and makes objects of a dozen. Other options, and subclasses of a dataclass,
+        have all methods compiled at once.
         """
         if kind is None:
             return lambda given: dataclass(given, frozen=frozen, kw_only=kw_only, **others)
@@ -43,13 +44,19 @@ def _refusal(verb: str) -> Callable[..., None]:
 
 
 def compile_all() -> None:
-    """Compile what is left, before a process forks others: each of these would compile the methods again."""
+    """Compile the remaining methods before a process forks others.
+
+    Each of these would compile the methods again.
+    """
     while _LEFT:
         _compile(*_LEFT.pop())
 
 
 def _at_first_use(kind: type[Any], name: str) -> Callable[..., Any]:
-    """Return a method that has the method of this name compiled, and calls it."""
+    """Return a method that compiles a method at its first call.
+
+    Then it calls the compiled one.
+    """
     _LEFT.append((kind, name))
 
     def method(*arguments: Any, **named: Any) -> Any:
@@ -59,7 +66,7 @@ def _at_first_use(kind: type[Any], name: str) -> Callable[..., Any]:
 
 
 def _compile(kind: type[Any], name: str) -> Callable[..., Any]:
-    """Put a method of the standard library into its place, and return it."""
+    """Compile a dataclass's method, put it in place, and return it."""
     # No function of the standard library makes one method. A subclass has the same fields.
     wanted = {"init": name == "__init__", "repr": name == "__repr__", "eq": name in ("__eq__", "__hash__")}
     namespace = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}

@@ -50,25 +50,37 @@ class Output(ABC):
 
     @abstractmethod
     def paths(self, stores: Stores) -> list[str]:
-        """Name all files and folders of the output that exist, relative to the storage's root. Raises StorageError."""
+        """Name all existing files and folders of the output.
+
+        Names are relative to the storage's root. Raises StorageError.
+        """
 
     def make(self, stores: Stores, *, now: datetime) -> dict[str, Any]:
-        """Make what is missing of the output, as its task does; return counts. `now`: for manifests. Raises KrakeError.
+        """Make the missing parts of the output; return counts.
 
-        An output that no task makes has no such method of its own.
+        The output's task does the same. `now`: for manifests. Raises KrakeError. An output that no task makes has no
+        such method of its own.
         """
         return {}
 
     def count(self, stores: Stores) -> int:
-        """Count what `krake fsck` says that it has looked at; 0: it does not say so."""
+        """Count what `krake fsck` reports as checked.
+
+        0: nothing is reported.
+        """
         return 0
 
     def check(self, stores: Stores, *, full: bool) -> list[Finding]:
-        """Find damage. `full`: every byte is read, else sizes and counts. Raises StorageError, StoppedError."""
+        """Find damage.
+
+        `full`: every byte is read, else sizes and counts. Raises StorageError, StoppedError.
+        """
         return []
 
     def set_aside(self, stores: Stores, finding: Finding, *, dry_run: bool) -> str | None:
-        """Set damaged data aside, where that loses nothing; return what was done. None: people have to decide.
+        """Set damaged data aside where that loses nothing.
+
+        Returns what was done. None: people have to decide.
 
         `finding`: one of `check`. Raises StorageError.
         """
@@ -79,18 +91,24 @@ class Output(ABC):
         return SetAside()
 
     def leftovers(self, stores: Stores) -> Iterator[tuple[str, str]]:
-        """Find what killed attempts left and no attempt goes on with: paths, each with its cause.
+        """Find leftovers of killed attempts: paths, each with its cause.
+
+        No attempt goes on with them. Raises StorageError, StoppedError.
+        """
+        return iter(())
+
+    def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:
+        """Find files and folders that still have one of these pages.
 
         Raises StorageError, StoppedError.
         """
         return iter(())
 
-    def places_of(self, stores: Stores, pages: Pages) -> Iterator[PagePlace]:
-        """Find the files and folders that still have one of these pages. Raises StorageError, StoppedError."""
-        return iter(())
-
     def delete(self, stores: Stores) -> None:
-        """Delete all of the output: it is made again when it is needed. Raises StorageError."""
+        """Delete all of the output.
+
+        It is made again when it is needed. Raises StorageError.
+        """
         for path in self.paths(stores):
             stores.storage.delete(path)
 
@@ -101,9 +119,9 @@ def existing(stores: Stores, *paths: str) -> list[str]:
 
 
 def replaced(stores: Stores, folder: str, name: str) -> str:
-    """Say why a hidden name of a folder is left over: its target exists, or it was being deleted; else "".
+    """Say why a hidden name of a folder is left over.
 
-    Raises StorageError.
+    Its target exists, or it was being deleted; else "". Raises StorageError.
     """
     found = _NEXT_TO.fullmatch(name)
     if found is None:
@@ -115,7 +133,10 @@ def replaced(stores: Stores, folder: str, name: str) -> str:
 
 
 def replaced_in(stores: Stores, folder: str) -> Iterator[tuple[str, str]]:
-    """Find hidden names of a folder that are left over: paths, each with its cause. Raises StorageError."""
+    """Find leftover hidden names of a folder.
+
+    They are paths, each with its cause. Raises StorageError.
+    """
     for entry in stores.storage.list(folder) if stores.storage.exists(folder) else ():
         if problem := replaced(stores, folder, entry.name):
             yield f"{folder}/{entry.name}", problem

@@ -13,12 +13,18 @@ from crawl_lib.storage import Storage
 
 
 def read_json(storage: Storage, path: str) -> dict[str, Any]:
-    """A JSON object of the DFS. Raises PathNotFoundError, or DamagedFileError naming the path."""
+    """Read a JSON object of the DFS.
+
+    Raises PathNotFoundError, or DamagedFileError naming the path.
+    """
     return parsed_json(storage.read_bytes(path), path)
 
 
 def parsed_json(data: bytes, path: str) -> dict[str, Any]:
-    """Return the JSON object that a file of the DFS holds. Raises DamagedFileError naming the path."""
+    """Parse the JSON object of a file of the DFS.
+
+    Raises DamagedFileError naming the path.
+    """
     try:
         return unsealed_if_new(data)
     except (ValueError, KeyError, TypeError) as error:
@@ -26,20 +32,29 @@ def parsed_json(data: bytes, path: str) -> dict[str, Any]:
 
 
 def readable_json(storage: Storage, path: str) -> dict[str, Any]:
-    """The same, for a repair: nothing, where it is not there or cannot be read."""
+    """Read a JSON object for a repair.
+
+    A missing or unreadable file gives an empty one.
+    """
     with suppress(DamagedFileError, PathNotFoundError):
         return read_json(storage, path)
     return {}
 
 
 def write_json_bytes(value: Mapping[str, Any]) -> bytes:
-    """JSON as Krake writes it: sorted, indented, with a final newline; with a digest, if it is of such a version."""
+    """Encode JSON as Krake writes it.
+
+    It is sorted and indented, and ends with a newline. Versions with a digest get one.
+    """
     value = sealed(value) if value.get("format_version") == SEALED_VERSION else value
     return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 def read_lines(storage: Storage, path: str) -> list[str]:
-    """Lines of a text file, none if it is not there. Raises DamagedFileError naming the path."""
+    """Read the lines of a text file.
+
+    A missing file has none. Raises DamagedFileError naming the path.
+    """
     if not storage.exists(path):
         return []
     try:
@@ -49,7 +64,10 @@ def read_lines(storage: Storage, path: str) -> list[str]:
 
 
 def stored_digest(storage: Storage, path: str, work: Work | None = None, size_bytes: int = 0) -> str:
-    """Return the SHA-256 (hex) of a stored file. `size_bytes`: 0 if unknown. Raises StorageError, StoppedError."""
+    """Return the SHA-256 (hex) of a stored file.
+
+    `size_bytes`: 0 if unknown. Raises StorageError, StoppedError.
+    """
     digest, done, work = sha256(), 0, work or Work()
     with storage.open_read(path) as file:
         while block := file.read(1 << 20):

@@ -9,17 +9,17 @@ Keys = npt.NDArray[np.bytes_]
 
 
 def key_array(keys: bytes | bytearray) -> Keys:
-    """Keys that follow each other, put in ascending order, each once."""
+    """Sort concatenated keys, each once."""
     return np.unique(np.frombuffer(bytes(keys), f"S{KEY_BYTES}"))
 
 
 def key_bytes(key: np.bytes_) -> bytes:
-    """One key; numpy cuts zeros off its end."""
+    """Restore the zeros that numpy cuts off a key's end."""
     return bytes(key).ljust(KEY_BYTES, b"\0")
 
 
 def is_among(some: Keys, keys: Keys) -> npt.NDArray[np.bool_]:
-    """Which of some keys are among `keys`, which are ascending."""
+    """Return which of some keys are among ascending `keys`."""
     if not len(keys):
         return np.zeros(len(some), np.bool_)
     found: npt.NDArray[np.bool_] = keys[np.minimum(np.searchsorted(keys, some), len(keys) - 1)] == some

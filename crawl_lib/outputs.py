@@ -55,7 +55,10 @@ class CdxjOutput(Output):
 
 
 def _key_of_line(line: bytes) -> bytes:
-    """Return the key of the URL of a line of CDXJ; b"": the line is damaged."""
+    """Return the key of the URL of a CDXJ line.
+
+    b"": the line is damaged.
+    """
     with suppress(ValueError, KeyError, TypeError):
         fields = json.loads(line[line.index(b" {") :])
         return key_of(str(fields["url"]))

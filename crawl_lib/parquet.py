@@ -28,10 +28,10 @@ LATER_FIELDS = (
 def open_parquet(
     storage: Storage, path: str, schema: pa.Schema = NO_COLUMNS, remedy: str = ""
 ) -> Iterator[ParquetTable]:
-    """A Parquet file of the store, read in place. It has these columns and perhaps more; those of `LATER_FIELDS` may be
-    missing. `remedy`: ends its errors.
+    """Open a Parquet file of the store, read in place.
 
-    Raises PathNotFoundError, StorageError; DamagedFileError, since what its footer says is not believed.
+    The file has the columns of `schema` and perhaps more; those of `LATER_FIELDS` may be missing. `remedy`: ends its
+    errors. Raises PathNotFoundError, StorageError; DamagedFileError, since what its footer says is not believed.
     """
     import pyarrow.parquet as pq  # noqa: PLC0415 - not for fetching processes
 
@@ -56,7 +56,10 @@ def open_parquet(
 def parquet_batches(
     storage: Storage, path: str, schema: pa.Schema, columns: Sequence[str], remedy: str = ""
 ) -> Iterator[pa.RecordBatch]:
-    """Some columns of such a file, in batches of `BATCH_ROWS`. Raises the same."""
+    """Yield some columns of a Parquet file.
+
+    Batches have `BATCH_ROWS`. Raises as `open_parquet` does.
+    """
     with open_parquet(storage, path, schema, remedy) as table:
         yield from table.batches(BATCH_ROWS, columns)
 
@@ -86,9 +89,9 @@ class ParquetTable:
         return int(self.file.num_row_groups)
 
     def last_key(self, number: int) -> bytes | None:
-        """Return the largest value of the column `key` in a row group, as the footer tells it; None: not told.
+        """Return a row group's largest `key`, as the footer says.
 
-        No checksum protects the footer: a reader has to compare with keys.
+        None: the footer does not say. No checksum protects the footer: a reader has to compare with keys.
         """
         with parquet_errors(self.where, self.remedy):
             found = self.file.metadata.row_group(number).column(self.names.index("key")).statistics
@@ -96,7 +99,10 @@ class ParquetTable:
         return largest if isinstance(largest, bytes) else None
 
     def group(self, number: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Read one row group, all columns or some, with the checksums of its pages; no other rows are read."""
+        """Read one row group with the checksums of its pages.
+
+        All columns or some are read, and no other rows.
+        """
         with parquet_errors(self.where, self.remedy):
             group = self.file.read_row_group(number, None if columns is None else list(columns), use_threads=False)
             group.validate(full=True)
@@ -109,7 +115,10 @@ class ParquetTable:
                 raise pa.ArrowInvalid(f"column {column} has nulls")
 
     def batches(self, rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """All rows in batches, all columns or some; text is Unicode, and as many rows as it says."""
+        """Yield all rows in batches, all columns or some.
+
+        Text is Unicode, and the number of rows is the promised one.
+        """
         read = 0
         # Arrow's threads would wait for each other, since Python reads the file: a fifth more CPU, and no less time.
         batches = self.file.iter_batches(rows, columns=None if columns is None else list(columns), use_threads=False)
@@ -128,7 +137,7 @@ class ParquetTable:
 
 @contextmanager
 def parquet_errors(where: str, remedy: str = "") -> Iterator[None]:
-    """What Arrow says of a file that is no table, in one of its many kinds of errors, becomes DamagedFileError."""
+    """Turn Arrow's many errors about malformed files into DamagedFileError."""
     try:
         yield
     except OSError as error:

@@ -25,9 +25,10 @@ SHOWN_ITERATIONS = 40
 
 
 def write_report(stores: Stores, *, name: str, target: Path) -> None:
-    """Write the page about the crawl and its export `name` to a local file, which is replaced.
+    """Write the page about a crawl and its export.
 
-    Raises PathNotFoundError where the export is not whole and StorageError where the file cannot be written.
+    The export is `name`. The local file `target` is replaced. Raises PathNotFoundError where the export is not whole
+    and StorageError where the file cannot be written.
     """
     reader = Iterations()
     entries = reader.entries(stores)
@@ -77,7 +78,10 @@ def _plots_of_urls(readable: list[dict[str, Any]], outcomes: Mapping[str, int], 
 
 
 def _plots_of_pages(export: ExportFolder, stats: Mapping[str, Any]) -> list[str]:
-    """Draw sizes and degrees of the pages of an export. `stats`: of its web graph."""
+    """Draw sizes and degrees of an export's pages.
+
+    `stats`: of its web graph.
+    """
     to_pages, on_pages = stats["in_degrees"], stats["out_degrees"]
     return [
         bars("Pages by size, in bytes", "Of the content, its codings undone.", _sizes(export), unit="pages"),
@@ -101,7 +105,10 @@ def _rate(entry: Mapping[str, Any], span: Span) -> float:
 
 
 def _growth(entries: Sequence[Mapping[str, Any]], spans: Mapping[str, Span]) -> dict[str, list[tuple[float, float]]]:
-    """Return how many URLs had ended at the end of each iteration, by hours since the first begin."""
+    """Count the ended URLs at the end of each iteration.
+
+    Points are by hours since the first begin.
+    """
     total, points = 0, list[tuple[float, float]]()
     begun = min((span.begun for span in spans.values()), default=None)
     for entry in entries:

@@ -91,17 +91,19 @@ def inject(
     seeds: str,
     below: Path | None = None,
 ) -> Result:
-    """Leave seeds for the nodes that own their hosts; with a CrawlDb, take them in there (`crawldb`: its version).
+    """Leave seeds for the nodes that own their hosts.
+
+    A CrawlDb takes them in at once (`crawldb`: its version).
 
     `seeds`: URLs, a line each, or the path of a file or of a directory of files. `below`: the only directory whose
     files may be named, for those who are no users of this machine; None: all that this process may read. Run again, it
-    lets what this machine has hold for the run's iterations (`note_change`). Returns counts, the first rejections
-    by file and line. For up to `_NAMED_SEEDS` seeds it adds `waiting` (URLs that wait already, and until when) and
+    lets what this machine has hold for the run's iterations (`note_change`). Returns counts, the first rejections by
+    file and line. For up to `_NAMED_SEEDS` seeds it adds `waiting` (URLs that wait already, and until when) and
     `warning` (addresses that the config does not let it fetch).
 
     Raises InputError if the path is not there or may not be named, or no line of what was given is a URL to crawl;
-    ConfigError if no iteration may have the nodes of the config yet,
-    a place is of another crawl, or seeds are other people's sites and `fetch.contact` is not set.
+    ConfigError if no iteration may have the nodes of the config yet, a place is of another crawl, or seeds are other
+    people's sites and `fetch.contact` is not set.
     """
     require_own_places(stores)
     note_change(stores, run_id)
@@ -134,7 +136,10 @@ def inject(
 
 
 def _few_seeds(stores: Stores, manifest: Mapping[str, Any]) -> list[str]:
-    """Return the seeds of a manifest; none of more than `_NAMED_SEEDS`, since nobody waits for one of them."""
+    """Return the seeds of a manifest with at most `_NAMED_SEEDS`.
+
+    Of more seeds none is returned, since nobody waits for one of them.
+    """
     if manifest["accepted"] > _NAMED_SEEDS:
         return []
     where = f"{stores.crawl.inbox.path(manifest['digest'])}/{OUTLINKS_NAME}"
@@ -142,7 +147,10 @@ def _few_seeds(stores: Stores, manifest: Mapping[str, Any]) -> list[str]:
 
 
 def _is_refused(stores: Stores, url: str) -> bool:
-    """Tell whether a URL's host is an address to which no connection is made; a name tells nothing before DNS."""
+    """Return whether a URL's host is a refused address.
+
+    A name says nothing before DNS.
+    """
     from crawl_lib.fetch import AddressFilter  # noqa: PLC0415 - pycurl takes a moment
 
     try:
@@ -153,9 +161,10 @@ def _is_refused(stores: Stores, url: str) -> bool:
 
 
 def retry_now(stores: Stores, *, run_id: str) -> Result:
-    """Have all that waits fetched with a run's first iteration, as `krake retry --now` does; once for a run.
+    """Fetch all waiting URLs with a run's first iteration.
 
-    Returns counts of what waits on this machine, and the path of the note. Raises what `curate.retry_now` does.
+    `krake retry --now` does the same. It happens once for a run. Returns counts of what waits on this machine, and the
+    path of the note. Raises what `curate.retry_now` does.
     """
     from crawl_lib import curate  # noqa: PLC0415
 
@@ -165,7 +174,7 @@ def retry_now(stores: Stores, *, run_id: str) -> Result:
 
 
 def generate(stores: Stores, *, run_id: str, iteration: int, batch_size: int | None = None) -> Result:
-    """Make the list of what an iteration visits, and the iteration's folder, or find them.
+    """Make or find an iteration's list and folder.
 
     Returns what `crawldb.generate` does; with `ended` nothing is due, and the run's iterations end.
     """
@@ -197,7 +206,9 @@ def maintain_keys(
     *,
     server: str | None = None,
 ) -> Result:
-    """Count the keys of each server, compare replicas, and fill what is missing. Returns the report.
+    """Count keys, compare replicas, and fill in missing keys.
+
+    Returns the report.
 
     `server`: one of `key_storage.servers`, whose part of the work is to be done (its own interval on all replicas, and
     its counts), None for all. The parts may be done at the same time. Raises KeyServerDownError naming servers that
@@ -217,11 +228,13 @@ def export_pages(
     folders: Sequence[str] | None = None,
     with_requisites: bool = False,
 ) -> Result:
-    """Write mapping, content and offsets of the crawled pages, and of their requisites, if asked for.
+    """Write mapping, content and offsets of the crawled pages.
+
+    Requisites are included if asked for.
 
     `run_id`: take in nothing younger than this run; `folders`: only these iterations (names, `A..B`, `newest 3`);
-    `label`: the export's name.
-    Returns its name as `export`, and counts. Raises OutputConflictError if that name has other inputs.
+    `label`: the export's name. Returns its name as `export`, and counts. Raises OutputConflictError if that name has
+    other inputs.
     """
     from crawl_lib import export as room  # noqa: PLC0415
 
@@ -244,7 +257,10 @@ def link_export(stores: Stores, *, export: str) -> Result:
 
 
 def finalize_export(stores: Stores, *, export: str) -> Result:
-    """Write the web graph of an export; then delete those that `export.keep` is too small for (`removed`)."""
+    """Write the web graph of an export.
+
+    Then exports beyond `export.keep` are deleted (`removed`).
+    """
     from crawl_lib import graph  # noqa: PLC0415
     from crawl_lib.export import remove_older  # noqa: PLC0415
 
@@ -252,16 +268,20 @@ def finalize_export(stores: Stores, *, export: str) -> Result:
 
 
 def rank_export(stores: Stores, *, export: str, of: str = "pages") -> Result:
-    """Rank the pages of an export, or their hosts or domains (`of`), by the links between them."""
+    """Rank the pages, hosts or domains of an export.
+
+    `of` says which. Ranks follow from the links between them.
+    """
     from crawl_lib import ranks  # noqa: PLC0415
 
     return asdict(ranks.rank_export(stores, name=export, of=of))
 
 
 def update_score(stores: Stores, *, export: str | None = None) -> Result:
-    """Make ranks the scores of the CrawlDb's rows: those of `scores.of`, or of the pages of an `export`.
+    """Make ranks the scores of the CrawlDb's rows.
 
-    Returns what `update_crawldb` does, and `export`: None where it is LinkRank; else the newest that has arcs.
+    The ranks are those of `scores.of`, or of the pages of an `export`. Returns what `update_crawldb` does, and
+    `export`: None where it is LinkRank; else the newest that has arcs.
     """
     from crawl_lib import crawldb, ranks  # noqa: PLC0415
     from crawl_lib.export import ARCS_IN, ARCS_OUT, newest_export  # noqa: PLC0415
@@ -275,7 +295,10 @@ def update_score(stores: Stores, *, export: str | None = None) -> Result:
 
 
 def invert_links(stores: Stores) -> Result:
-    """Take new segments into the LinkDb. Returns the newest `version`, its `path`, and how many `rows` it has."""
+    """Take new segments into the LinkDb.
+
+    Returns the newest `version`, its `path`, and how many `rows` it has.
+    """
     from crawl_lib import linkdb  # noqa: PLC0415
 
     version = linkdb.update_linkdb(stores, now=datetime.now(UTC))
@@ -283,16 +306,20 @@ def invert_links(stores: Stores) -> Result:
 
 
 def make_output(stores: Stores, *, output: str) -> Result:
-    """Make what is missing of an output, one of those that `outputs.tasks` may name. Returns counts."""
+    """Make the missing parts of an output; return counts.
+
+    `output`: one of those that `outputs.tasks` may name.
+    """
     from crawl_lib.outputs import MADE_BY_TASKS  # noqa: PLC0415
 
     return MADE_BY_TASKS[output].make(stores, now=datetime.now(UTC))
 
 
 def collect_realtime(stores: Stores) -> Result:
-    """Make segments of what the real-time service of this machine has fetched; `folder` is "" if nothing is closed.
+    """Make segments of what the real-time service has fetched.
 
-    Returns what `realtime.collect_all` does, and raises the same errors.
+    The service is that of this machine. `folder` is "" if nothing is closed. Returns what `realtime.collect_all` does,
+    and raises the same errors.
     """
     from crawl_lib import realtime  # noqa: PLC0415
 
@@ -300,7 +327,9 @@ def collect_realtime(stores: Stores) -> Result:
 
 
 def make_statistics(stores: Stores, *, hour: datetime | None = None) -> Result:
-    """Make the statistics of an hour in real time, of earlier hours with late segments, and of the days of all these.
+    """Make real-time statistics of an hour.
+
+    Earlier hours with late segments, and the days of all these hours, are made, too.
 
     `hour`: any moment of the hour; None: the last hour that is over. Returns and raises what
     `statistics.update_statistics` does.
@@ -312,7 +341,10 @@ def make_statistics(stores: Stores, *, hour: datetime | None = None) -> Result:
 
 
 def mark_duplicates(stores: Stores) -> Result:
-    """Give all but the best of equal pages the status `duplicate`. Returns what `update_crawldb` does."""
+    """Give all but the best of equal pages the status `duplicate`.
+
+    Returns what `update_crawldb` does.
+    """
     from crawl_lib import crawldb, duplicates  # noqa: PLC0415
 
     require_crawldb(stores)

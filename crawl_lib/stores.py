@@ -65,10 +65,11 @@ class Stores(Work):
 
     @contextmanager
     def keys(self, node: str | None = None, *, make: bool = True) -> Iterator[ShardedKeyStore]:
-        """The key store, opened. `node`: whose own server is asked first. `make`: embedded tables are made if missing.
+        """Open the key store.
 
-        With a CrawlDb it keeps turns only, and lacks no keys. Raises KeyStoreError; KeyTablesError where new tables
-        would make the crawl forget what it has fetched, or were made again and are not filled yet.
+        `node`: whose own server is asked first. `make`: embedded tables are made if missing. With a CrawlDb it keeps
+        turns only, and lacks no keys. Raises KeyStoreError; KeyTablesError where new tables would make the crawl forget
+        what it has fetched, or were made again and are not filled yet.
         """
         if lacks := Unfilled(self.crawl).names():
             raise KeyTablesError(
@@ -86,11 +87,17 @@ class Stores(Work):
             yield store
 
     def key_servers(self) -> ShardedKeyStore:
-        """The key store as it is, to be used by `with`: no table is made, and nothing is refused."""
+        """Open the key store without making or refusing anything.
+
+        Use the result by `with`.
+        """
         return open_key_store(self.config.key_storage, self.secrets.key_storage_password)
 
     def _refuse_to_forget(self, store: ShardedKeyStore) -> None:
-        """Raise KeyTablesError where all replicas of some keys are gone, and their pages would be crawled again."""
+        """Raise KeyTablesError where all replicas of keys are gone.
+
+        Otherwise the pages of these keys would be crawled again.
+        """
         if not self.config.order.keeps_keys or not all(map(is_sqlite_server, self.config.key_storage.servers)):
             return
         there = list(map(has_tables, store.servers))
@@ -111,18 +118,24 @@ class Stores(Work):
         return CrawlDirectory(self.storage, self.config.crawl.directory.strip("/"), self)
 
     def node_dir(self, node: str) -> Path:
-        """The local directory of a node's queue."""
+        """Return the local directory of a node's queue."""
         return node_dir(self.config, node)
 
     @cached_property
     def config_digest(self) -> str:
-        """SHA-256 of the options that all machines share, in hex: the same on every node of a crawl."""
+        """The SHA-256 of all shared options, in hex.
+
+        It is the same on every node of a crawl.
+        """
         text = json.dumps(shared_options(self.config), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 def has_tables(server: KeyServer) -> bool:
-    """Whether a server has its tables; one that cannot be asked is left out by the caller, and counted."""
+    """Return whether a server has its tables.
+
+    A caller leaves out a server that does not answer, and counts it.
+    """
     try:
         return server.exists()
     except KeyStoreError:
@@ -130,7 +143,10 @@ def has_tables(server: KeyServer) -> bool:
 
 
 def node_dir(config: Config, node: str) -> Path:
-    """The local directory of a node's queue, whether it is there or not."""
+    """Return the local directory of a node's queue.
+
+    The directory may be missing.
+    """
     return Path(config.queue.local_dir) / node
 
 
@@ -142,10 +158,12 @@ def open_stores(
     on_progress: OnProgress | None = None,
     make: bool = True,
 ) -> Stores:
-    """Open the file store of a config. `stop`, `on_progress`: see `stopping.Work`; the store waits no longer, too.
+    """Open the file store of a config.
 
-    `make`: its root is made if it is missing; False for those who only look.
-    Raises ConfigError or StorageError naming the path; the operator makes it usable. StoppedError if `stop` is set.
+    `stop`, `on_progress`: see `stopping.Work`; the store stops waiting, too.
+
+    `make`: its root is made if it is missing; False for those who only look. Raises ConfigError or StorageError naming
+    the path; the operator makes it usable. StoppedError if `stop` is set.
     """
     secrets, work = secrets or Secrets.from_environment(), Work(stop=stop or Event(), on_progress=on_progress)
     work.go_on()

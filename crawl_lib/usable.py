@@ -48,7 +48,9 @@ Problems = Iterator[KrakeError]
 
 
 def require_usable(config: Config, secrets: Secrets, stop: Event | None = None, *, batch: bool = False) -> None:
-    """Raise what a crawl of this config would be refused for: the one error, or ConfigError with a line for each.
+    """Raise ConfigError if a crawl of this config would be refused.
+
+    The error has a line for each problem; a single problem is raised itself.
 
     `batch`: the batch stages run on this machine, as on that of `inject` in a DAG. What may pass by itself is a warning
     in the log, if nothing else is wrong. Raises StoppedError.
@@ -62,18 +64,27 @@ def require_usable(config: Config, secrets: Secrets, stop: Event | None = None, 
 
 
 def is_one_machine(config: Config) -> bool:
-    """Whether all of the crawl is on this machine for sure: its file store and its key servers are."""
+    """Return whether all of the crawl is on this machine.
+
+    Its file store and its key servers are.
+    """
     return is_local(config) and all(map(is_sqlite_server, config.key_storage.servers))
 
 
 def shared_problems(config: Config, secrets: Secrets, stop: Event | None = None) -> Problems:
-    """What is wrong on every machine of the crawl: rules, file store and key servers. Raises StoppedError."""
+    """Yield the problems of every machine of the crawl.
+
+    They are those of rules, file store and key servers. Raises StoppedError.
+    """
     for check in (_rules(config), _store(config, secrets, stop), _keys(config, secrets)):
         yield from _noted(check)
 
 
 def local_problems(config: Config, *, nodes: bool, batch: bool) -> Problems:
-    """What is wrong on a machine where nodes work (`nodes`), or the batch stages (`batch`)."""
+    """Yield the problems of one machine.
+
+    Nodes work there (`nodes`), or the batch stages (`batch`).
+    """
     if nodes:
         yield from _noted(_queues(config))
     if batch:
@@ -81,7 +92,7 @@ def local_problems(config: Config, *, nodes: bool, batch: bool) -> Problems:
 
 
 def _noted(check: Problems) -> Problems:
-    """What a check finds, the error that ends it included."""
+    """Yield a check's problems, with the error that ends it."""
     try:
         yield from check
     except StoppedError:
@@ -103,7 +114,10 @@ def _rules(config: Config) -> Problems:
 
 
 def _store(config: Config, secrets: Secrets, stop: Event | None) -> Problems:
-    """A server is asked once, and not waited for."""
+    """Check the file store.
+
+    A server is asked once, and not waited for.
+    """
     config = secrets.dfs.applied(config)
     if not is_local(config):
         for name in ("ca_file", "cert_file", "key_file"):
@@ -127,7 +141,10 @@ def _store(config: Config, secrets: Secrets, stop: Event | None) -> Problems:
 
 
 def _keys(config: Config, secrets: Secrets) -> Problems:
-    """A server without tables is left out by all tasks, as long as another one has the same keys."""
+    """Check the key servers.
+
+    All tasks leave out a server without tables, as long as another one has the same keys.
+    """
     yield from _file("key_storage.ca_file", config.key_storage.ca_file)
     with open_key_store(config.key_storage, secrets.key_storage_password) as store:
         answers = store.answers()
@@ -176,7 +193,7 @@ def _file(option: str, name: str | None) -> Problems:
 
 
 def _directory(option: str, path: Path) -> Problems:
-    """Why a directory cannot be written to, or be made in its parent."""
+    """Say why a directory cannot be written to, or made."""
     try:
         with tempfile.TemporaryFile(dir=_there(path)):
             return
@@ -186,5 +203,5 @@ def _directory(option: str, path: Path) -> Problems:
 
 
 def _there(path: Path) -> Path:
-    """A directory, or the one that it would be made in."""
+    """Return a directory, or the parent of a missing one."""
     return path if os.path.lexists(path) else path.parent

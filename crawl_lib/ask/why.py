@@ -214,7 +214,10 @@ _Lines = Iterable[tuple[bytes, bytes]]
 
 
 def _waiting_lines(stores: Stores, queue: Queue) -> Iterator[tuple[str, int | None, _Lines]]:
-    """Yield the lines of URLs that wait on a node, after the name of their place and their number."""
+    """Yield the lines of URLs that wait on a node.
+
+    The name of their place and their number come first.
+    """
     take = Take.open(queue.directory)
     if take is not None:
         yield "take", take.count, take.lines()

@@ -61,9 +61,10 @@ MAY_DIFFER = {
 
 
 def shared_options(config: Config) -> dict[str, Any]:
-    """The options that all machines must agree on, by their names with dots. No secret is among them.
+    """Return the options that all machines must agree on.
 
-    Files of normalisers and filters may lie anywhere, but have to have the same name and content.
+    Names have dots. No secret is among the options. Files of normalisers and filters may lie anywhere, but have to have
+    the same name and content.
     """
     options: dict[str, Any] = {}
     for name, value in to_mapping(config).items():
@@ -75,7 +76,10 @@ def shared_options(config: Config) -> dict[str, Any]:
 
 
 def _chains(config: ChainsConfig) -> dict[str, list[str] | None]:
-    """The chains by scope, each step in a phrase: its kind, the name of its file, the digest of what is in it."""
+    """Return the chains by scope, each step in a phrase.
+
+    The phrase has the kind, the name of the file, and the digest of its content.
+    """
     return {scope: None if steps is None else [*map(_step, steps)] for scope, steps in vars(config).items()}
 
 
@@ -85,9 +89,10 @@ def _step(step: StepConfig) -> str:
 
 
 def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
-    """Where two sets of shared options differ, a phrase an option: "fetch.host_delay_s is 2.0 here and 1.0 there".
+    """List the differences of two sets of shared options.
 
-    An option that only one of them knows (of another version of Krake) is no difference.
+    An example is "fetch.host_delay_s is 2.0 here and 1.0 there". An option that only one of them knows (of another
+    version of Krake) is no difference.
     """
     return [
         f"{name} is {_short(here[name])} here and {_short(there[name])} there"

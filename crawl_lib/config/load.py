@@ -49,7 +49,7 @@ def load_config(path: Path | str | None = None) -> Config:
 
 
 def _tab_at(error: Exception, text: str) -> str:
-    """Name the tab that ends the reading of a text, if it was one."""
+    """Name the tab that made a text unreadable, if any."""
     mark = getattr(error, "problem_mark", None)
     line = text.splitlines()[mark.line : mark.line + 1] if mark else []
     is_tab = any(re.match(r"\s*\t", one) for one in line)
@@ -64,13 +64,15 @@ def _found_path() -> str:
 
 
 def _next_to(file: Path) -> str:
-    """Where a config is not there: those next to it, in brackets."""
+    """Name the configs next to a missing one, in brackets."""
     names = sorted(path.name for path in file.parent.glob("*.yml"))
     return f" (there are {', '.join(names[:10])})" if names and not file.exists() else ""
 
 
 def _twice(node: Any, prefix: str = "") -> Iterator[str]:
-    """Sections and options that are there twice: YAML would take the last one, and say nothing.
+    """Yield sections and options that are there twice.
+
+    YAML would take the last one without a warning.
 
     `node`: of YAML. Sections are mappings in mappings, so lists are not looked into.
     """
@@ -86,8 +88,9 @@ def _twice(node: Any, prefix: str = "") -> Iterator[str]:
 
 
 def from_mapping(mapping: object, base: Path, source: str = "config") -> Config:
-    """Build a `Config` from parsed YAML. Raises ConfigError: a line for each option that is wrong, with `source`, its
-    name, and what is wrong with it.
+    """Build a `Config` from parsed YAML.
+
+    Raises ConfigError with a line for each invalid option. A line has `source`, the option's name, and the problem.
 
     `mapping`: sections and options by name. `base`: the folder that relative local paths are relative to; they are
     absolute from here on, so that child processes and a changed working directory mean the same.
@@ -98,7 +101,10 @@ def from_mapping(mapping: object, base: Path, source: str = "config") -> Config:
 def _read(
     mapping: object, base: Path, source: str, problems: list[str], checks: Sequence[Callable[[Any], Iterator[str]]]
 ) -> Config:
-    """The config; `problems` that were seen already, and `checks` of options that have to go together."""
+    """Read the config, and collect problems.
+
+    `problems`: those seen already. `checks`: of options that belong together.
+    """
     reader = _Reader(base, problems)
     with reader.noted():
         config = reader.section(Config, mapping, "")
@@ -112,7 +118,10 @@ def _read(
 
 
 def to_mapping(config: Config) -> dict[str, Any]:
-    """The plain form of a config: `from_mapping(to_mapping(c), base)` equals `c`."""
+    """Return the plain form of a config.
+
+    `from_mapping(to_mapping(c), base)` equals `c`.
+    """
     return typing.cast(dict[str, Any], json.loads(json.dumps(config, default=vars)))
 
 
@@ -136,7 +145,10 @@ def _key_problems(config: Any) -> Iterator[str]:
 
 
 def _delay_problems(config: Any) -> Iterator[str]:
-    """Several connections to a host, and a delay from the end of one answer to the next request, cannot be had both."""
+    """Yield the contradiction of several connections with a delay.
+
+    A delay runs from the end of an answer to the next request of a host.
+    """
     fetch = config.fetch
     given = [("fetch.connections_per_host", fetch.connections_per_host, "fetch.host_delay_s", fetch.host_delay_s)]
     for index, entry in enumerate(fetch.hosts):
@@ -161,7 +173,7 @@ def _directory_problems(config: Any) -> Iterator[str]:
 
 
 def _interval_problems(config: Any) -> Iterator[str]:
-    """A shortest interval beyond the longest one, and rules of hosts that match none."""
+    """Yield impossible intervals, and rules that match no host."""
     schedule = config.schedule
     if schedule.min_s > schedule.max_s:
         yield f"schedule.min_s: {schedule.min_s} is more than schedule.max_s: {schedule.max_s}"
@@ -226,7 +238,10 @@ _CRON_FIELDS_WORDS = 'write minute, hour, day of month, month and day of week, s
 
 
 def _schedule_problems(config: Any) -> Iterator[str]:
-    """Of files alone: fetching processes need no schedule."""
+    """Yield problems of schedules and files.
+
+    Fetching processes need no schedule.
+    """
     schedule = config.crawl.schedule
     if schedule is not None:
         # 65 ms, as Airflow reads it
@@ -247,7 +262,10 @@ _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
 
 
 def _host_problem(entry: Any) -> str | None:
-    """Why an entry of `fetch.hosts`, `schedule.rules` or `urls.domains` matches nothing."""
+    """Say why a host entry matches nothing.
+
+    Such entries are in `fetch.hosts`, `schedule.rules` and `urls.domains`.
+    """
     if entry.kind == "regex":
         try:
             re.compile(entry.value)
@@ -262,12 +280,18 @@ def _host_problem(entry: Any) -> str | None:
 
 
 def is_sqlite_server(server: str) -> bool:
-    """Whether a name in `key_storage.servers` is a path of a SQLite file (it has a slash or ends in .sqlite)."""
+    """Return whether a key server is a SQLite file.
+
+    A path has a slash or ends in .sqlite.
+    """
     return "/" in server or server.endswith(".sqlite")
 
 
 def realtime_of(config: Config) -> RealtimeConfig:
-    """Return the section `realtime` of a config. Raises ConfigError for a config without the section."""
+    """Return the section `realtime` of a config.
+
+    Raises ConfigError for a config without the section.
+    """
     if config.realtime is None:
         raise ConfigError("realtime: the config has no such section: add one, at least `realtime: {}`")
     return config.realtime
@@ -382,7 +406,10 @@ def _text_of(path: Path, key: str) -> str:
 
 
 def _network_problem(value: str) -> str:
-    """Say why a text is no network, and which network may be meant; "" for a network."""
+    """Say why a text is no network; "" for a network.
+
+    The text names the network that may be meant.
+    """
     with suppress(ValueError):
         found = ipaddress.ip_network(value, strict=False)
         is_exact = ipaddress.ip_address(value.partition("/")[0]) == found.network_address
@@ -391,19 +418,25 @@ def _network_problem(value: str) -> str:
 
 
 def _token_problem(value: str) -> str:
-    """Say why a text is no product token (RFC 9309, 2.2.1); "" for a token."""
+    """Say why a text is no product token; "" for a token.
+
+    See RFC 9309, 2.2.1.
+    """
     return "" if re.fullmatch(Pattern.TOKEN, value) else f"{value!r} {_TOKEN_WORDS}"
 
 
 def _contact_problem(value: str) -> str:
-    """Say why nobody can be reached by a contact; "" for mail addresses and URLs, and for white space alone."""
+    """Say why nobody can be reached by a contact.
+
+    "": it has mail addresses and URLs, or white space alone.
+    """
     if all(_REACHABLE.fullmatch(word) for word in re.split(r"[\s,;]+", value) if word):
         return ""
     return f"{value!r} is neither a mail address (crawler@example.org) nor a URL (https://example.org/crawler)"
 
 
 def _server_problem(value: str) -> str:
-    """Say why a text is no address of a server; "" for an address.
+    """Say why a text is no server's address; "" for an address.
 
     No message repeats the text, for the text may hold a password.
     """

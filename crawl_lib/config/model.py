@@ -16,9 +16,10 @@ Section = TypeVar("Section")
 
 @dataclass_transform(frozen_default=True)
 def section(kind: type[Section]) -> type[Section]:
-    """Make a class a frozen dataclass whose methods are the same functions for all sections.
+    """Make a class a frozen dataclass with shared methods.
 
-    Python would compile six methods for each class. Each program of Krake loads 46 sections, which took 12 ms.
+    All sections have the same functions as methods. Python would compile six methods for each class. Each program of
+    Krake loads 46 sections, which took 12 ms.
     """
     made = dataclass(init=False, eq=False, repr=False)(kind)
     for name, method in _METHODS.items():
@@ -63,7 +64,10 @@ _METHODS: dict[str, Any] = {
 
 
 def option(default: Any = MISSING, **checks: Any) -> Any:
-    """A dataclass field with checks; without a default the option is mandatory."""
+    """Return a dataclass field with checks.
+
+    Without a default the option is mandatory.
+    """
     return field(default=default, metadata=checks)
 
 
@@ -179,9 +183,10 @@ class KeyStorageConfig:
 
     @property
     def by_short_name(self) -> dict[str, str]:
-        """Servers by their short names in lists and metrics, `server_1` and so on in the config's order.
+        """Servers by their short names: `server_1` and so on.
 
-        Their own names may be long paths; `krake keys check` prints both.
+        Lists and metrics have these names, which follow the config's order. Their own names may be long paths; `krake
+        keys check` prints both.
         """
         return {f"server_{number}": name for number, name in enumerate(self.servers, start=1)}
 
@@ -689,11 +694,11 @@ class Config:
 
     @property
     def shares_addresses(self) -> bool:
-        """Whether several nodes or fetchers may ask one address, and have to keep its delay together."""
+        """Whether several nodes or fetchers share the delay of an address."""
         are_several = len(self.servers) > 1 or (self.realtime is not None and self.realtime.share_turns)
         return are_several and self.fetch.ip_delay_s > 0 and not self.fetch.proxy
 
     @property
     def shares_hosts(self) -> bool:
-        """Whether several nodes may ask one host, and have to keep its delay together."""
+        """Whether several nodes share the delay of a host."""
         return len(self.servers) > 1 and self.frontier.routing == "local"

@@ -47,12 +47,18 @@ def _candidates(folder: Path) -> Iterator[Path]:
 
 
 def configs_in(folder: Path) -> list[Path]:
-    """Return the `*.yml` of a folder and of the folders in it, with links resolved."""
+    """Return the `*.yml` of a folder and its subfolders.
+
+    Links are resolved.
+    """
     return sorted({file.resolve() for file in [*folder.glob("*.yml"), *folder.glob("*/*.yml")]})
 
 
 def short_path(path: Path | str) -> str:
-    """Return a path for a message: relative to the working directory where that is shorter, else absolute."""
+    """Return a path for a message.
+
+    It is relative to the working directory where that is shorter, else absolute.
+    """
     try:
         return min(os.path.relpath(path), str(Path(path).absolute()), key=len)
     except OSError:  # the working directory is gone

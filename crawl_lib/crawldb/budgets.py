@@ -26,7 +26,10 @@ _RULES = {"host_pages": Rejection.HOST_LIMIT}
 
 
 def budget_settings(config: UrlsConfig) -> dict[str, tuple[int | None, pa.DataType]]:
-    """Return columns of the table `settings`: the limit of hosts, and the least ones of domains; null: no limit."""
+    """Return the limits of hosts and domains for the table `settings`.
+
+    For domains that is the smallest limit; null: no limit.
+    """
     pages = (config.max_pages_per_domain, *(entry.max_pages for entry in config.domains))
     hosts = (config.max_hosts_per_domain, *(entry.max_hosts for entry in config.domains))
     values = {
@@ -38,7 +41,10 @@ def budget_settings(config: UrlsConfig) -> dict[str, tuple[int | None, pa.DataTy
 
 
 def refuse(work: VersionWork) -> None:
-    """Make the view `candidates` of `weighed.sql`, with the reasons of traps and budgets."""
+    """Make the view `candidates`, with the reasons of traps and budgets.
+
+    `weighed.sql` reads the view.
+    """
     engine = work.engine
     hosts = (row["host"] for row in engine.rows("crawldb/own_domains"))
     found = ({"host": host, "domain": domain} for host in hosts if (domain := budget_domain_of(host)) != host)
@@ -58,13 +64,19 @@ def refuse(work: VersionWork) -> None:
 
 
 def spent(engine: Engine) -> dict[str, int]:
-    """Return how many URLs budgets refused, by `budget_key`, for the 20 hosts and domains with most of them."""
+    """Count the URLs that budgets refused, by `budget_key`.
+
+    Only the 20 hosts and domains with the most URLs are listed.
+    """
     rows = engine.rows("crawldb/spent")
     return {budget_key(_RULES.get(row["reason"], row["reason"]), row["name"]): row["urls"] for row in rows}
 
 
 def _group(work: VersionWork) -> bool:
-    """Make the table `grouped`: which groups of traps URLs are in. Returns whether some new URL is in one."""
+    """Make the table `grouped`, with the trap groups of URLs.
+
+    Returns whether a new URL is in a group.
+    """
     engine, traps = work.engine, Traps(work.stores.config.traps)
 
     def rows(query: str) -> Iterator[dict[str, Any]]:
@@ -81,7 +93,10 @@ def _group(work: VersionWork) -> bool:
 
 
 def _limit(work: VersionWork, budgets: Budgets) -> bool:
-    """Make the table `limits` of domains that may go beyond theirs. Returns whether there are any."""
+    """Make the table `limits` of domains with limits of their own.
+
+    Returns whether there are any.
+    """
 
     def rows() -> Iterator[dict[str, Any]]:
         for row in work.engine.rows("crawldb/crowded"):

@@ -21,7 +21,9 @@ RULED_SCHEMA = pa.schema(
 
 
 def ruled(batches: Iterable[pa.RecordBatch], chain: Chain, counts: "Counter[str]") -> Iterator[pa.Table]:
-    """The rows that stay, by their new URLs, `is_moved` 1 where that is another one; what was done is counted.
+    """Yield the rows that the chain keeps, under their new URLs.
+
+    `is_moved` is 1 where the URL has changed.
 
     `counts`: `rejected`, `moved`, and how often a rule raised, by its name.
     """
@@ -40,7 +42,10 @@ def ruled(batches: Iterable[pa.RecordBatch], chain: Chain, counts: "Counter[str]
 
 
 def _with(table: pa.Table, moved: list[bool], made: dict[str, Callable[[str], object]], urls: list[str]) -> pa.Table:
-    """Rows that moved with what their new URLs make of some columns; their domain is found later."""
+    """Recompute columns of the rows whose URLs have changed.
+
+    Their domain is found later.
+    """
     if not any(moved):
         return table
     changed: dict[str, Callable[[str], object]] = {**made, "domain": lambda _: None}

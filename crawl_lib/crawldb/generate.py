@@ -109,13 +109,15 @@ class Reason(StrEnum):
 def generate(
     stores: Stores, run_id: str, iteration: int, *, now: datetime, batch_size: int | None = None
 ) -> dict[str, Any]:
-    """Make the list of an iteration, and its folder, or find them; lists that are over are deleted.
+    """Make the list of an iteration, and its folder, or find them.
+
+    Lists that are used up are deleted.
 
     `now`: when, for what is due and for the lease. `batch_size`: URLs a node may take, None: as the config says.
     Returns `list` (its name), the iteration's `folder`, `listed` and `counts` by `Reason`; `ended`, if nothing is due
-    and nothing waits: then there is no folder, and the run's rounds end.
-    Raises InputError before the first version; ConfigError of a plug-in, and as `start_iteration` does;
-    DamagedFileError naming a list that cannot be read, or a part of the version; StorageError, StoppedError.
+    and nothing waits: then there is no folder, and the run's rounds end. Raises InputError before the first version;
+    ConfigError of a plug-in, and as `start_iteration` does; DamagedFileError naming a list that cannot be read, or a
+    part of the version; StorageError, StoppedError.
     """
     Scoring.of(stores.config)
     while True:
@@ -177,7 +179,10 @@ class _Making:
     listed: list[pa.RecordBatch] = field(default_factory=list)
 
     def make(self, version: Version) -> MadeList | None:
-        """The list, or the one that another attempt has left under its name; None if there is one of another name."""
+        """Make the list, or return that of an earlier attempt.
+
+        None: another process has made a list of the same version under another name.
+        """
         stores, settings = self.stores, self.stores.config.generate
         waiting, name = _waiting(stores, self.lists), self._name(version)
         size = self.batch_size or stores.config.batch.size
@@ -217,14 +222,17 @@ class _Making:
         return MadeList(name, manifest)
 
     def _folder(self) -> str:
-        """Of the iteration, which gets one."""
+        """Return the iteration's folder, which is made if necessary."""
         if self.current is None:
             names: Row = {"run_id": self.run_id, "iteration": self.iteration, "batch_size": self.batch_size}
             self.current = start_iteration(self.stores, **names, clock=lambda: self.now)
         return self.current.folder
 
     def _name(self, version: Version) -> str:
-        """The version's next one, counted with damaged lists: nodes may have taken one of that name in."""
+        """Return the next list's name of a version.
+
+        Damaged lists count too: nodes may have taken in a list of that name.
+        """
         storage, path, begin = self.stores.storage, self.stores.crawl.at(FileName.LISTS), f"{version.number}-"
         entries = storage.list(path) if storage.exists(path) else []
         names = [entry.name.removeprefix(FileName.DAMAGED_PREFIX) for entry in entries]
@@ -257,7 +265,7 @@ _LATER = (Reason.NOT_DUE, Reason.LEASED)
 
 
 def _read(engine: Engine) -> tuple[dict[str, Row], Iterator[pa.RecordBatch]]:
-    """Read `crawldb/list`: how many URLs each reason keeps out, and the list itself."""
+    """Read `crawldb/list`: counts of reasons, and the list itself."""
     batches = engine.stream("crawldb/list", LIST_ROWS, "generate")
     head = next(batches, None)
     if head is None:
@@ -267,8 +275,10 @@ def _read(engine: Engine) -> tuple[dict[str, Row], Iterator[pa.RecordBatch]]:
 
 
 def _waiting(stores: Stores, lists: Sequence[MadeList]) -> dict[str, int]:
-    """How many URLs wait for each node: in its queue, as its newest segment says, and in lists that came after that,
-    those of `krake retry` among them."""
+    """Count the URLs that wait for each node.
+
+    These are the URLs in its queue, as its newest segment says, and those in later lists, also of `krake retry`.
+    """
     names = (name for name in stores.crawl.inbox.lists() if name.startswith(RETRY_LISTS))
     manifests = ((name, stores.crawl.inbox.manifest_if_there(name, FileName.LISTS)) for name in names)
     retries = [MadeList(name, manifest) for name, manifest in manifests if manifest is not None]
@@ -313,7 +323,10 @@ def _opened(opening: AbstractContextManager[VersionWork], basis: _Basis) -> Iter
 
 
 def _give_conditions(work: VersionWork, basis: _Basis) -> None:
-    """Make the tables that say what speaks against a row by itself. In: crawldb."""
+    """Make the tables of conditions on single rows.
+
+    The table `crawldb` must exist.
+    """
     stores, engine = work.stores, work.engine
     engine.values("settings", _settings(stores, basis))
     statuses = pa.array(basis.settings.statuses or (), pa.string())
@@ -323,7 +336,10 @@ def _give_conditions(work: VersionWork, basis: _Basis) -> None:
 
 
 def _rooms(rooms: Mapping[str, int], settings: GenerateConfig) -> pa.Table:
-    """Make the table of nodes: the room of each, and the share of one domain while others are due."""
+    """Make the table of nodes.
+
+    A row has the node's room, and the share of one domain while other domains are due.
+    """
     ends = [room if settings.top_n is None else min(room, settings.top_n) for room in rooms.values()]
     shares = [
         max(1, room) if settings.max_per_domain else share_of_domain(room, settings.max_per_host) for room in ends
@@ -332,7 +348,10 @@ def _rooms(rooms: Mapping[str, int], settings: GenerateConfig) -> pa.Table:
 
 
 def _sort_values(work: VersionWork, basis: _Basis) -> None:
-    """What each URL is worth by plug-ins, if scores say what comes first: the table `worths`."""
+    """Make the table `worths` of URLs' sort values by plug-ins.
+
+    It is made only where scores decide the order.
+    """
     scoring = Scoring.of(work.stores.config, now=basis.now, version=basis.version.number)
     if basis.settings.order == "score" and scoring.wanting("sort_value"):
         scoring.apply(work, "sort_value", "crawldb", "worths", _WORTHS)
@@ -341,7 +360,7 @@ def _sort_values(work: VersionWork, basis: _Basis) -> None:
 
 
 def _settings(stores: Stores, basis: _Basis) -> pa.Table:
-    """The one row of the table of that name."""
+    """Return the table `settings`, which has one row."""
     config = basis.settings
     least = None if config.min_score is None else Decimal(str(config.min_score)).quantize(Decimal("1e-9"))
     of_host = (config.max_per_host, config.max_per_failing_host)
@@ -364,7 +383,10 @@ def _settings(stores: Stores, basis: _Basis) -> pa.Table:
 
 
 def _refused(stores: Stores, engine: Engine) -> list[bytes]:
-    """Keys of what is due, and `urls.rules` or the chains for the CrawlDb refuse."""
+    """Return the keys of due URLs that rules or chains refuse.
+
+    The rules are those of `urls.rules`, and the chains are those for the CrawlDb.
+    """
     urls, chain = stores.config.urls, Chain(stores.config.urls, Scope.CRAWLDB)
     if not urls.rules and chain.is_empty:
         return []
@@ -376,14 +398,17 @@ def _refused(stores: Stores, engine: Engine) -> list[bytes]:
 
 
 def _owners(engine: Engine, nodes: Sequence[str]) -> pa.Table:
-    """The owner of each host, where there are several nodes."""
+    """Return the owner of each host, where there are several nodes."""
     hosts = [row["host"] for row in engine.rows("crawldb/hosts")] if nodes else []
     owner = Owners(nodes).owner if nodes else str
     return pa.table({"host": pa.array(hosts, pa.string()), "node": pa.array(map(owner, hosts), pa.string())})
 
 
 def _taken_out(stores: Stores, segment: str) -> Collection[bytes] | None:
-    """The keys of pages that were taken out of a segment; None if it is gone."""
+    """Return the keys of pages that were taken out of a segment.
+
+    None: the segment is gone.
+    """
     folder, _, node = segment.partition("/")
     ref = stores.crawl.segment(folder, node)
     if not ref.exists():
@@ -393,7 +418,10 @@ def _taken_out(stores: Stores, segment: str) -> Collection[bytes] | None:
 
 
 def _earlier(row: Row, gone: Collection[bytes] | None) -> str | None:
-    """Return the field `earlier` of a line; None where the capture is lost. `gone`: see `_taken_out`."""
+    """Return the field `earlier` of a line.
+
+    None: the capture is lost. `gone`: see `_taken_out`.
+    """
     if gone is None or row["key"] in gone:
         return None
     return Earlier(
@@ -422,11 +450,11 @@ def explain(stores: Stores, url: str) -> dict[str, Any]:
 
 
 def look_up(stores: Stores, url: str) -> dict[str, Any]:
-    """Say of a canonical URL what `explain` says, without reading the whole version.
+    """Answer `explain` for a canonical URL, without reading the whole version.
 
     Arrow reads the URL's row, and DuckDB judges this one row. A row that may be listed is `listed` if the newest list
-    has its key, else `outranked`. Returns and raises the same as `explain`; it compares the checksums of the pages
-    that it reads, and no digests of the version's parts.
+    has its key, else `outranked`. Returns and raises the same as `explain`; it compares the checksums of the pages that
+    it reads, and no digests of the version's parts.
     """
     asked = _ListQuestion.of(stores, url, only_its_leases=True)
     rows = [*Versions(stores, CRAWLDB).rows_of(asked.basis.version, asked.key)]
@@ -458,7 +486,9 @@ class _ListQuestion:
 
     @classmethod
     def of(cls, stores: Stores, url: str, *, only_its_leases: bool = False) -> "_ListQuestion":
-        """Find the list and its version. Raises InputError before the first list or without a version.
+        """Find the newest list and its version.
+
+        Raises InputError before the first list, or without a version.
 
         `only_its_leases`: leave out what other lists hold of other URLs.
         """
@@ -481,7 +511,10 @@ class _ListQuestion:
         return cls(newest, older, key, _Basis(version, settings, held, facts["rooms"], facts["now"], only_requisites))
 
     def answer(self, stores: Stores, reason: Reason) -> dict[str, Any]:
-        """Return what `explain` returns. A later version knows visits that the list did not: its keys count first."""
+        """Return the answer of `explain`.
+
+        A later version knows visits from after the list, so the keys of the list count first.
+        """
         is_later = self.basis.version.number != self.newest.number[0]
         if is_later and has_key(stores, self.newest, self.key):
             reason = Reason.LISTED

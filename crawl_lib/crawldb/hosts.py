@@ -34,8 +34,11 @@ class HostStatistics:
 
 
 def host_statistics(stores: Stores, version: Version, *, now: datetime) -> Generator[HostStatistics]:
-    """The statistics of each host, those with most URLs first, then by name. `now`: for what is due. Visits count that
-    the version has taken in and whose segments are there. Raises StorageError, NoRoomError, StoppedError."""
+    """Yield the statistics of each host, most URLs first, then by name.
+
+    `now`: decides which URLs are due. A visit counts if the version has taken it in and its segment still exists.
+    Raises StorageError, NoRoomError, StoppedError.
+    """
     segments = [stores.crawl.segment(*name.split("/")) for name in version.manifest["segments"]]
     with VersionWork.to_read(stores) as work:
         Versions(stores, CRAWLDB).give(version, work.engine, "crawldb")

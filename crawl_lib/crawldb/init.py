@@ -12,10 +12,10 @@ from crawl_lib.versions import Version
 
 
 def init_crawldb(stores: Stores, *, now: datetime) -> Version:
-    """The first version, of a crawl that was made with `frontier.order: fifo`: of all its seeds and segments.
+    """Make the first version, from all seeds and segments of a crawl.
 
-    Where there is one already, an update. Raises InputError while URLs wait in queues, naming the nodes: these lists of
-    what to fetch would be lost; and what `update` does.
+    The crawl was made with `frontier.order: fifo`. Where there is one already, an update. Raises InputError while URLs
+    wait in queues, naming the nodes: these lists of what to fetch would be lost; and what `update` does.
     """
     if newest_version(stores) is None and (waiting := list(_waiting(stores))):
         raise InputError(
@@ -26,7 +26,7 @@ def init_crawldb(stores: Stores, *, now: datetime) -> Version:
 
 
 def _waiting(stores: Stores) -> Iterator[str]:
-    """What waits at each node, as it has said at its last settle."""
+    """Name the queues with URLs, as nodes' last notes say."""
     newest = stores.crawl.newest_iteration()
     for node in stores.config.servers if newest else ():
         settled = SettledNotes(stores.crawl, node).read()

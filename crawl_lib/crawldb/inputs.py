@@ -55,7 +55,10 @@ class SeedFacts:
 
     @classmethod
     def of(cls, metadata: str | None) -> "SeedFacts":
-        """Read the JSON object text of a line; of a queue that people made it may be any text."""
+        """Read the metadata of a line, a JSON object.
+
+        In a queue that people made the metadata may be any text.
+        """
         value = json_object(metadata)
         fixed = _whole(value.get("interval_fixed_s"), 1)
         interval = _whole(value.get("interval_s"), 1)
@@ -85,7 +88,10 @@ class UpdateInputs(SegmentInputs):
     _follows: dict[str, bool] = field(default_factory=dict)
 
     def turns(self) -> list[dict[str, Any]]:
-        """Tell the round of each new segment, by its place, oldest first: rows of `turns`."""
+        """Return rows of `turns`: the round of each new segment.
+
+        Segments are named by their place, the oldest first.
+        """
         places = {folder: turn for turn, folder in enumerate(dict.fromkeys(ref.folder for ref, _ in self.segments))}
         return [
             {"segment": segment, "turn": places[ref.folder], "moment": _time_of(ref.folder)}
@@ -93,14 +99,19 @@ class UpdateInputs(SegmentInputs):
         ]
 
     def seed_turns(self, turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Tell before which round each folder of seeds came: rows of `seed_turns`. `turns`: rows of `turns`."""
+        """Return before which round each folder of seeds came.
+
+        `turns`: rows of `turns`.
+        """
         moments = list(dict.fromkeys(turn["moment"] for turn in turns))
         return [{"folder": name, "turn": bisect_left(moments, named)} for name, named in self.seeds]
 
     def seed_rows(self, begun: Sequence[tuple[str, datetime]]) -> Iterator[dict[str, Any]]:
-        """Rows of seeds. `begun`: when the first page of each new segment was fetched, which may be earlier than its
-        folder's name says: that is in whole seconds, and quick rounds run ahead of the clock.
-        Raises DamagedFileError, StorageError, StoppedError.
+        """Yield rows of seeds.
+
+        `begun`: when the first page of each new segment was fetched. That may be earlier than the name of its folder,
+        which has whole seconds and runs ahead of the clock in quick rounds. Raises DamagedFileError, StorageError,
+        StoppedError.
         """
         storage, seen = self.stores.storage, f"seed_{self.stores.config.crawldb.seeds}"
         for name, named in self.seeds:
@@ -127,7 +138,9 @@ class UpdateInputs(SegmentInputs):
     def hop_rows(
         self, hops: Iterable[dict[str, Any]], counted: dict[tuple[bytes, int], int]
     ) -> Iterator[dict[str, Any]]:
-        """Yield rows of what redirects lead to, if it belongs to the crawl. `hops`: answer of `crawldb/hops`.
+        """Yield rows of redirects' targets that belong to the crawl.
+
+        `hops`: answer of `crawldb/hops`.
 
         `counted` gets, by page and segment, how many hops had led to those that lead on by a meta refresh, or as an
         index of sitemaps.
@@ -154,7 +167,9 @@ class UpdateInputs(SegmentInputs):
             yield {**place, "max_depth": limit, "score": score, "counts": int(row["is_other"]), **origin}
 
     def requisite_rows(self, moved: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Yield rows of the requisites that redirects of requisites lead to; a redirect is a step.
+        """Yield rows of requisites to which redirects of requisites lead.
+
+        A redirect is a step.
 
         `moved`: answer of `crawldb/moved_requisites`.
         """
@@ -169,7 +184,10 @@ class UpdateInputs(SegmentInputs):
                 yield {"key": key, "url": url, "moment": row["moment"], "before": row["before"], "steps": steps}
 
     def _accepts(self, segment: int, url: str, depth: int) -> bool:
-        """Whether the crawl takes a redirect's target, by the scope of the iteration; a seed's widens it."""
+        """Return whether a redirect's target is in the iteration's scope.
+
+        A seed's redirect widens the scope.
+        """
         folder = self.segments[segment][0].folder
         if folder not in self._filters:
             iteration = self.stores.crawl.folder(folder).iteration()
@@ -181,7 +199,10 @@ class UpdateInputs(SegmentInputs):
 
 
 def _hops_to(row: dict[str, Any], led: tuple[datetime, int] | None) -> int:
-    """How many hops had led to the page of a row, since the last link, at its moment. `led`: as `hop_rows` has it."""
+    """Count the hops that led to a row's page since a link.
+
+    `led`: as in `hop_rows`.
+    """
     known: int | None = row["redirects"]
     if led is None:
         return known or 0
@@ -191,19 +212,25 @@ def _hops_to(row: dict[str, Any], led: tuple[datetime, int] | None) -> int:
 
 
 def named_rows(named: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield rows of what robots.txt names, found when their iteration began. `named`: answer of `crawldb/named`."""
+    """Yield rows of sitemaps that robots.txt names.
+
+    They count as found when their iteration began. `named`: answer of `crawldb/named`.
+    """
     for row in named:
         moment = _time_of(row["name"].partition("/")[0])
         yield {"key": row["key"], "url": row["url"], "moment": moment}
 
 
 def _time_of(folder: str) -> datetime:
-    """The time that the name of an iteration's folder says."""
+    """Return the time in the name of an iteration's folder."""
     return datetime.fromtimestamp(int(folder), UTC)
 
 
 def find_inputs(stores: Stores, parent: Version | None) -> UpdateInputs:
-    """What an update on top of a version takes in. Raises StorageError, DamagedFileError, StoppedError."""
+    """Find the seeds and segments that a version lacks.
+
+    Raises StorageError, DamagedFileError, StoppedError.
+    """
     known = parent.manifest if parent else {"segments": {}, "seeds": []}
     found = find_segments(stores, known["segments"])
     new = [name for name in stores.crawl.inbox.seeds() if name not in known["seeds"]]
@@ -213,7 +240,10 @@ def find_inputs(stores: Stores, parent: Version | None) -> UpdateInputs:
 
 
 def _times(stores: Stores, seeds: Iterable[str]) -> Iterator[tuple[str, datetime]]:
-    """When folders of seeds came: at the start of the first iteration that has their hosts in its scope."""
+    """Yield when folders of seeds came.
+
+    That is the start of the first iteration whose scope has their hosts.
+    """
     waiting = set(seeds)
     for folder in stores.until_stopped(stores.crawl.folders() if waiting else ()):
         try:

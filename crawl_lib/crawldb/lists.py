@@ -58,22 +58,28 @@ class MadeList:
         return int(self.manifest["now"]) + int(self.manifest["lease_s"])
 
     def is_of(self, run_id: str, iteration: int) -> bool:
-        """Whether it was made for an iteration of a run."""
+        """Return whether the list was made for an iteration of a run."""
         return (self.manifest["run_id"], self.manifest["iteration"]) == (run_id, iteration)
 
     def count_of(self, node: str) -> int:
-        """How many URLs it has for a node."""
+        """Count the URLs that the list has for a node."""
         return int(self.manifest["outlinks"].get(node, {}).get("count", 0))
 
 
 def read_lists(stores: Stores) -> list[MadeList]:
-    """All lists, newest first. Raises DamagedFileError naming one that cannot be read, with what to do."""
+    """Read all lists, newest first.
+
+    Raises DamagedFileError, which names an unreadable list and says what to do.
+    """
     return [MadeList(manifest.pop("name"), manifest) for manifest in generated(stores)]
 
 
 def aside_lists(stores: Stores) -> list[MadeList]:
-    """Damaged lists that were set aside, and whose URLs are not to be listed again: all their nodes have a segment of
-    the list's iteration, so they have taken it in. Those of which too little can be read are left out."""
+    """Return damaged lists that were set aside, but were taken in.
+
+    Each node has a segment of the list's iteration, so its URLs are not to be listed again. A list is left out if too
+    little of it can be read.
+    """
     crawl, storage, found = stores.crawl, stores.storage, list[MadeList]()
     path = crawl.at(FileName.LISTS)
     for entry in storage.list(path) if storage.exists(path) else ():
@@ -94,7 +100,9 @@ def utc(seconds: float) -> datetime:
 
 
 def list_lines(name: str, rows: pa.RecordBatch) -> list[bytes]:
-    """Make the outlink lines of a list's URLs, column by column: the lines of `frontier.encode_line`, without newlines.
+    """Encode the URLs of a list as outlink lines, column by column.
+
+    The result has the lines of `frontier.encode_line`, without newlines.
 
     `rows`: of the CrawlDb, and the column `earlier`: captures (`Earlier`) or null.
     """
@@ -110,7 +118,10 @@ def list_lines(name: str, rows: pa.RecordBatch) -> list[bytes]:
 
 
 def keys_bytes(listed: Sequence[pa.RecordBatch]) -> bytes:
-    """Make the file of a list's keys. `listed`: batches with the columns of `KEYS_SCHEMA`."""
+    """Encode the file of a list's keys.
+
+    `listed`: batches with the columns of `KEYS_SCHEMA`.
+    """
     out = io.BytesIO()
     tables = (pa.Table.from_batches([rows]).cast(KEYS_SCHEMA) for rows in listed)
     pq.write_table(pa.concat_tables([KEYS_SCHEMA.empty_table(), *tables]).combine_chunks(), out)
@@ -118,7 +129,9 @@ def keys_bytes(listed: Sequence[pa.RecordBatch]) -> bytes:
 
 
 def held_urls(stores: Stores, lists: Sequence[MadeList], now: int, key: bytes | None = None) -> pa.Table:
-    """Return what lists hold whose lease is not over: key, fetched_time, until, and `list`, the place in `lists`.
+    """Return the URLs that lists still lease.
+
+    The columns are key, fetched_time, until and `list`, the place in `lists`.
 
     `key`: of the only URL that is wanted; then one list at a time is in memory. None: all URLs.
     """
@@ -135,7 +148,10 @@ def held_urls(stores: Stores, lists: Sequence[MadeList], now: int, key: bytes | 
 
 
 def has_key(stores: Stores, one: MadeList, key: bytes) -> bool:
-    """Return whether a list has a URL. Raises DamagedFileError naming the list's file, StorageError."""
+    """Return whether a list has a URL.
+
+    Raises DamagedFileError naming the list's file, StorageError.
+    """
     return bool(one.manifest["accepted"]) and len(_read_keys(stores, one, key)) > 0
 
 
@@ -155,7 +171,10 @@ def _read_keys(stores: Stores, one: MadeList, key: bytes | None = None) -> pa.Ta
 
 
 def may_be_over(stores: Stores, lists: Sequence[MadeList]) -> list[int]:
-    """The places of lists whose version is deleted, and that all their nodes have taken in."""
+    """Return the places of lists that may be used up.
+
+    Their version is deleted, and all their nodes have taken them in.
+    """
     versions = set(Versions(stores, CRAWLDB).numbers())
     return [
         place
@@ -167,7 +186,10 @@ def may_be_over(stores: Stores, lists: Sequence[MadeList]) -> list[int]:
 def delete_over(
     stores: Stores, lists: Sequence[MadeList], places: Collection[int], unseen: Collection[int], now: int
 ) -> int:
-    """Delete those of some lists that hold nothing any more; returns how many. `unseen`: those that hold a URL."""
+    """Delete lists that lease no URL any more; return how many.
+
+    `unseen`: places of lists that hold a URL.
+    """
     held = {
         *unseen,
         *(place for place in places if not lists[place].manifest["accepted"]),

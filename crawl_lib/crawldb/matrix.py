@@ -79,9 +79,10 @@ MATRIX = """
 
 
 def matrix_table() -> pa.Table:
-    """A row for each pair: `stored`, `seen`, the status that is `believed` then, `visit`, `content`.
+    """Return the matrix of statuses, a row for each pair.
 
-    Raises KeyError if a pair is missing.
+    The columns are `stored`, `seen`, the resulting status `believed`, `visit` and `content`. Raises KeyError if a pair
+    is missing.
     """
     head, _, *lines = ([cell.strip() for cell in line.split("|")[1:-1]] for line in MATRIX.strip().splitlines())
     stored = head[1:-2]
@@ -99,5 +100,5 @@ def matrix_table() -> pa.Table:
 
 
 def outcome_table() -> pa.Table:
-    """What each outcome says: `outcome`, `seen`."""
+    """Return what each outcome means: columns `outcome` and `seen`."""
     return pa.Table.from_pylist([{"outcome": str(one), "seen": seen} for one, seen in SEEN_OF_OUTCOME.items()])

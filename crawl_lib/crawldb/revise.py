@@ -17,7 +17,7 @@ _CARRIED = ("config_digest", "segments", "seeds", "ranked")
 def revise(
     stores: Stores, *, what: str, of: str, query: str, prepare: Callable[[VersionWork], None], now: datetime
 ) -> Version:
-    """Make a version of the rows of the newest one, as a query answers them; returns it.
+    """Make a version from the newest one's rows by a query.
 
     `what`: what is revised, as the manifest's `revised` names it (`score`, `duplicates`); `of`: what it follows from, a
     digest or a name. Where the newest version has been revised so already, that is the one. `query`: of `sql/`, all

@@ -55,7 +55,10 @@ class Marks:
     _targets: list[Ints] = field(default_factory=list)
 
     def numbered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """Number the URLs, and keep the scores that they begin with. `batches`: answer of `crawldb/marks`."""
+        """Number the URLs, and keep their first scores.
+
+        `batches`: answer of `crawldb/marks`.
+        """
         scores, fixed, count = [_ints()], [_flags()], 0
         for batch in batches:
             scores.append(batch.column("score").to_numpy())
@@ -67,7 +70,9 @@ class Marks:
         self._gained, self._is_open, self._is_fixing = _ints(count), _flags(count), _flags(count)
 
     def stood(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """Do all rounds; yields the scores that visited pages had when their links were found.
+        """Run all rounds, and yield visited pages' scores.
+
+        The scores are those of the time when their links were found. `batches`: answer of `crawldb/steps`.
 
         `batches`: answer of `crawldb/steps`.
         """
@@ -98,7 +103,7 @@ class Marks:
         return pa.table({"mark": rows["mark"][known], "segment": rows["segment"][known], "score": scores[known]})
 
     def _seed(self, rows: Rows) -> None:
-        """Take in the seeds that came before the round, as `after.sql` does it."""
+        """Add the seeds that came before the round, as `after.sql` does."""
         marks, given = rows["mark"], rows["score"]
         known = self.scores[marks]
         default = np.where(known == MISSING, rows["otherwise"], known)
@@ -106,7 +111,10 @@ class Marks:
         self.is_fixed[marks[rows["depth"] == 0]] = True
 
     def _gain(self, rows: Rows) -> None:
-        """Collect what links hand on: the current scores of their pages, which no link of this round changes."""
+        """Collect the scores that links pass on.
+
+        Links of a round pass on scores from before the round.
+        """
         marks, sources = rows["mark"], rows["source"]
         known = np.where(sources < 0, MISSING, self.scores[sources])
         np.maximum.at(self._gained, marks, _times(np.where(known == MISSING, rows["otherwise"], known), rows["factor"]))
@@ -115,7 +123,7 @@ class Marks:
         self._targets.append(_distinct(marks))
 
     def _end_round(self) -> None:
-        """Give visited and linked URLs their new scores, as `rows.sql` would leave them."""
+        """Set the new scores of visited and linked URLs, like `rows.sql`."""
         for rows in self._visits:
             marks = rows["mark"]
             self.scores[marks] = np.where(self.scores[marks] == MISSING, 0, self.scores[marks])
@@ -126,7 +134,10 @@ class Marks:
         self._targets.clear()
 
     def _take_gains(self, marks: Ints) -> None:
-        """Take the gains of some URLs; a second time this changes nothing, since no gain is left."""
+        """Apply the gains of some URLs.
+
+        A second call changes nothing, since no gain is left.
+        """
         known = self.scores[marks]
         stays = self.is_fixed[marks] | ~self._is_open[marks]
         self.scores[marks] = np.where(stays, known, np.maximum(known, self._gained[marks]))
@@ -136,7 +147,10 @@ class Marks:
 
 
 def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, Rows]]:
-    """Divide batches where another step begins: each piece with its turn and its step."""
+    """Split batches into pieces of one turn and one step.
+
+    Yields turn, step and rows.
+    """
     for batch in batches:
         rows = {name: batch.column(name).to_numpy() for name in batch.schema.names}
         changes = (np.diff(rows["turn"]) != 0) | (np.diff(rows["step"]) != 0)
@@ -153,7 +167,10 @@ def _distinct(ordered: Ints) -> Ints:
 
 
 def _times(scores: Ints, factors: Ints) -> Ints:
-    """Multiply, and round half away from zero, as SQL does. Factors are at most 1, so no product overflows."""
+    """Multiply, and round half away from zero, as SQL does.
+
+    Factors are at most 1, so no product overflows.
+    """
     whole, rest = np.divmod(np.abs(scores), _ONE)
     product: Ints = whole * factors + (rest * factors + _ONE // 2) // _ONE
     signed: Ints = np.sign(scores) * product

@@ -24,7 +24,9 @@ Kind = tuple[tuple[int, ...], int | None]
 
 
 def schedule_table(config: Config, *, ranked: bool = False) -> pa.Table:
-    """One row: what holds for all. The fixed schedule is an adaptive one that never changes an interval.
+    """Return the settings of the schedule, a table of one row.
+
+    A fixed schedule is an adaptive one that never changes an interval.
 
     `ranked`: the scores are a rank, which links do not change.
     """
@@ -47,7 +49,7 @@ def schedule_table(config: Config, *, ranked: bool = False) -> pa.Table:
 
 
 def facts_table(texts: Iterable[str]) -> pa.Table:
-    """What metadata says, for each text of it that is there."""
+    """Return the facts that each text of metadata contains."""
     found = [(text, SeedFacts.of(text)) for text in texts]
     rows = [{"metadata": text, "max_depth": facts.max_depth, "score": facts.score} for text, facts in found]
     return pa.Table.from_pylist(rows, FACTS_SCHEMA)
@@ -61,7 +63,10 @@ class Kinds:
         self._classes: dict[Kind, int] = {}
 
     def is_needed(self, texts: Iterable[str]) -> bool:
-        """Whether anything but the schedule's own intervals may hold. `texts`: all metadata."""
+        """Return whether intervals may differ from the schedule's own.
+
+        `texts`: all metadata.
+        """
         return bool(self._rules) or any(SeedFacts.of(text).interval_fixed_s for text in texts)
 
     def rows(self, answer: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -73,7 +78,10 @@ class Kinds:
                 yield {**row, "sort": self._classes.setdefault(kind, len(self._classes))}
 
     def limits(self) -> pa.Table:
-        """For each class and status, what the seed has fixed, else what the first rule says that matches."""
+        """Return the intervals for each class and status.
+
+        The seed's interval counts first, then the first matching rule.
+        """
         rows = []
         for (matching, fixed_s), number in self._classes.items():
             for status in Status:

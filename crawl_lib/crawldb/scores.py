@@ -32,7 +32,10 @@ class Scores:
         return self.makes_scores or bool(self.scoring.wanting("distribute"))
 
     def inject(self) -> None:
-        """The first scores of seeds: `all_seeds`, of `seeds_given`."""
+        """Set the first scores of seeds.
+
+        Makes `all_seeds` of `seeds_given`.
+        """
         if self.scoring.wanting("injected"):
             self.work.engine.view("seeds_seen", "scoring/injected")
             self.scoring.apply(self.work, "injected", "seeds_seen", "all_seeds", SEEDS_SCHEMA)
@@ -47,7 +50,10 @@ class Scores:
             self.scoring.apply(self.work, "distribute", "givers", "shares", _SHARES)
 
     def hand_on(self) -> None:
-        """Make `sources` and `hops`, of those that are given, and `dropping`, the pages whose links lead nowhere."""
+        """Make `sources`, `hops` and `dropping` for the links of pages.
+
+        `dropping` has the pages whose links count for nothing.
+        """
         engine = self.work.engine
         if not self.looks_at_links:
             engine.values("dropping", columns("key bytes").empty_table())
@@ -58,7 +64,10 @@ class Scores:
             engine.view(name, f"scoring/{name}")
 
     def judge(self) -> None:
-        """The scores of new, linked and visited URLs. Without plug-ins there are none, and the rule holds."""
+        """Make the scores of new, linked and visited URLs.
+
+        Without plug-ins there are none, and the built-in rule decides.
+        """
         engine = self.work.engine
         if not self.makes_scores:
             engine.values("scores", _SCORES.empty_table())

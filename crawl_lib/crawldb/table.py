@@ -93,19 +93,28 @@ CRAWLDB_OUTPUT = TableOutput("crawldb", (SEGMENTS, "text"), CRAWLDB)
 
 
 def newest_version(stores: Stores) -> Version | None:
-    """The newest whole CrawlDb, None before the first. Raises as `Versions.newest` does."""
+    """Return the newest complete CrawlDb, None before the first.
+
+    Raises as `Versions.newest` does.
+    """
     return Versions(stores, CRAWLDB).newest()
 
 
 def rank_of(version: Version | None) -> str | None:
-    """Which rank the scores of a version are, as `revise` named it; None if they follow from links."""
+    """Return the rank that a version's scores are.
+
+    The name is that of `revise`. None: scores follow from links.
+    """
     manifest = {} if version is None else version.manifest
     found: str | None = manifest.get("revised", {}).get("score") or manifest.get("ranked")
     return found
 
 
 def counts_of(version: Version) -> dict[str, Any]:
-    """What tasks and commands say of a version: its number, its `path`, `rows`, those of each status, `segments`."""
+    """Return the counts of a version for tasks and commands.
+
+    They are its number, `path`, `rows`, rows of each status, and `segments`.
+    """
     manifest = version.manifest
     return {
         "version": version.number,

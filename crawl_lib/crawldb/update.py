@@ -75,12 +75,12 @@ _SIGNATURES = columns("key bytes, time time, signature bytes, segment int32")
 
 
 def update(stores: Stores, *, now: datetime) -> Version:
-    """Take in what the newest version lacks of seeds and segments; returns the version that has it.
+    """Add new seeds and segments to the newest version; return the result.
 
-    Where it lacks nothing, that is the newest one. `now`: when, for the manifest. Run again after a kill, it finds what
-    is there; of two at once, the second one takes in what the first has left. Raises DamagedFileError (an input, or
-    all versions), LockedError, StorageError, NoRoomError, StoppedError, and ConfigError of a plug-in, also if nothing
-    is new.
+    Where nothing is new, the newest version is returned. Where it lacks nothing, that is the newest one. `now`: when,
+    for the manifest. Run again after a kill, it finds what is there; of two at once, the second one takes in what the
+    first has left. Raises DamagedFileError (an input, or all versions), LockedError, StorageError, NoRoomError,
+    StoppedError, and ConfigError of a plug-in, also if nothing is new.
     """
     Scoring.of(stores.config)
     while True:
@@ -94,10 +94,11 @@ def update(stores: Stores, *, now: datetime) -> Version:
 
 
 def rebuild(stores: Stores, *, now: datetime) -> Version:
-    """Make a version of all seeds and segments that are there, of whatever the versions before say. Raises as above.
+    """Make a version from all seeds and segments, ignoring earlier versions.
 
-    With the same config and all segments its rows are those of the newest version. Two things differ: the status
-    `duplicate` is missing, and so are scores of a rank or of plug-ins, which depend on earlier updates.
+    Raises as `update` does. With the same config and all segments its rows are those of the newest version. Two things
+    differ: the status `duplicate` is missing, and so are scores of a rank or of plug-ins, which depend on earlier
+    updates.
     """
     while True:
         if version := _grown(stores, None, find_inputs(stores, None), now):
@@ -105,7 +106,7 @@ def rebuild(stores: Stores, *, now: datetime) -> Version:
 
 
 def filter_crawldb(stores: Stores, *, now: datetime) -> Version:
-    """Make a version of the rows of the newest one by the normalisers and filters that the config has now.
+    """Apply the config's normalisers and filters to the newest version's rows.
 
     An update does so too, for all rows; this one takes in no seeds and segments. The manifest's `ruled` has the counts.
     Raises InputError before the first version, and as `update` does.
@@ -119,7 +120,10 @@ def filter_crawldb(stores: Stores, *, now: datetime) -> Version:
 
 
 def _grown(stores: Stores, parent: Version | None, inputs: UpdateInputs, now: datetime) -> Version | None:
-    """The next version, None if another update has made one of its number meanwhile."""
+    """Return the next version.
+
+    None: another update has made a version of that number.
+    """
     versions = Versions(stores, CRAWLDB)
     number = versions.next_number()
     known = parent.manifest["seeds"] if parent else ()
@@ -153,7 +157,10 @@ class _Update:
         return self.work.engine
 
     def ruled(self, facts: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-        """The rows of the new version, in order of keys, by the chain of `crawldb`; what it did is noted in `facts`."""
+        """Yield the new version's rows, filtered by the chain of `crawldb`.
+
+        Rows are in order of keys; counts of the chain go to `facts`.
+        """
         chain, counts = Chain(self.stores.config.urls, Scope.CRAWLDB), Counter[str]()
         if chain.is_empty:
             yield from self.rows()
@@ -164,7 +171,7 @@ class _Update:
             yield with_names(batch)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """The rows in order of keys, as events and links make them."""
+        """Yield rows in order of keys, as events and links make them."""
         shares = self._captures()
         self._events()
         older = self._older()
@@ -174,7 +181,10 @@ class _Update:
         yield from map(with_names, in_batches(self._rows_of(shares), GROUP_ROWS))
 
     def _rows_of(self, shares: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of each share of the keys, one after the other: so what is joined fits into memory."""
+        """Yield the rows of each share of the keys in turn.
+
+        So what is joined fits into memory.
+        """
         for number, share in enumerate(shares, 1):
             self._narrow(share, *_DIVIDED)
             self._waves()
@@ -191,17 +201,23 @@ class _Update:
             yield from self.engine.stream("crawldb/rows", GROUP_ROWS, stage)
 
     def _define(self, *steps: str) -> None:
-        """Name steps of a query, each after the steps that it reads: in Spark a view keeps the views that it read."""
+        """Define views for the steps of a query.
+
+        A step comes after the steps that it reads: a view in Spark keeps the views that it has read.
+        """
         for step in steps:
             self.engine.view(step, f"crawldb/{step}")
 
     def _narrow(self, condition: str, *names: str) -> None:
-        """Tables of these names: those rows of all for which a condition holds."""
+        """Narrow tables to the rows for which a condition holds."""
         for name in names:
             self.engine.define(name, f"select * from all_{name} where {condition}")
 
     def _captures(self) -> list[str]:
-        """Tables of what is there; returns the shares of the keys in which they are joined."""
+        """Give the engine the input tables.
+
+        Returns the shares of the keys in which they are joined.
+        """
         engine = self.engine
         self.inputs.give(engine, "pages_given", "all_links")
         Versions(self.stores, CRAWLDB).give(self.parent, engine, "all_old")
@@ -215,9 +231,10 @@ class _Update:
         return shares
 
     def _signatures(self, segments: Sequence[SegmentRef]) -> Iterator[pa.Table]:
-        """Signatures of texts, if the config asks for them; texts that no task has made yet are made now.
+        """Yield signatures of texts, if the config asks for them.
 
-        No digest of a table of texts is kept: Arrow reads them, which compares the checksums of pages.
+        Missing texts are extracted first. No digest of a table of texts is kept: Arrow reads them, which compares the
+        checksums of pages.
         """
         if self.stores.config.crawldb.signature != "text":
             return
@@ -229,7 +246,7 @@ class _Update:
                 yield pa.Table.from_batches([batch.append_column("segment", places)])
 
     def _events(self) -> None:
-        """What happened, written down once: it is read often."""
+        """Materialise the events, which are read often."""
         engine = self.engine
         named = named_rows(engine.rows("crawldb/named"))
         self.work.keep_rows("named", NAMED_SCHEMA, named)
@@ -249,7 +266,7 @@ class _Update:
         self._narrow("true", "events")
 
     def _older(self) -> list[SegmentRef]:
-        """The segments whose captures have newer ones now, with other links."""
+        """Return the segments whose captures were replaced, with other links."""
         there = {str(segment): segment for segment in self.inputs.there}
         names = self.engine.column("crawldb/lost_segments") if self.parent else []
         older = [there[name] for name in names if name in there]
@@ -270,7 +287,10 @@ class _Update:
         engine.values("schedule", schedule_table(config, ranked=ranked))
 
     def _links(self, count: int) -> None:
-        """What links say, of each URL they lead to. `count`: in how many groups the segments are read."""
+        """Compute what links say of each URL to which they lead.
+
+        `count`: the number of groups in which the segments are read.
+        """
         engine = self.engine
         counted: dict[tuple[bytes, int], int] = {}
         hops_given = engine.rows("crawldb/hops") if engine.value("crawldb/any_hop") else ()
@@ -305,7 +325,10 @@ class _Update:
         self._needs(needs)
 
     def _needs(self, count: int) -> None:
-        """Name the requisites of new captures: the table `all_needs`. `count`: 0 if there are none."""
+        """Make the table `all_needs` of new captures' requisites.
+
+        `count`: 0 if there are none.
+        """
         engine = self.engine
         if not count:
             engine.values("all_needs", table_of([], NEEDS_SCHEMA))
@@ -316,18 +339,24 @@ class _Update:
         engine.define("all_needs", "select * from needs_of_links union all select * from needs_of_redirects")
 
     def _give(self) -> None:
-        """Whose links and redirects are new, with the scores that pages had when these were found."""
+        """Define new links and redirects, with the scores of their pages.
+
+        The scores are those of the time when links and redirects were found.
+        """
         self.engine.view("sources_given", "crawldb/sources")
         self.engine.view("hops_given", "crawldb/hopped")
 
     def _hand_on(self) -> None:
-        """The same with what plug-ins say of them: views are made again once a table that they read is another one."""
+        """Define links and redirects again, with plug-ins' answers.
+
+        A view has to be made again once a table that it reads is another one.
+        """
         self._give()
         self.scores.hand_on()
         self.engine.view("followed", "crawldb/followed")
 
     def _rounds(self) -> None:
-        """Find the scores that pages had in each round: `standing`, and `ended`, those after all rounds.
+        """Compute `standing`, pages' scores in each round, and `ended`, the last.
 
         The scores of a single round without seeds are those of the version before.
         """
@@ -347,7 +376,10 @@ class _Update:
         engine.keep("ended", "crawldb/ended", "crawldb.scores")
 
     def _lost(self, older: Sequence[SegmentRef], count: int) -> None:
-        """Links on captures that have newer ones now. `older`: the segments that have such captures."""
+        """Define the links of replaced captures.
+
+        `older`: the segments that have such captures.
+        """
         engine = self.engine
         give_segments(self.stores, engine, "all_older_links", older, LINKS_NAME)
         engine.keep("replaced", "crawldb/replaced", "crawldb.links")
@@ -357,7 +389,10 @@ class _Update:
         engine.view("all_lost", "crawldb/lost")
 
     def _waves(self) -> None:
-        """Rows after all events but the last of each URL; what is left are `before`, and `turn`, the last ones."""
+        """Apply all events but the last of each URL.
+
+        The results are the views `before`, and `turn` with the last events.
+        """
         engine, waves = self.engine, self.engine.value("crawldb/waves")
         engine.view("before", "crawldb/old")
         for place in range(1, waves):
@@ -376,7 +411,10 @@ class _Update:
 
 
 def _groups(segments: int, count: int) -> list[str]:
-    """Conditions that divide tables of so many segments into at most `count` groups, and `_MOST_GROUPS`."""
+    """Return conditions that divide tables into at most `count` groups.
+
+    `segments`: their number in the tables. There are never more than `_MOST_GROUPS`.
+    """
     if (count := min(count, segments, _MOST_GROUPS)) <= 1:
         return ["true"]
     ends = [segments * number // count for number in range(count + 1)]
@@ -388,7 +426,7 @@ _domain_of = lru_cache(1 << 20)(domain_of.__wrapped__)
 
 
 def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows with host and domain, where they are new."""
+    """Add host and domain to rows that lack them."""
     found = dict(zip(batch.schema.names, batch.columns, strict=True))
     found["host"] = _filled(found["host"], found["url"], hosts_of)
     found["domain"] = _filled(found["domain"], found["host"], _domains_of)
@@ -398,7 +436,7 @@ def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _filled(
     column: "pa.Array[Any]", of: "pa.Array[Any]", make: "Callable[[pa.Array[Any]], pa.Array[Any]]"
 ) -> "pa.Array[Any]":
-    """A column with its nulls made of another column."""
+    """Fill the nulls of a column from another column."""
     missing = column.is_null()
     filled: pa.Array[Any] = pc.replace_with_mask(column, missing, make(of.filter(missing)))
     return filled

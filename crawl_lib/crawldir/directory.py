@@ -115,7 +115,10 @@ class Iteration:
 
     @classmethod
     def from_mapping(cls, folder: str, value: dict[str, Any]) -> "Iteration":
-        """The content of an `iteration.json`. Raises KeyError, TypeError or ValueError."""
+        """Parse the content of an `iteration.json`.
+
+        Raises KeyError, TypeError or ValueError.
+        """
         return cls(
             folder=folder,
             run_id=value["run_id"],
@@ -135,7 +138,10 @@ class Iteration:
 
     @property
     def is_round(self) -> bool:
-        """Say whether the folder is a round of nodes; no node counts the pages of other folders."""
+        """Whether nodes crawl in the folder.
+
+        Pages in other folders count for no node.
+        """
         return self.kind is Kind.CRAWL
 
 
@@ -147,9 +153,10 @@ def kind_of(value: Mapping[str, Any]) -> Kind:
 
 
 def _read_scope(storage: Storage, where: str, digest: object) -> set[str]:
-    """Read the hosts of a scope. `digest`: what the small file that names the scope says.
+    """Read the hosts of a scope.
 
-    Raises DamagedFileError if it is missing or not what was written, naming the command that makes it again.
+    `digest`: as the small file says that names the scope. Raises DamagedFileError if it is missing or not what was
+    written, naming the command that makes it again.
     """
     try:
         data = storage.read_bytes(where)
@@ -178,9 +185,9 @@ class Inbox:
         return self._crawl.names(FileName.LISTS)
 
     def folders(self) -> list[tuple[str, str]]:
-        """Return the name and the kind (`seeds`, `lists`) of each folder, seeds first.
+        """Return each folder's name and kind (`seeds`, `lists`), seeds first.
 
-        No name is a number, as names of iterations are.
+        No name is a number, as names of iterations are. No name is a number, as names of iterations are.
         """
         return [(name, kind) for kind in (FileName.SEEDS, FileName.LISTS) for name in self._crawl.names(kind)]
 
@@ -193,7 +200,10 @@ class Inbox:
         return read_json(self._crawl.storage, f"{self.path(name, kind)}/{MANIFEST_FILE}")
 
     def manifest_if_there(self, name: str, kind: str = FileName.SEEDS) -> dict[str, Any] | None:
-        """Read the manifest; None where another process has deleted the folder since it was listed."""
+        """Read the manifest.
+
+        None: another process has deleted the folder since it was listed.
+        """
         try:
             return self.manifest(name, kind)
         except PathNotFoundError:
@@ -223,18 +233,27 @@ class Scopes:
         return sha256(data).hexdigest()
 
     def read(self, iteration: Iteration) -> set[str]:
-        """Read the hosts of an iteration's scope, as `start` wrote them. Raises DamagedFileError."""
+        """Read the hosts of an iteration's scope, as `start` wrote them.
+
+        Raises DamagedFileError.
+        """
         return _read_scope(self._crawl.storage, self.path(iteration), iteration.scope_sha256)
 
     def path(self, iteration: Iteration) -> str:
-        """Return where an iteration's scope is, or should be: in its folder, if an older version wrote it there."""
+        """Return the path of an iteration's scope.
+
+        Older versions wrote the file into the iteration's folder.
+        """
         shared = self._crawl.at(FileName.SCOPE, iteration.scope_sha256)
         own = self._crawl.at(iteration.folder, FileName.SCOPE)
         is_old = not self._crawl.storage.exists(shared) and self._crawl.storage.exists(own)
         return own if is_old else shared
 
     def kept(self) -> list[str]:
-        """Return the paths of files with hosts that iterations added to the scope, also of folders that are gone."""
+        """Return the paths of files with hosts that iterations added.
+
+        Files of deleted iterations are among them.
+        """
         names = self._crawl.names(FileName.SCOPE, files=True)
         return [self._crawl.at(FileName.SCOPE, name) for name in names if not _SCOPE_NAME.fullmatch(name)]
 
@@ -251,7 +270,10 @@ class CrawlDirectory:
     """
 
     def __init__(self, storage: Storage, path: str, work: Work | None = None) -> None:
-        """`path`: relative to the storage's root. `work`: what reads it; None: it is never asked to stop."""
+        """Open a crawl directory.
+
+        `path`: relative to the storage's root. `work`: the work that reads the directory; None: work that nobody stops.
+        """
         self.storage = storage
         self.path = path
         self.work = work or Work()
@@ -261,26 +283,32 @@ class CrawlDirectory:
         self._iterations: dict[str, Iteration] = {}
 
     def at(self, *names: str) -> str:
-        """The path of something in it."""
+        """Return a path within the directory."""
         return "/".join((self.path, *names))
 
     def folder(self, name: str) -> "Folder":
-        """An iteration's folder, whether it is there or not."""
+        """Return an iteration's folder, whether it exists or not."""
         return Folder(self, name)
 
     def segment(self, folder: str, node: str) -> "SegmentRef":
-        """A node's segment of an iteration, whether it is there or not."""
+        """Return a node's segment of an iteration, whether it exists or not."""
         return SegmentRef(self, folder, node)
 
     def segment_named(self, text: str) -> "SegmentRef":
-        """A segment as the user names it: `<folder>/<node>`, or a path that ends so. Raises InputError."""
+        """Return the segment that a user names.
+
+        The name is `<folder>/<node>`, or a path that ends so. Raises InputError.
+        """
         folder, _, node = "/".join(text.rstrip("/").split("/")[-2:]).rpartition("/")
         if not folder.isdecimal() or not node or node.startswith("."):
             raise InputError(f"{text}: is no segment; name it <folder>/<node>, such as 1795000000/node-a")
         return self.segment(folder, node)
 
     def names(self, *below: str, files: bool = False) -> list[str]:
-        """Names of the visible folders (`files`: of the files) in a folder of it, sorted; none if it is not there."""
+        """List the visible folders in a folder, or its files, sorted.
+
+        A missing folder has none.
+        """
         try:
             entries = self.storage.list(self.at(*below))
         except PathNotFoundError:
@@ -288,29 +316,34 @@ class CrawlDirectory:
         return [entry.name for entry in entries if entry.is_dir is not files and not entry.name.startswith(".")]
 
     def folders(self) -> list[str]:
-        """Names of the iterations' folders, oldest first; none if the crawl directory is not there yet."""
+        """Return the names of the iterations' folders, oldest first.
+
+        Before the crawl directory exists there are none.
+        """
         return sorted((name for name in self.names() if name.isdecimal()), key=int)
 
     def listed(self) -> str:
-        """The newest iterations, for messages about one that is not there."""
+        """Name the newest iterations, for messages about a missing one."""
         names = self.folders()
         return f"there are {', '.join(names[-10:])} ({len(names)} in all)" if names else "there are none yet"
 
     def newest(self) -> str:
-        """The youngest iteration's folder, "" if there is none."""
+        """Return the newest iteration's folder, "" if there is none."""
         return (self.folders() or [""])[-1]
 
     def newest_iteration(self) -> Iteration | None:
-        """The youngest iteration that nodes took part in, None before the first."""
+        """Return the newest iteration in which nodes took part, if any."""
         found = map(self.iteration, reversed(self.folders()))
         return next((iteration for iteration in found if iteration.is_round), None)
 
     def segments(self) -> "list[SegmentRef]":
-        """All segments, by iteration and node."""
+        """Return all segments, by iteration and node."""
         return [self.segment(folder, node) for folder in self.folders() for node in self.folder(folder).segments()]
 
     def find(self, run_id: str, number: int | None, *, among: Sequence[str] | None = None) -> Iteration | None:
-        """The folder that a run's iteration has, None if it has none (yet). Raises StoppedError.
+        """Find the folder of a run's iteration, None without one.
+
+        Raises StoppedError.
 
         `number`: None means its newest. `among`: the folders that are looked at, oldest first; None: all there are.
         """
@@ -318,9 +351,10 @@ class CrawlDirectory:
         return next((one for one in found if number in (None, one.iteration)), None)
 
     def of_run(self, run_id: str, *, among: Sequence[str] | None = None) -> Iterator[Iteration]:
-        """The iterations of a run, newest first. `among`: see `find`. Raises StoppedError.
+        """Yield the iterations of a run, newest first.
 
-        The run of a folder never changes, so folders of other runs are read once, and so are some of this run.
+        `among`: see `find`. Raises StoppedError. The run of a folder never changes, so folders of other runs are read
+        once, and so are some of this run.
         """
         for folder in self.work.until_stopped(reversed(self.folders() if among is None else among)):
             if self._runs.get(folder, run_id) != run_id:
@@ -331,9 +365,9 @@ class CrawlDirectory:
                 yield iteration
 
     def iteration(self, folder: str) -> Iteration:
-        """Return what a folder's `iteration.json` says; of the first few folders that are asked for, it is kept.
+        """Read the `iteration.json` of a folder.
 
-        Raises PathNotFoundError or DamagedFileError naming the path.
+        Those of the first few folders are kept in memory. Raises PathNotFoundError or DamagedFileError naming the path.
         """
         found = self._iterations.get(folder) or self.folder(folder).iteration()
         if len(self._iterations) < KEPT_ITERATIONS:
@@ -341,7 +375,10 @@ class CrawlDirectory:
         return found
 
     def forget(self, folder: str) -> None:
-        """Forget an iteration's folder that is deleted: another one may get its name."""
+        """Forget a deleted folder of an iteration.
+
+        Another folder may get its name.
+        """
         self._runs.pop(folder, None)
         self._iterations.pop(folder, None)
 
@@ -363,11 +400,14 @@ class Folder:
         return self.crawl.at(self.name)
 
     def at(self, name: str) -> str:
-        """The path of a file in it."""
+        """Return the path of a file in the folder."""
         return f"{self.path}/{name}"
 
     def iteration(self) -> Iteration:
-        """What `iteration.json` says. Raises PathNotFoundError or DamagedFileError naming the path."""
+        """Read `iteration.json`.
+
+        Raises PathNotFoundError or DamagedFileError naming the path.
+        """
         value = read_json(self.crawl.storage, self.at(FileName.ITERATION))
         try:
             return Iteration.from_mapping(self.name, value)
@@ -377,11 +417,11 @@ class Folder:
             ) from error
 
     def segments(self) -> list[str]:
-        """Nodes whose segments are in it, sorted."""
+        """Return the nodes with segments in the folder, sorted."""
         return self.crawl.names(self.name)
 
     def readable_manifests(self) -> dict[str, dict[str, Any]]:
-        """The manifests of its segments, by node, for a repair: those that can be read."""
+        """Return the readable manifests of segments, by node, for a repair."""
         found = {}
         for node in self.crawl.work.until_stopped(self.segments()):
             with suppress(DamagedFileError, PathNotFoundError):  # findings of the segments
@@ -390,11 +430,14 @@ class Folder:
 
     @staticmethod
     def has_parts(index: Mapping[str, Any]) -> bool:
-        """Tell whether an index has usable parts of each kind that segments have, too."""
+        """Return whether an index has all parts, of the right types."""
         return all(isinstance(index.get(name), kind) for name, kind in _MANIFEST_PARTS.items())
 
     def index(self) -> dict[str, Any] | None:
-        """What `index.json` says, None before its commit. Raises DamagedFileError naming the path."""
+        """Read `index.json`, None before the commit.
+
+        Raises DamagedFileError naming the path.
+        """
         with suppress(PathNotFoundError):
             return read_json(self.crawl.storage, self.at(FileName.INDEX))
         return None
@@ -417,11 +460,14 @@ class SegmentRef:
         return self.crawl.at(self.folder, self.node)
 
     def exists(self) -> bool:
-        """Whether it is there: then it is whole."""
+        """Return whether the segment exists; then it is complete."""
         return self.crawl.storage.exists(self.path)
 
     def manifest(self) -> dict[str, Any]:
-        """What `manifest.json` says. Raises PathNotFoundError or DamagedFileError naming the path."""
+        """Read `manifest.json`.
+
+        Raises PathNotFoundError or DamagedFileError naming the path.
+        """
         path = f"{self.path}/{MANIFEST_FILE}"
         manifest = read_json(self.crawl.storage, path)
         for name, kind in _MANIFEST_PARTS.items():

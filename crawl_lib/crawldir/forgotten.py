@@ -39,7 +39,7 @@ class Forget:
         return f"{FileName.OPEN_PREFIX}{self.name}"
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """Return the bytes of the file."""
         head, keys = dict(zip(_OLD, (self.time_us, len(self.keys), self.lower), strict=True)), self.keys.tobytes()
         return sealed_json({**head, _KEYS_DIGEST: sha1(keys).hexdigest()}) + keys
 
@@ -75,7 +75,10 @@ class Forgotten:
         ]
 
     def of_page(self, keys: Sequence[bytes], times_us: npt.NDArray[np.int64]) -> list[bool]:
-        """Which of these captures, by key and time, were forgotten after they were made."""
+        """Return which captures were made before a decision to forget them.
+
+        A capture is given by its key and time.
+        """
         captured, found = np.array(keys, f"S{KEY_BYTES}"), np.zeros(len(keys), np.bool_)
         for decision in self.decisions:
             found |= np.isin(captured, decision.keys) & (times_us <= decision.time_us)

@@ -49,15 +49,18 @@ class HeldNote:
     config: str
 
     def path(self, crawl: CrawlDirectory) -> str:
-        """Its folder, relative to the storage's root."""
+        """Return the note's folder, relative to the storage's root."""
         return crawl.at(FileName.HELD, self.node, self.note_id)
 
     def is_of(self, config_digest: str) -> bool:
-        """Whether it was made by this Krake with this config: another one may hold other URLs, or have other keys."""
+        """Return whether the same Krake and config made the note.
+
+        Another one may hold other URLs, or have other keys.
+        """
         return (self.code, self.config) == (code_digest(), config_digest)
 
     def is_there(self, crawl: CrawlDirectory) -> bool:
-        """Whether no task has worked on the node since."""
+        """Return whether no task has worked on the node since."""
         return crawl.storage.exists(f"{self.path(crawl)}/{NOTE_FILE}")
 
 
@@ -114,7 +117,10 @@ class HeldNotes:
         return note
 
     def read(self) -> HeldNote | None:
-        """Read the note; None if there is none. Raises DamagedFileError naming its path."""
+        """Read the note, None without one.
+
+        Raises DamagedFileError naming its path.
+        """
         crawl, node = self.crawl, self.node
         names = crawl.names(FileName.HELD, node)
         if not names:
@@ -134,7 +140,7 @@ class HeldNotes:
         return note
 
     def keys(self, note: HeldNote) -> Iterator[list[bytes]]:
-        """Read the keys of a note, some at a time, in constant memory.
+        """Read the keys of a note in pieces, in constant memory.
 
         Raises DamagedFileError naming the path if, at the end, the keys are not those that were noted;
         PathNotFoundError if the note was taken away.
@@ -150,11 +156,11 @@ class HeldNotes:
             raise _damaged(path, note.node, f"its {size} bytes are not the {note.count} keys that were noted")
 
     def take_away(self) -> None:
-        """Delete the note, and the rest of a killed attempt, before a task works on the node."""
+        """Delete the note, also an unfinished one, before a task begins."""
         self.crawl.storage.delete(self.crawl.at(FileName.HELD, self.node))
 
     def unsettle(self) -> None:
-        """Delete what the node said of its queue, before a repair changes the queue.
+        """Delete a node's note before a repair changes its queue.
 
         The mark of a retired node stays.
         """

@@ -47,17 +47,19 @@ class Starts:
 
     @staticmethod
     def hidden_prefix(run_id: str, iteration: int) -> str:
-        """Return how the hidden folders of the attempts to start an iteration begin."""
+        """Return the prefix of hidden folders of an iteration's attempts."""
         return f"{FileName.START_PREFIX}{hashlib.sha1(f'{iteration} {run_id}'.encode()).hexdigest()}-"
 
     @staticmethod
     def is_choice(data: bytes) -> bool:
-        """Tell whether a file of `started` says what `start` writes: the name of an attempt's hidden folder."""
+        """Return whether a file of `started` holds a hidden folder's name."""
         return re.fullmatch(rb"\.start-[0-9a-f]{40}-[0-9a-f]{32}", data) is not None
 
     @staticmethod
     def follower(folders: list[str], choice: str) -> str | None:
-        """Return the folder that a file of `started` has chosen; None if no folder follows yet.
+        """Return the folder that a file of `started` chose.
+
+        None: no folder follows yet.
 
         `folders`: all, oldest first.
         """
@@ -65,10 +67,10 @@ class Starts:
         return next((folder for folder in folders if newest.isdecimal() and int(folder) > int(newest)), None)
 
     def require_clock(self, folders: list[str], now_s: float) -> None:
-        """Raise StorageError if the newest folder has a time more than a day after now.
+        """Raise StorageError if the newest folder is a day ahead.
 
-        One of two clocks is wrong then. Each later folder would be named after the wrong time, and for months no
-        name would be a time.
+        One of two clocks is wrong then. Each later folder would be named after the wrong time, and for months no name
+        would be a time.
         """
         newest = int((folders or [self.NONE])[-1])
         if newest - now_s > _MOST_AHEAD_S:
@@ -80,9 +82,10 @@ class Starts:
             )
 
     def give_name(self, newest: str, hidden: str, clock: Callable[[], float]) -> None:
-        """Have a folder follow the newest one, visible: this attempt's, or another one's.
+        """Give the next visible name to an attempt's folder.
 
-        In the second case the folder of this attempt is deleted.
+        If another attempt's folder was chosen, the folder of this one is deleted. In the second case the folder of this
+        attempt is deleted.
 
         `newest`: of the folders that this attempt summed up, or `NONE`. `hidden`: name of its hidden folder, written to
         the end.
@@ -107,7 +110,7 @@ class Starts:
             self._show(data.decode("ascii"), clock)
 
     def give_up(self, current: Iteration) -> None:
-        """Delete the folder of an iteration in which nothing was done, and what says that it has one."""
+        """Delete the folder of an empty iteration, and its choice."""
         crawl, storage = self.crawl, self.crawl.storage
         storage.delete(crawl.at(current.folder))
         crawl.forget(current.folder)
@@ -117,7 +120,7 @@ class Starts:
         register.delete([n for n in register.numbers() if storage.read_bytes(register.path(n)).startswith(prefix)])
 
     def is_passed_over(self, hidden: str) -> bool:
-        """Tell whether another folder follows, so that an attempt's hidden folder stays hidden."""
+        """Return whether another folder follows instead of an attempt's hidden folder."""
         try:
             follows = read_json(self.crawl.storage, self.crawl.at(hidden, FileName.ITERATION)).get(self.FOLLOWS)
         except (DamagedFileError, PathNotFoundError):
@@ -129,7 +132,10 @@ class Starts:
         return Register(self.crawl.storage, self.crawl.at(FileName.STARTED), prefix=f"{newest}-")
 
     def _choose(self, newest: str, hidden: str) -> str | None:
-        """The name of the hidden folder that is chosen; None if the folder that follows has its name already."""
+        """Choose a hidden folder and return its name.
+
+        None: the folder that follows already has its visible name.
+        """
         crawl, register = self.crawl, self.choices(newest)
         number, data = register.newest()
         while True:
@@ -152,7 +158,10 @@ class Starts:
             return hidden
 
     def _show(self, chosen: str, clock: Callable[[], float]) -> None:
-        """Name a chosen folder by max(now, newest folder + 1), unless another attempt has."""
+        """Name a chosen folder by time, unless another attempt has.
+
+        The name is max(now, newest folder + 1).
+        """
         crawl = self.crawl
         notes = [note for node in SettledNotes.nodes(crawl) if (note := SettledNotes(crawl, node).read())]
         folders = [*crawl.folders(), *(folder for note in notes for folder in note.taken_in.folders())]

@@ -36,7 +36,10 @@ class NodeProgress:
         }  # fmt: skip
 
     def enter(self, phase: str, reason: str = "", **facts: int) -> None:
-        """Begin a phase; always reported. `reason`: why it pauses or failed, in one sentence."""
+        """Begin a phase, and always report this.
+
+        `reason`: why a phase pauses or failed, in one sentence.
+        """
         self._now.pop("reason", None)
         self._now.update(facts, phase=phase, **({"reason": reason} if reason else {}))
         if phase not in {"paused", "failed"}:
@@ -45,15 +48,18 @@ class NodeProgress:
             self._report()
 
     def waiting(self, holder: str) -> None:
-        """Say who holds the node, once a second; the file is left to the holder."""
+        """Report once a second who holds the node.
+
+        The file is left to the holder.
+        """
         self._now["phase"] = f"waiting for {holder}"
         if time.monotonic() - self._last_s >= INTERVAL_S:
             self._tell()
 
     def fetched(self, workers: list[Mapping[str, Any]]) -> None:
-        """Count the newest lines of all workers, and report once a second, as soon as all workers have said one.
+        """Count all workers' newest lines, and report once a second.
 
-        The next phase reports the last counts.
+        Nothing is reported before each worker has sent a line. The next phase reports the last counts.
         """
         if not all(workers):
             return

@@ -20,11 +20,14 @@ class Register:
     suffix: str = ""
 
     def path(self, number: int) -> str:
-        """Where a number's file is."""
+        """Return the path of a number's file."""
         return f"{self.folder}/{self.prefix}{number}{self.suffix}"
 
     def numbers(self) -> list[int]:
-        """The numbers that are there, ascending; none if the folder is not there."""
+        """Return the numbers in the folder, ascending.
+
+        A missing folder has none.
+        """
         pattern = re.compile(rf"{re.escape(self.prefix)}(\d+){re.escape(self.suffix)}")
         try:
             entries = self.storage.list(self.folder)
@@ -33,7 +36,10 @@ class Register:
         return sorted(int(match[1]) for entry in entries if (match := pattern.fullmatch(entry.name)))
 
     def newest(self) -> tuple[int, bytes]:
-        """The largest number and what its file says; (0, b"") if there is none."""
+        """Return the largest number and its file's bytes.
+
+        They are (0, b"") if there is none.
+        """
         while numbers := self.numbers():
             try:
                 return numbers[-1], self.storage.read_bytes(self.path(numbers[-1]))
@@ -42,8 +48,10 @@ class Register:
         return 0, b""
 
     def write_next(self, newest: int, data: bytes) -> None:
-        """Write what counts from now on, after the number that was the newest. Raises TargetExistsError if another
-        process has done so meanwhile."""
+        """Write the content that follows number `newest`.
+
+        Raises TargetExistsError if another process has written it meanwhile.
+        """
         self.storage.write_bytes(self.path(newest + 1), data)
 
     def delete(self, numbers: list[int]) -> None:

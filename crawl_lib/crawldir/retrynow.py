@@ -42,7 +42,10 @@ class RetryNow:
         ignore_retry_after: bool = False,
         run_id: str | None = None,
     ) -> "RetryNow":
-        """Make a note of this moment, which is not written yet. `run_id`: of the run whose one note it is."""
+        """Make a note of this moment, which is not written yet.
+
+        `run_id`: of the run whose only note it is.
+        """
         made_by = uuid.uuid4().hex if run_id is None else sha1(run_id.encode()).hexdigest()
         name = f"{time.time_ns() // 1000}-{made_by[:_ID_CHARS]}"
         some_hosts = None if hosts is None else frozenset(hosts)
@@ -94,7 +97,9 @@ class RetryNowNotes:
         return self._crawl.at(FileName.RETRY_NOW, name)
 
     def names(self, max_wait_s: float, *, over: bool = False) -> list[str]:
-        """Return the names of the notes that are in force, or of those that are `over`, the oldest first.
+        """Return the names of current notes, or expired ones, oldest first.
+
+        `over`: asks for the expired ones.
 
         `max_wait_s`: the longest wait of a URL, in seconds. A name that no note has counts as over.
         """

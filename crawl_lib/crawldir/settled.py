@@ -37,12 +37,15 @@ class Settled:
     lost: bool = False
 
     def to_mapping(self) -> dict[str, object]:
-        """The form of the file."""
+        """Return the mapping that the file holds."""
         return {**vars(self), "taken_in": self.taken_in.to_mapping()}
 
     @property
     def refusal(self) -> str | None:
-        """Why the node may not take part, in words, with what to do; None if it may."""
+        """Why the node may not take part, and what to do.
+
+        None: it may.
+        """
         if not self.lost:
             return None
         return (
@@ -51,7 +54,10 @@ class Settled:
         )
 
     def write(self, crawl: CrawlDirectory) -> None:
-        """Replace the node's note, unless that says the same. The caller holds the node's lock. Raises StorageError."""
+        """Replace the node's note, unless that says the same.
+
+        The caller holds the node's lock. Raises StorageError.
+        """
         register, data = register_of(crawl, self.node), sealed_json(self.to_mapping())
         numbers = register.numbers()
         newest, written = register.newest()
@@ -80,7 +86,10 @@ class SettledNotes:
         return crawl.names(FileName.SETTLED)
 
     def read(self) -> Settled | None:
-        """Read the newest note; None if there is none. Raises DamagedFileError naming the path."""
+        """Read the newest note, None without one.
+
+        Raises DamagedFileError naming the path.
+        """
         register = register_of(self.crawl, self.node)
         number, data = register.newest()
         if not number:
@@ -108,9 +117,10 @@ class SettledNotes:
         reached("intake.begun")
 
     def urls_of_lost_queue(self) -> int | None:
-        """Count the URLs of a queue that is on no disk any more, as far as the note says; else 0.
+        """Count the URLs of a lost queue, as the note says.
 
-        None: the crawl has nothing of that node, or the node was retired, so no queue is missing.
+        0 where no queue was lost. None: the crawl has nothing of that node, or the node was retired, so no queue is
+        missing.
         """
         crawl, node = self.crawl, self.node
         try:

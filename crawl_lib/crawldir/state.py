@@ -22,31 +22,35 @@ class FolderState:
 
     @classmethod
     def read(cls, crawl: CrawlDirectory, name: str) -> "FolderState":
-        """That of a folder now. Raises DamagedFileError naming the index."""
+        """Read the current state of a folder.
+
+        Raises DamagedFileError naming the index.
+        """
         folder = crawl.folder(name)
         return cls(folder, index=folder.index(), present=folder.segments())
 
     @property
     def missing(self) -> list[str]:
-        """Nodes that the commit went on without, and whose segments do not exist yet."""
+        """Nodes that the commit did not wait for, without segments so far."""
         return [node for node in (self.index or {}).get("missing", ()) if node not in self.present]
 
     @cached_property
     def awaited(self) -> list[str]:
-        """Those of `missing` whose segments may still come: not those that are lost."""
+        """Nodes of `missing` whose segments may still come."""
         notes = [(node, SettledNotes(self.folder.crawl, node).read()) for node in self.missing]
         return [node for node, settled in notes if settled is None or not settled.lost]
 
     @property
     def is_complete(self) -> bool:
-        """Whether its commit has run and no segment may come late: nothing will be added to it."""
+        """Whether nothing will be added: committed, and no segment may come late."""
         return self.index is not None and not self.awaited
 
     @cached_property
     def unsummed(self) -> dict[str, dict[str, Any]]:
-        """Manifests that the index does not sum up, by node: of segments that came late; before the commit, of all.
+        """Manifests by node that the index does not include.
 
-        Raises DamagedFileError or StorageError naming a manifest.
+        Before the commit these are all manifests, and later those of segments that came late. Raises DamagedFileError
+        or StorageError naming a manifest.
         """
         names = self.present
         if self.index is not None:
@@ -65,7 +69,10 @@ class FolderState:
 
     @property
     def urls(self) -> int:
-        """How many URLs ended in it: each counts once in the crawl, however often it is tried, or listed once more."""
+        """The URLs that ended here; each URL counts once in a crawl.
+
+        Retries, and URLs that were listed again, do not count.
+        """
         retried: dict[str, int] = self.counts.get("retried", {})
         return int(self.counts["fetched"]) - sum(retried.values())
 
@@ -77,7 +84,10 @@ class FolderState:
 
     @staticmethod
     def sum_counts(counts: list[dict[str, Any]]) -> dict[str, Any]:
-        """Add up the `counts` of manifests: numbers by name, mappings of numbers by name within. `fetched` is added."""
+        """Add up the `counts` of manifests.
+
+        Numbers are added by name, also those in mappings; `fetched` is added.
+        """
         total: Counter[str] = Counter()
         nested: dict[str, Counter[str]] = {"outcomes": Counter(), "rejections": Counter()}
         for count in counts:

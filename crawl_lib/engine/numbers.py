@@ -106,7 +106,10 @@ def numbered_names(
 
 
 def hosts_of(urls: "pa.Array[Any]") -> "pa.Array[Any]":
-    """Return the hosts of a column of canonical URLs, as `urls.host_of` has them."""
+    """Return the hosts of a column of canonical URLs.
+
+    `urls.host_of` gives the same hosts.
+    """
     found: pa.Array[Any] = pc.struct_field(pc.extract_regex(urls, _HOST), "host")
     return found
 

@@ -37,7 +37,9 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def inner_networks(text: str) -> list[str]:
-    """Return the inner networks of all addresses that a text names, in CIDR form, each once.
+    """Return the inner networks of the addresses in a text.
+
+    Networks are in CIDR form, each once.
 
     `text`: such as the error of a fetch. What is no address, and addresses of the internet, add nothing.
     """
@@ -50,12 +52,15 @@ def inner_networks(text: str) -> list[str]:
 
 
 def how_to_allow(networks: Sequence[str], config: str) -> str:
-    """Say which lines of a config allow networks. `config`: its path, as a person types it."""
+    """Name the lines of a config that allow networks.
+
+    `config`: its path, as a person types it.
+    """
     return f"allow_networks: {json.dumps([*networks])} under fetch in {config}"
 
 
 def refusal(addresses: Sequence[str]) -> str:
-    """Say why addresses are refused: of which inner networks they are, and which option allows these."""
+    """Say why addresses are refused, and which option allows their networks."""
     named = ", ".join(addresses)
     networks = inner_networks(named)
     if not networks:
@@ -65,7 +70,10 @@ def refusal(addresses: Sequence[str]) -> str:
 
 
 def _inner_network(address: _Address) -> _Network | None:
-    """Return the narrowest inner network of the end of an address; None for an address of the internet."""
+    """Return the narrowest inner network of an address.
+
+    None: where packets to the address end is on the internet.
+    """
     end = _end_of(address)
     inner = [network for network in _INNER if end in network] + [network for network in _NAMED if address in network]
     narrowest = max(inner, key=lambda network: network.prefixlen, default=None)
@@ -84,7 +92,10 @@ class AddressFilter:
         self._known: dict[str, bool] = {}
 
     def allows(self, address: str) -> bool:
-        """Whether `address` (text form, a zone after `%` is ignored) may be connected to; no address: False."""
+        """Return whether `address` may be connected to.
+
+        A zone after `%` is ignored; a text that is no address is refused.
+        """
         known = self._known.get(address)
         if known is None:
             if len(self._known) > 10_000:
@@ -104,7 +115,10 @@ class AddressFilter:
 
 
 def _end_of(address: _Address) -> _Address:
-    """Where packets to an address end: at the IPv4 address that it carries, if it carries one."""
+    """Return where packets to an address end.
+
+    That is the IPv4 address within an IPv6 address, if there is one.
+    """
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64 or address in _COMPATIBLE:

@@ -16,7 +16,9 @@ _MOST_NUMBERS = 9
 
 
 def retry_at(fetched: Fetched, retries: int, config: RetryConfig, host_until: float = 0.0) -> int | None:
-    """POSIX seconds from which on a URL may be tried again; None: what came is final.
+    """Return when a URL may be tried again, in POSIX seconds.
+
+    None: the outcome is final.
 
     `retries`: in how many earlier iterations it failed in a way that passes. `host_until`: the end of its host's
     back-off.
@@ -30,7 +32,10 @@ def retry_at(fetched: Fetched, retries: int, config: RetryConfig, host_until: fl
 
 
 def back_off_s(before: int, asked_s: float, config: RetryConfig) -> float:
-    """How long a host is left alone. `before`: how often it was, in a row; `asked_s`: for how long it asks."""
+    """Return for how long a host is left alone, in seconds.
+
+    `before`: the earlier back-offs in a row; `asked_s`: the seconds that the host asks for.
+    """
     return _wait_s(RETRIES[Outcome.HOST_GAVE_UP].passes_s or 0.0, before, asked_s, config)
 
 
@@ -39,10 +44,10 @@ def _wait_s(first_s: float, before: int, asked_s: float, config: RetryConfig) ->
 
 
 def retry_after_s(head: bytes, now: float) -> float:
-    """Return the seconds that Retry-After fields ask for (RFC 9110, 10.2.3), 0 without one.
+    """Return the seconds that Retry-After fields ask for, 0 without a field.
 
-    Each field has a number or a date. Of several fields, or of numbers with commas between them, the longest wait
-    counts: the host is asked too late rather than too early. `now`: POSIX seconds.
+    See RFC 9110, 10.2.3. Each field has a number or a date. Of several fields, or of numbers with commas between them,
+    the longest wait counts: the host is asked too late rather than too early. `now`: POSIX seconds.
     """
     values = parse_head(head).all("retry-after")
     return max(

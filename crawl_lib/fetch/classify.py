@@ -49,12 +49,15 @@ _MAX_ERROR_CHARS = 500
 
 
 def one_line(text: str) -> str:
-    """A message for people on one line, at most 500 characters."""
+    """Shorten a message for people to one line of 500 characters."""
     return " ".join(text.split())[:_MAX_ERROR_CHARS]
 
 
 def outcome_of_status(status: int, head: bytes, *, is_conditional: bool = False) -> Outcome:
-    """The outcome of an answer with a status and a head. `is_conditional`: the request named an earlier capture."""
+    """Classify an answer by its status and head.
+
+    `is_conditional`: the request named an earlier capture.
+    """
     if status == 304 and is_conditional:
         return Outcome.NOT_MODIFIED
     if 200 <= status <= 299:
@@ -71,7 +74,9 @@ def outcome_of_status(status: int, head: bytes, *, is_conditional: bool = False)
 def meaning(
     end: End | None, code: int, message: str, status: int, head: bytes, *, is_conditional: bool = False
 ) -> tuple[Failure, str | None, str]:
-    """(row of the retry table, WARC-Truncated's word, error). Answers whose headers were whole count, cut or not.
+    """Return the row of the retry table, WARC-Truncated's word, and the error.
+
+    An answer whose headers are complete counts, truncated or not.
 
     `code`, `message`: of curl, 0 is whole; `status`, `head`: of the last block of headers. `is_conditional`: see
     `outcome_of_status`.
@@ -89,17 +94,23 @@ def meaning(
 
 
 def row_of_answer(outcome: Outcome, status: int | None) -> Failure:
-    """The row of the retry table for what is recorded of a fetch."""
+    """Return the row of the retry table for a recorded fetch."""
     return _TROUBLE_OF_STATUS.get(status or 0, outcome)
 
 
 def mime_allowed(mime: str | None, allowed: frozenset[str]) -> bool:
-    """Whether `allowed` names the type, itself or as `text/*`. No type, and what is none, is allowed."""
+    """Return whether `allowed` names a MIME type, itself or as `text/*`.
+
+    A missing or malformed type is allowed.
+    """
     return not mime or mime in allowed or f"{mime.partition('/')[0]}/*" in allowed
 
 
 def last_block(lines: list[bytes]) -> bytes:
-    """The last header block among the lines that came: interim 1xx blocks before it and trailers after it dropped."""
+    """Return the last header block of an answer.
+
+    Interim 1xx blocks before the block and trailers after the block are dropped.
+    """
     if lines.count(b"\r\n") == 1 and lines[-1] == b"\r\n":
         return b"".join(lines)
     start = 0

@@ -44,19 +44,34 @@ class Caller(Protocol):
     """Who asked for the run: gets what was fetched, and says how long to go on. What it raises ends the run."""
 
     def on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
-        """A URL with the outcome of this run, and when it may be tried again. Each once."""
+        """Take the outcome of a URL, and when to try again.
+
+        The method is called once for each URL.
+        """
 
     def on_robots(self, fetched: Fetched) -> None:
-        """An answer to, or the final failure of, a request for robots.txt; each redirect hop by itself."""
+        """Take an answer for robots.txt, or the final failure.
+
+        Each redirect hop is an answer of its own.
+        """
 
     def objection(self, taken: TakenUrl) -> str:
-        """Say why the next URL is not to be fetched; "": fetch it. The text is the error of its outcome `filtered`."""
+        """Say why the next URL is not to be fetched.
+
+        "": the URL is fetched. The text is the error of the outcome `filtered`.
+        """
 
     def stop(self) -> bool:
-        """Whether to abandon what is in flight at once. Asked every 50 ms."""
+        """Return whether to abandon all requests in flight at once.
+
+        Asked every 50 ms.
+        """
 
     def close(self) -> bool:
-        """Whether nothing may start any more, and what is in flight ends. Asked every 50 ms."""
+        """Return whether no request may start any more.
+
+        Requests in flight still end. Asked every 50 ms.
+        """
 
 
 @dataclass(frozen=True)
@@ -118,7 +133,10 @@ class Dispatch:
         self._transport = seams.carrier(config, fail, before_send)
 
     def most_in_flight(self) -> int:
-        """How many requests may be in flight: one a slot, and those that have left their slots."""
+        """Return the limit of requests in flight.
+
+        Each slot has one request; slow requests have left their slots and come on top.
+        """
         return self._config.connections + self._transport.slow
 
     def close(self) -> None:
@@ -151,7 +169,10 @@ class Dispatch:
             self._take_turn(host, job)
 
     def open(self, gate: IpGate) -> None:
-        """Let the first host of a gate go that may, if the IP's turn is ours."""
+        """Send a request of a gate on the address's turn.
+
+        The first host goes that may.
+        """
         if not gate.waiting:
             return
         name, wait_s, more_s, place = f"ip {gate.address}", 0.0, 0.0, 0
@@ -177,24 +198,25 @@ class Dispatch:
             self._gates.pop(gate.address, None)  # the turn itself is in the table
 
     def _wanted(self, gate: IpGate) -> int:
-        """Count the requests that a gate's address is wanted for: those that wait, and what follows without a delay.
+        """Count the requests that may follow on a gate's address.
 
-        A host that needs no rest asks for its next URL as soon as it has answered. One turn at a time, each of its URLs
-        would wait for a span of its own.
+        These are the waiting hosts, and the URLs of hosts without a delay. A host that needs no rest asks for its next
+        URL as soon as it has answered. One turn at a time, each of its URLs would wait for a span of its own.
         """
         few = (host for host, _ in islice(gate.waiting, _FEW_HOSTS))
         return len(gate.waiting) + sum(len(host.pages) for host in few if not self._is_polite(host))
 
     def _next_of(self, gate: IpGate) -> tuple[float, int]:
-        """Seconds until a request of a gate whose turn is ours may go, as to its host, and its place there.
+        """Find the waiting host of a gate that may go first.
 
-        Only few hosts are asked for, and only now: none is ours for long, and many may wait for one address.
+        Returns the seconds until then, and the place of the host among those that wait. Only few hosts are asked for,
+        and only now: none is ours for long, and many may wait for one address.
         """
         few = enumerate(islice(gate.waiting, _FEW_HOSTS))
         return min((self._host_wait_s(host), place) for place, (host, _) in few)
 
     def _given(self, name: str, begins_s: float) -> None:
-        """A name is ours among all nodes: who waits for it goes on."""
+        """Go on with the request that waited for a name's turn."""
         if name in self._parked:
             host, job = self._parked.pop(name)
             host.in_flight -= 1
@@ -207,7 +229,10 @@ class Dispatch:
             self._hosts.push(self._gates[address], begins_s)
 
     def _waits_for_nodes(self, host: Host, job: Job) -> bool:
-        """Whether a request that needs no IP's turn has to wait since its host is not ours; it comes again then."""
+        """Return whether a request waits for its host's turn among nodes.
+
+        Only a request that needs no turn of an IP is asked about. The request comes again when the turn is given.
+        """
         wait_s = self._host_wait_s(host)
         if wait_s == math.inf:
             self._parked[f"host {host.name}"] = host, job
@@ -217,7 +242,10 @@ class Dispatch:
         return wait_s > 0
 
     def _host_wait_s(self, host: Host) -> float:
-        """Seconds until a host is ours among all nodes: see `Spans.wait_s`."""
+        """Return the seconds until this node has a host's turn.
+
+        See `Spans.wait_s`.
+        """
         if self._spans is None or not self._is_shared(host):
             return 0.0
         return self._spans.wait_s(f"host {host.name}", self._clock())
@@ -233,7 +261,10 @@ class Dispatch:
         host.not_before = max(host.not_before, when)
 
     def _take_turn(self, host: Host, job: Job) -> None:
-        """Take the host's turn among the node's processes (redirects of robots.txt cross the hosts' division)."""
+        """Take a host's turn among the processes of the node.
+
+        Redirects of robots.txt lead to hosts of other processes.
+        """
         if job.is_cancelled:
             return
         if host.ending is not None:  # since it was chosen, or since an earlier run
@@ -251,7 +282,10 @@ class Dispatch:
         self._start(host, job)
 
     def _wait_for_lease(self, host: Host, job: Job) -> None:
-        """Have a request come again. A redirect of robots.txt may lead to a host that will never be ours."""
+        """Delay a request whose host has another fetcher.
+
+        A redirect of robots.txt may lead to a host that this fetcher never gets; such a request fails after some tries.
+        """
         job.lapses += 1
         if job.hops and job.lapses > MOST_LAPSES:
             self.end(job, Outcome.CONNECT_FAILED, "another fetcher has the lease of this host")
@@ -293,7 +327,10 @@ class Dispatch:
         self._hosts.schedule(host)
 
     def _use_answer(self, host: Host, job: Job, answer: Resolved) -> bool:
-        """Choose an address for the host; False if there is none, and the job has been dealt with."""
+        """Choose an address for the host.
+
+        Returns False without one: the job was then delayed or ended.
+        """
         if not answer.addresses:
             job.tries += 1
             row = self._retries[Trouble.DNS_TEMPORARY if answer.temporary else Outcome.DNS_FAILED]
@@ -315,7 +352,7 @@ class Dispatch:
     # -- and back -------------------------------------------------------------------------------------------------
 
     def _take(self, host: Host, job: Job, fetched: Fetched, failure: Failure) -> None:
-        """What a request that was sent ended in."""
+        """Handle the end of a request that was sent."""
         self.in_flight -= 1
         host.in_flight -= 1
         job.is_sent = False
@@ -348,18 +385,24 @@ class Dispatch:
         self._hosts.schedule(host)
 
     def _was_cut(self, job: Job) -> bool:
-        """Say whether a request had too little time to say anything of its host."""
+        """Return whether a request had too little time to judge its host."""
         return job.left_s() < min(self._config.connect_timeout_s, self._config.time_limit_s)
 
     def _note_asked(self, host: Host, fetched: Fetched, row: Retry) -> None:
-        """Note for how long a host asks to be left alone, if its failure passes: `krake retry --now` heeds it."""
+        """Record how long a host asks to be left alone.
+
+        Only failures that pass count. `krake retry --now` respects this time.
+        """
         asked_s = retry_after_s(fetched.head, fetched.time) if row.passes_s is not None else 0.0
         if asked_s:
             until = fetched.time + min(asked_s, self._hosts.retry.max_wait_s)
             self._hosts.store.note_asked(host.name, until)
 
     def _give_up(self, host: Host, outcome: Outcome, error: str, asked_s: float = 0.0) -> None:
-        """Ask a host for nothing more in this run, nor until its back-off is over; what waits ends with `outcome`."""
+        """End all requests of a host until its back-off is over.
+
+        Waiting URLs end with `outcome`.
+        """
         if host.ending is None:
             times = host.back_off.times
             for_s = back_off_s(times, asked_s, self._hosts.retry)
@@ -375,12 +418,18 @@ class Dispatch:
         self._report(job, Fetched(job.url, self._hosts.wall(), outcome, attempts=job.tries, error=error))
 
     def _unsendable(self, host: Host, job: Job, outcome: Outcome, error: str) -> None:
-        """Nothing can be sent to this host: all its URLs end like this one, until the name is looked up again."""
+        """End a URL whose host cannot be reached.
+
+        All URLs of the host end so until the name is looked up again.
+        """
         self._hosts.give_up(host, (outcome, error), self._config.dns_ttl_s)
         self._report(job, Fetched(job.url, self._hosts.wall(), outcome, attempts=0, error=error))
 
     def _put_back(self, host: Host, job: Job, row: Retry, wait_s: float) -> None:
-        """Try again later: the host's next request, or, if it is the URL's trouble alone, between the others."""
+        """Try a request again later.
+
+        Where the failure is the host's, the request is the host's next. Otherwise other URLs go first.
+        """
         when = self._clock() + wait_s
         if job.taken is not None and not row.of_host:
             heapq.heappush(host.later, (when, next(self._numbers), job))
@@ -389,7 +438,10 @@ class Dispatch:
             host.not_before = max(host.not_before, when)
 
     def _rest(self, host: Host, answer_s: float | None = None) -> None:
-        """The host's delay begins. `answer_s`: how long its last answer, or failure, took; None: it was abandoned."""
+        """Begin the delay of a host.
+
+        `answer_s`: the seconds that the last answer or failure took; None: the request was abandoned.
+        """
         host.ended_at = self._clock()
         host.asked = self._hosts.wall()
         host.changed = True
@@ -415,14 +467,17 @@ class Dispatch:
         self._caller.on_fetched(job.taken, fetched)
 
     def _retry_at(self, taken: TakenUrl, host: Host, fetched: Fetched) -> int | None:
-        """Return when to try a failed URL again; in a live run an unasked URL waits for its host only."""
+        """Return when to try a failed URL again.
+
+        In a live run a URL that was not requested waits only for its host.
+        """
         when = retry_at(fetched, taken.queued.retries, self._hosts.retry, host.back_off.until)
         if when is None or fetched.attempts or host.ending_until == math.inf:
             return when
         return math.ceil(self._hosts.wall() + host.ending_until - self._clock())
 
     def _note_failure(self, host: Host, fetched: Fetched, row: Retry) -> None:
-        """Count failures that are the host's, and give it up after too many."""
+        """Count a failure of a host, and give up after too many."""
         if not row.counts:
             host.failures = 0
             return

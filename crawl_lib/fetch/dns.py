@@ -56,7 +56,10 @@ _Then = Callable[[Resolved], None]
 
 
 def literal_address(host: str) -> str | None:
-    """The address that a canonical URL's host is, without brackets; None if it is a name."""
+    """Return the address in a canonical URL's host, without brackets.
+
+    None: the host is a name.
+    """
     return host.strip("[]") if is_address(host) else None
 
 
@@ -75,7 +78,10 @@ class SystemResolver:
         self._loop = asyncio.get_running_loop()
 
     def ask(self, host: str, then: _Then) -> None:
-        """Look a name up; `then` is called once, perhaps before `ask` returns. It must not raise."""
+        """Look a name up, and call `then` once with the answer.
+
+        The call may come before `ask` returns, and must not raise.
+        """
         self._open += 1
         try:
             if self._ares is None:
@@ -167,7 +173,10 @@ class DnsCache:
         return len(self._young) >= YOUNG
 
     def get(self, host: str) -> Resolved | None:
-        """The cached answer for `host` (an address is its own answer); None if it must be looked up."""
+        """Return the cached answer for `host`.
+
+        An address is its own answer. None: the name must be looked up.
+        """
         answer = self._answers.get(host)
         if answer is not None and answer.expires > self._clock():
             return answer
@@ -175,7 +184,10 @@ class DnsCache:
         return None if literal is None else Resolved((literal,), expires=float("inf"))
 
     def look_up(self, host: str, then: _Then) -> None:
-        """Ask for `host`; `then` is called with the answer in the loop's thread, never before this has returned."""
+        """Look `host` up, and call `then` with the answer.
+
+        The call comes in the thread of the loop, after this method has returned.
+        """
         waiting = self._waiting.get(host)
         if waiting is not None:
             waiting.append(then)
@@ -209,7 +221,7 @@ class DnsCache:
         self._loop.call_soon(self._arrived, host, answer)
 
     def _tick(self) -> None:
-        """Give slow names' places to others, and give up those that take too long."""
+        """Free the places of slow names, and end names out of time."""
         self._timer = None
         now = self._clock()
         if now - self._due > YOUNG_S:  # the loop was held up: what has come meanwhile is read first
@@ -241,5 +253,5 @@ class DnsCache:
 
 
 def _older(asked: dict[str, float], than: float) -> list[str]:
-    """The names at the head of `asked` that were asked for before `than`."""
+    """Return the first names of `asked` from before a time."""
     return [host for host, _ in takewhile(lambda item: item[1] <= than, asked.items())]

@@ -58,7 +58,10 @@ class InflightBudget:
         self._paused: list[Exchange] = []
 
     def takes(self, holder: "Exchange", had: int, more: int) -> bool:
-        """Whether a transfer that has `had` bytes may take `more`; if not, it is resumed when there may be room."""
+        """Return whether a transfer that has `had` bytes may take `more`.
+
+        A transfer that may not is paused, and resumed when there is room.
+        """
         count = max(0, had + more - max(had, 0 if holder.is_slow else self.share))
         if count > max(0, self._room) and self._first is not holder:
             if self._first is not None:
@@ -70,7 +73,10 @@ class InflightBudget:
         return True
 
     def leaves_share(self, holder: "Exchange", had: int) -> bool:
-        """Whether there is room in the common half for what a transfer has of its share; if so, it moves there."""
+        """Move a transfer's share into the common half, if there is room.
+
+        Returns whether the share was moved.
+        """
         count = min(had, self.share)
         if count > max(0, self._room):
             return False
@@ -79,7 +85,7 @@ class InflightBudget:
         return True
 
     def release(self, holder: "Exchange") -> None:
-        """A transfer has ended, and its body is counted no more."""
+        """Free the bytes of a transfer that has ended."""
         self._room += holder.held
         holder.held = 0
         if self._first is holder:
@@ -173,7 +179,10 @@ class Exchange:
             self.handle.setopt(option, value)
 
     def prepare(self, job: Job, address: str | None, done: Done) -> None:
-        """Make ready for a request; `done` is for the one that collects it. Raises ValueError without an address."""
+        """Prepare for a request.
+
+        `done`: for the caller that collects the result. Raises ValueError without an address.
+        """
         self.job, self.done = job, done
         self.lines.clear()
         self.raw: RawAnswer | None = None
@@ -219,7 +228,7 @@ class Exchange:
             self.opened = None
 
     def on_connected(self, primary_ip: str, _local_ip: str, _port: int, _local_port: int) -> int:
-        """The connection is open, and the request is about to be written."""
+        """Decide, once the connection is open, whether to send the request."""
         # curl itself would send the request again where a kept connection broke; that would be a second request
         # without the host's delay. A retry is ours to plan.
         if self.sent:
@@ -233,7 +242,10 @@ class Exchange:
         return int(pycurl.PREREQFUNC_OK)
 
     def on_body(self, data: bytes) -> int:
-        """Take a piece of the body; anything but its length ends the transfer."""
+        """Take a piece of the body.
+
+        Any result but the piece's length ends the transfer.
+        """
         if not self.lines and self.raw is None:
             self.raw = RawAnswer()
         if not self.parts and not self._takes_body():
@@ -255,7 +267,10 @@ class Exchange:
         return len(data)
 
     def _take_raw(self, raw: RawAnswer, data: bytes) -> bool:
-        """Take a piece of an answer that libcurl passes on with its head; returns whether the transfer goes on."""
+        """Take a piece of an answer that libcurl does not parse.
+
+        Returns whether the transfer goes on.
+        """
         data = raw.take(data)
         if raw.problem:
             self.ended = Outcome.PROTOCOL_ERROR, raw.problem
@@ -269,21 +284,27 @@ class Exchange:
         return self.ended is None
 
     def received(self) -> int:
-        """How many bytes of the answer there are, the head's included, as far as its lines are whole."""
+        """Count the bytes of the answer, with those of complete head lines."""
         return self.head_bytes() + self.most - self.room
 
     def head_bytes(self) -> int:
-        """How many bytes of heads came, of interim ones too, as far as lines are whole."""
+        """Count the bytes of all heads, including interim ones.
+
+        Only complete lines count.
+        """
         return self.raw.head_bytes if self.raw else sum(map(len, self.lines))
 
     def head(self) -> bytes:
-        """The head of the final answer, as far as it came."""
+        """Return the head of the final answer, as far as received."""
         if self.raw is not None:
             return self.raw.head
         return last_block(self.lines) if self.lines else b""
 
     def resume(self) -> None:
-        """Go on after a pause, which does not count as the transfer's time; all pauses may last as long as that."""
+        """Resume a paused transfer.
+
+        A pause does not use the transfer's time, but all pauses together may last no longer than the time limit.
+        """
         self.due = min(time.monotonic() + self.left, self.last)
         self.is_paused = False
         with suppress(pycurl.error):  # of the body's callback, which has set `ended`
@@ -300,7 +321,10 @@ class Exchange:
         return self.ended is None
 
     def result(self, code: int, message: str = "") -> tuple[Fetched, Failure]:
-        """What came, and its row of the retry table, after the transfer's end. `code`, `message`: of curl."""
+        """Return what was received, and its row of the retry table.
+
+        Called once the transfer has ended; `code` and `message` are those of curl.
+        """
         duration_s = time.monotonic() - self.started
         if code == pycurl.E_OPERATION_TIMEDOUT:
             what = "received all of an answer" if self.sent else "connected"
@@ -334,7 +358,10 @@ class Exchange:
         return fetched, failure
 
     def _end_of_head(self, head: bytes, code: int, message: str) -> tuple[End | None, int, str]:
-        """Why the heads that came end the transfer, if they do; and curl's code and message, corrected."""
+        """Say whether the received heads end the transfer.
+
+        Returns the end, if any, and curl's code and message, corrected.
+        """
         if self.head_bytes() > self.config.max_header_bytes:
             return LONG_HEAD, code, message
         if code == _WEIRD_SERVER_REPLY and head[:5] != b"HTTP/" and not self.handle.getinfo(pycurl.NUM_CONNECTS):
@@ -345,7 +372,10 @@ class Exchange:
         return None, code, message
 
     def request_head(self) -> bytes:
-        """The request head as curl writes it (a test compares it with what a server reads)."""
+        """Return the request head as curl writes it.
+
+        A test compares this text with the bytes that a server reads.
+        """
         url, site = self.job.url, self.job.site
         target = url if self.forwards and site.scheme_end == 4 else url[site.path_start :]
         host = url[site.scheme_end + 3 : site.path_start]
@@ -353,7 +383,7 @@ class Exchange:
 
 
 def _most_bytes(config: FetchConfig, job: Job) -> int:
-    """How long the body of an answer may be."""
+    """Return the limit of an answer's body in bytes."""
     if job.robots_for:
         return config.max_robots_bytes
     own = job.limits.max_body_bytes
@@ -361,9 +391,10 @@ def _most_bytes(config: FetchConfig, job: Job) -> int:
 
 
 def conditions_of(job: Job) -> list[str]:
-    """The headers that ask for a page only if it is another one than at its last capture; none for robots.txt.
+    """Return the headers that ask whether a page has changed.
 
-    They say again what the page's server said then; what would break a request, or fill it, is not said.
+    A request for robots.txt has none. They say again what the page's server said then; what would break a request, or
+    fill it, is not said.
     """
     if job.taken is None or not job.taken.queued.earlier:
         return []
@@ -375,11 +406,14 @@ def conditions_of(job: Job) -> list[str]:
 
 
 def is_sendable(text: str) -> bool:
-    """Whether a header that a server sent may be sent back to it."""
+    """Return whether a server's header value may be sent back."""
     return text.isascii() and text.isprintable() and len(text) <= MAX_VALIDATOR_CHARS
 
 
 def _proxy(given: str) -> str:
-    """A proxy as curl is told of it: with `socks5:` or `socks4:` it would look up the target's name itself."""
+    """Return a proxy's URL for curl.
+
+    With `socks5:` or `socks4:` curl would look the target's name up itself.
+    """
     scheme, colon, rest = given.partition("://")
     return {"socks5": "socks5h", "socks4": "socks4a"}.get(scheme.lower(), scheme) + colon + rest

@@ -82,7 +82,10 @@ class Job:
     lapses: int = 0
 
     def left_s(self) -> float:
-        """Return the seconds left for requests until the URL is given up; infinite without a limit."""
+        """Return the seconds left until the URL is given up.
+
+        Without a limit they are infinite.
+        """
         give_up_s = self.limits.give_up_s
         return math.inf if give_up_s is None else max(0.0, give_up_s - self.spent_s)
 
@@ -91,7 +94,10 @@ class Job:
         return self.left_s() < _LEAST_LEFT_S
 
     def time_limit_s(self, usual_s: float) -> float:
-        """Return the time limit of the next request. `usual_s`: as the config says."""
+        """Return the time limit of the next request, in seconds.
+
+        `usual_s`: as the config says.
+        """
         return min(usual_s, self.limits.time_limit_s or math.inf, max(_LEAST_LEFT_S, self.left_s()))
 
 
@@ -154,7 +160,7 @@ class WaitingPages:
         return job
 
     def forget_cancelled(self) -> None:
-        """Note a cancellation, and free cancelled pages once half of all may be cancelled.
+        """Note a cancellation, and free pages once half may be cancelled.
 
         So a cancellation costs constant time on average.
         """
@@ -205,24 +211,30 @@ class Host:
     address_turn: int = 0
 
     def owed_s(self) -> float:
-        """How long the host rests after its last response."""
+        """Return how many seconds the host rests after its last response."""
         return max(self.delay_s, self.rest_s)
 
     def note_answer(self, answer_s: float) -> None:
-        """How long one more answer, or failure, took."""
+        """Add the seconds of an answer or failure to the average."""
         self.answer_s += (answer_s - self.answer_s) / (_ANSWERS if self.answer_s else 1)
 
     def ready_at(self) -> float:
-        """When the next request may start."""
+        """Return when the next request may start."""
         return max(self.ended_at + self.owed_s(), self.not_before)
 
     def is_done(self, now: float) -> bool:
-        """Whether there is nothing to do, to wait for or to write down, and the delay is over."""
+        """Return whether a host can be forgotten.
+
+        Such a host has no work and nothing to save, waits for nothing, and its delay is over.
+        """
         busy = self.in_flight or self.in_heap or self.pages or self.urgent or self.later
         return not (busy or self.changed) and self.waits_for is None and self.ready_at() <= now
 
     def wanted_at(self) -> float | None:
-        """When the host wants its next request; None if it has nothing to ask."""
+        """Return when the host wants its next request.
+
+        None: the host has no request.
+        """
         has_pages = self.pages or self.later
         if self.urgent or (self.ending and has_pages):
             ends_now = self.ending_until < math.inf and not self.urgent
@@ -259,7 +271,10 @@ _ANSWERS = 5
 
 
 def limits_of(config: FetchConfig, host: str) -> tuple[float, int]:
-    """A host's least delay and its most connections: of the first of `fetch.hosts` that matches, else as usual."""
+    """Return a host's least delay and its most connections.
+
+    The first matching entry of `fetch.hosts` decides, or else the general options.
+    """
     entry = next((entry for entry in config.hosts if host_matches(entry.kind, entry.value, host)), _USUAL)
     return (
         config.host_delay_s if entry.delay_s is None else entry.delay_s,
@@ -268,7 +283,9 @@ def limits_of(config: FetchConfig, host: str) -> tuple[float, int]:
 
 
 def pace_s(config: FetchConfig, row: HostRow | None, name: str) -> float:
-    """How long a host takes for a URL: its delay and its usual time to answer; 0 for one that needs no rest.
+    """Estimate a host's seconds per URL: its delay and usual answer time.
+
+    The result is 0 for a host without a delay.
 
     `row`: what `HostStore` has of it.
     """
@@ -279,13 +296,16 @@ def pace_s(config: FetchConfig, row: HostRow | None, name: str) -> float:
 
 
 def _time_of(item: Host | IpGate, when: float) -> float:
-    """Return the time of an item in the heap by its present delay. `when`: by the delay before."""
+    """Return the current time of an item in the heap.
+
+    `when`: the time by the delay of then.
+    """
     wanted = item.wanted_at() if isinstance(item, Host) else None
     return when if wanted is None else wanted
 
 
 def port_error(port: int) -> str:
-    """What a URL with a refused port ends with."""
+    """Return the error of a URL with a refused port."""
     return f"port {port} is one that browsers refuse"
 
 
@@ -322,7 +342,7 @@ class Hosts:
         self._is_blocked: Callable[[str], bool] = lambda host: False
 
     def site(self, authority: str) -> Site:
-        """The site of `scheme://host[:port]`."""
+        """Return the site of `scheme://host[:port]`."""
         site = self._sites.get(authority)
         if site is None:
             site = self._sites[authority] = Site(authority)
@@ -335,7 +355,7 @@ class Hosts:
         return site
 
     def host(self, name: str) -> Host:
-        """The host of a name."""
+        """Return the host of a name."""
         host = self.begun.get(name)
         if host is not None:
             return host
@@ -356,7 +376,10 @@ class Hosts:
         return host
 
     def set_limits(self, config: FetchConfig, is_blocked: Callable[[str], bool]) -> None:
-        """Go by other `fetch.hosts` from now on. `is_blocked`: says which hosts are asked for nothing."""
+        """Apply changed entries of `fetch.hosts`.
+
+        `is_blocked`: says which hosts get no requests.
+        """
         self.config, self._is_blocked = config, is_blocked
         for host in self.begun.values():
             least_s, host.connections = limits_of(config, host.name)
@@ -374,7 +397,7 @@ class Hosts:
         return self._sites.get(authority)
 
     def learn(self, state: HostState) -> None:
-        """Take what another fetcher knew of a host, where this is newer than what is known here."""
+        """Adopt newer facts that another fetcher has about a host."""
         name, robots = state.host.host, state.robots
         own, begun = self.store.host(name), self.begun.get(name)
         if own is None or own.last_end < state.host.last_end:
@@ -397,22 +420,28 @@ class Hosts:
             self.give_up(host, (Outcome.HOST_GAVE_UP, "the host is in back-off"), back_off.until - self.wall())
 
     def give_up(self, host: Host, ending: tuple[Outcome, str], for_s: float) -> None:
-        """End a host's URLs without asking. `for_s`: for how long in a live run; else until the run's end."""
+        """End a host's URLs without requests.
+
+        `for_s`: the duration in seconds in a live run; otherwise the end lasts as long as the run.
+        """
         host.ending = ending
         host.ending_until = self.clock() + for_s if self.is_live else math.inf
 
     def reopen(self, host: Host) -> None:
-        """Ask a host again that was given up, if the time for that is over."""
+        """Allow requests to a host again once its time is over."""
         if host.ending is not None and host.ending_until <= self.clock():
             host.ending, host.ending_until, host.failures = None, math.inf, 0
 
     def set_back_off(self, host: Host, back_off: BackOff) -> None:
-        """Begin a host's back-off, or forget that there was one; written down at once."""
+        """Begin or end a host's back-off, and save this at once."""
         host.back_off = back_off
         self.store.save_back_off(host.name, back_off)
 
     def schedule(self, host: Host) -> None:
-        """Put a host into the heap if it has something to do, and may do it in addition to what it does already."""
+        """Put a host into the heap if it may send a request.
+
+        A host with requests in flight may have to wait for these.
+        """
         limit = host.connections if host.owed_s() == 0 else 1
         if host.in_heap or host.in_flight >= limit:
             return
@@ -421,17 +450,23 @@ class Hosts:
             self.push(host, when)
 
     def push(self, item: Host | IpGate, when: float) -> None:
-        """Have an item come at its time, unless it is to come already; equal times in the order of asking."""
+        """Put an item into the heap, unless it is there.
+
+        Items of one time come in the order of their calls.
+        """
         if not item.in_heap:
             item.in_heap = True
             heapq.heappush(self._heap, (when, next(self._numbers), item))
 
     def next_at(self) -> float:
-        """When the first item is ready; infinite if there is none."""
+        """Return when the first item is ready.
+
+        Infinite: the heap is empty.
+        """
         return self._heap[0][0] if self._heap else float("inf")
 
     def pop(self, now: float) -> Host | IpGate | None:
-        """The first item if it is ready at `now`."""
+        """Return the first item if it is ready at `now`."""
         if self.next_at() > now:
             return None
         item = heapq.heappop(self._heap)[2]
@@ -447,9 +482,10 @@ class Hosts:
             self.store.save_hosts(map(row_of_host, changed))
 
     def free(self) -> list[Site]:
-        """Forget the hosts that have nothing to do and owe no delay, and return their sites. To follow `save`.
+        """Forget the idle hosts, and return their sites.
 
-        A host that is asked for again comes back with what `save` and the answers to robots.txt have left.
+        `save` must come first. A host that is asked for again comes back with what `save` and the answers to robots.txt
+        have left.
         """
         now = self.clock()
         done = [host for host in self.begun.values() if host.is_done(now)]
@@ -462,5 +498,5 @@ class Hosts:
 
 
 def row_of_host(host: Host) -> HostRow:
-    """What is written down of a host."""
+    """Return the row that is saved of a host."""
     return HostRow(host.name, host.asked, host.owed_s(), host.answer_s)

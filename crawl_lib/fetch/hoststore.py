@@ -110,10 +110,11 @@ class HostState(NamedTuple):
 
 
 def make_hosts_folder(node_dir: Path) -> Path:
-    """The folder `hosts` of a node's directory, made if it is missing; files of before are moved into it.
+    """Return a node's folder `hosts`, made if it is missing.
 
-    SQLite's belong together, so a move that was killed goes on before anything is opened. The caller holds the node's
-    lock. Raises StorageError naming the path; the operator looks at the disk.
+    Files of older versions are moved into the folder. SQLite's belong together, so a move that was killed goes on
+    before anything is opened. The caller holds the node's lock. Raises StorageError naming the path; the operator looks
+    at the disk.
     """
     folder = NodeDirectory(node_dir).hosts
     with os_errors(folder, "cannot be made"):
@@ -130,16 +131,20 @@ def make_hosts_folder(node_dir: Path) -> Path:
 
 
 def host_stores(node_dir: Path) -> list[Path]:
-    """The files of host stores in a node's directory, where they are and where they were before: none, or one."""
+    """List the files of host stores in a node's directory.
+
+    There is at most one, at its present or its older place.
+    """
     paths = (NodeDirectory(node_dir).hosts / FILE_NAME, node_dir / FILE_NAME)
     return [path for path in paths if path.exists()]
 
 
 @contextmanager
 def read_hosts(node_dir: Path) -> Iterator["HostStore | None"]:
-    """What a node remembers, to be read without a trace, whether or not a task runs.
+    """Open what a node remembers of hosts, without changes to files.
 
-    None where it remembers nothing yet, or an older version wrote it. Raises StorageError naming the file.
+    A task of the node may run meanwhile. None where it remembers nothing yet, or an older version wrote it. Raises
+    StorageError naming the file.
     """
     with ExitStack() as stack:
         for path in host_stores(node_dir):
@@ -153,13 +158,19 @@ def read_hosts(node_dir: Path) -> Iterator["HostStore | None"]:
 
 
 def hosts_in_back_off(node_dir: Path, now: float, longest_s: float) -> dict[str, float]:
-    """See `HostStore.in_back_off`; read without a trace, whether or not a task runs. Raises StorageError as it does."""
+    """Return the hosts that are left alone, without changes to files.
+
+    See `HostStore.in_back_off`. Raises StorageError as that method does.
+    """
     with read_hosts(node_dir) as store:
         return store.in_back_off(now, longest_s) if store is not None else {}
 
 
 def _without_programs(action: int, first: str | None, second: str | None, base: str | None, inner: str | None) -> int:
-    """Deny what a trigger or view would do: fetching processes write the file, and one without end would hold us up."""
+    """Deny the actions of triggers and views.
+
+    Fetching processes write the file, and an endless program in it would block this process.
+    """
     return sqlite3.SQLITE_DENY if inner else sqlite3.SQLITE_OK
 
 
@@ -214,15 +225,18 @@ class HostStore(Tables):
         self.close()
 
     def close(self) -> None:
-        """Close the file. Takes no mark away: only `finish` says that the stop was clean."""
+        """Close the file, and leave the mark.
+
+        Only `finish` records a clean stop.
+        """
         with sqlite_errors(self.path, REMEDY):
             self._db.close()
 
     def begin(self, *, hold: bool = False) -> bool:
-        """Set the durable mark, once a node before its processes fetch. Returns whether every host waits from now.
+        """Set the durable mark before the processes of a node fetch.
 
-        They do, for one delay, after an unclean stop, or if `hold` says so. Rows older than 30 days are forgotten, and
-        times later than now become now.
+        Returns whether every host waits from now. They do, for one delay, after an unclean stop, or if `hold` says so.
+        Rows older than 30 days are forgotten, and times later than now become now.
         """
         hold = hold or self._mark("dirty") is not None
         now = self._wall()
@@ -239,14 +253,20 @@ class HostStore(Tables):
         return hold
 
     def finish(self) -> None:
-        """Take the mark away, durably: every process has ended well and written its rows."""
+        """Remove the mark durably after a clean stop.
+
+        By then every process has ended and saved its rows.
+        """
         with self._transaction(durable=True):
             self._db.execute("DELETE FROM marks WHERE name = 'dirty'")
         self._row("PRAGMA wal_checkpoint(TRUNCATE)")
         reached("hosts.finished")
 
     def hold_from(self) -> float:
-        """POSIX seconds at which every host counts as asked (the last unclean stop was found then); 0 if never."""
+        """Return the time at which every host counts as asked.
+
+        That is when the last unclean stop was found, in POSIX seconds; 0: never.
+        """
         return self._mark("hold_from") or 0.0
 
     def _mark(self, name: str) -> float | None:
@@ -254,7 +274,7 @@ class HostStore(Tables):
         return None if row is None else row[0] if isinstance(row[0], float) else self._wall()
 
     def host(self, host: str) -> HostRow | None:
-        """What is known of a host."""
+        """Return what is known of a host."""
         row = self._row(
             "SELECT host, last_end, delay_s, answer_s FROM hosts WHERE host = ?"
             " AND typeof(last_end) = 'real' AND typeof(delay_s) = 'real' AND typeof(answer_s) = 'real'",
@@ -273,7 +293,7 @@ class HostStore(Tables):
             )
 
     def back_off(self, host: str) -> BackOff:
-        """The back-off of a host, over or not."""
+        """Return the back-off of a host, past or current."""
         row = self._row(
             "SELECT until, max(0, min(times, ?)) FROM back_offs WHERE host = ?"
             " AND typeof(until) = 'real' AND typeof(times) = 'integer'",
@@ -282,7 +302,10 @@ class HostStore(Tables):
         return NO_BACK_OFF if row is None else BackOff(*row)
 
     def save_back_off(self, host: str, back_off: BackOff) -> None:
-        """Write the back-off of a host, at once. That of no times is forgotten; the first of a row says since when."""
+        """Save the back-off of a host at once.
+
+        A back-off of no times is deleted. The first one of a row records since when the host fails.
+        """
         with self._transaction():
             if back_off.times in (0, 1):
                 self._db.execute("DELETE FROM back_offs WHERE host = ?", (host,))
@@ -294,15 +317,19 @@ class HostStore(Tables):
                 )
 
     def in_back_off(self, now: float, longest_s: float) -> dict[str, float]:
-        """Which hosts are left alone, and until when, the first ones first.
+        """Return the hosts that are left alone, and until when.
 
-        A back-off that would last longer than `longest_s` from now was written by a clock that was ahead: it is over.
+        The earliest are first. A back-off that would last longer than `longest_s` from now was written by a clock that
+        was ahead: it is over.
         """
         with sqlite_errors(self.path, REMEDY):
             return dict(self._db.execute(_IN_BACK_OFF, (now, now + longest_s)).fetchall())
 
     def back_offs_since(self, now: float, longest_s: float) -> float | None:
-        """Return since when the first of the hosts that are left alone failed, POSIX seconds; None where unknown."""
+        """Return since when the first host left alone fails.
+
+        In POSIX seconds; None: unknown.
+        """
         with sqlite_errors(self.path, REMEDY):
             if not self._has_column("back_offs", "since"):
                 return None
@@ -310,7 +337,10 @@ class HostStore(Tables):
             return since
 
     def note_asked(self, host: str, until: float) -> None:
-        """Note until when a host asked to be left alone (Retry-After), in POSIX seconds; the latest time counts."""
+        """Record until when a host asked to be left alone (Retry-After).
+
+        In POSIX seconds; the latest time counts.
+        """
         with self._transaction():
             self._db.execute(
                 "INSERT INTO asked VALUES (?, ?) ON CONFLICT (host) DO UPDATE SET until = max(until, excluded.until)",
@@ -318,18 +348,23 @@ class HostStore(Tables):
             )
 
     def asked_until(self, now: float, longest_s: float) -> dict[str, float]:
-        """Return which hosts asked to be left alone, and until when: no longer than `longest_s` from now."""
+        """Return the hosts that asked to be left alone, and until when.
+
+        No time is later than `longest_s` from now.
+        """
         with sqlite_errors(self.path, REMEDY):
             if not self._has_column("asked", "until"):
                 return {}
             return dict(self._db.execute(_ASKED_UNTIL, (now, now + longest_s)).fetchall())
 
     def let_go(self, names_host: Callable[[str], bool], asked: Mapping[str, float]) -> None:
-        """End the back-offs of hosts, and forget failures of their robots.txt, durably. Their delays still hold.
+        """End the back-offs of hosts, durably, and forget failures of robots.txt.
+
+        Delays of hosts still hold.
 
         `names_host`: says of which hosts. `asked`: hosts that are left alone until a time that they asked for; what
-        others asked for is forgotten, too.
-        How often a host was left alone stays known, so that the next back-off is longer. Rules that were read stay.
+        others asked for is forgotten, too. How often a host was left alone stays known, so that the next back-off is
+        longer. Rules that were read stay.
         """
         now = self._wall()
         with self._transaction(durable=True):
@@ -344,7 +379,10 @@ class HostStore(Tables):
             self._db.executemany("DELETE FROM robots WHERE authority = ?", free)
 
     def robots(self, authority: str) -> RobotsRow | None:
-        """The last answer to an authority's robots.txt, expired or not; None too where its times cannot be."""
+        """Return the last answer to an authority's robots.txt, expired or not.
+
+        None also where the row's times are impossible.
+        """
         now = self._wall()
         row = self._row(
             "SELECT authority, verdict, body, error, fetched, expires FROM robots WHERE authority = ?"

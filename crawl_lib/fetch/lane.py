@@ -50,7 +50,10 @@ class SlowLane:
         self._time_s = self._looked_at = 0.0
 
     def look(self, now: float) -> None:
-        """Find the requests that are slow, and end those that are too slow. `now`: seconds, monotonic."""
+        """Find slow requests, and end those that are too slow.
+
+        `now`: seconds, monotonic.
+        """
         self._time_s += min(now - self._looked_at, 2 * LOOK_S)
         self._looked_at = now
         for exchange in list(self._running.values()):
@@ -60,12 +63,12 @@ class SlowLane:
                 self._end(exchange)
 
     def leave(self, exchange: Exchange) -> None:
-        """A request of the lane has ended."""
+        """Remove a request that has ended from the lane."""
         exchange.is_slow = False
         self.count -= 1
 
     def _judge(self, exchange: Exchange, received: int) -> End | None:
-        """Why the request ends now, if it does."""
+        """Say why a request must end now, if it must."""
         if not exchange.parts and received > self._config.max_header_bytes:
             return LONG_HEAD
         least, before = self._config.min_bytes_per_s, exchange.received_before

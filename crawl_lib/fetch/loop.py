@@ -51,13 +51,15 @@ async def fetch_all(
     retries: Mapping[Failure, Retry] = RETRIES,
     seams: Seams | None = None,
 ) -> int:
-    """Fetch URLs (canonical), each reported once with its outcome; a host's URLs start in the order given.
+    """Fetch canonical URLs, and report each one once with its outcome.
 
-    `store`, `turns`: shared by the node's processes. `retries`: what to do after each failure. Once `caller` closes
-    the run, what is in flight ends within `fetch.time_limit_s`, or twice that where bodies had to pause. Returns how
-    many URLs were not reported: they were not fetched to an end, and the caller defers them.
-    Whatever `caller` raises ends the loop and is raised here, after connections are closed and the
-    hosts' times are saved. Raises StorageError if `store` cannot be written.
+    A host's URLs start in the order given.
+
+    `store`, `turns`: shared by the node's processes. `retries`: what to do after each failure. Once `caller` closes the
+    run, what is in flight ends within `fetch.time_limit_s`, or twice that where bodies had to pause. Returns how many
+    URLs were not reported: they were not fetched to an end, and the caller defers them. Whatever `caller` raises ends
+    the loop and is raised here, after connections are closed and the hosts' times are saved. Raises StorageError if
+    `store` cannot be written.
     """
     seams = seams or Seams()
     hosts = Hosts(config, retry, store, seams.clock, seams.wall)
@@ -113,7 +115,10 @@ class _Run:
             self.over.set_exception(error)
 
     def act(self, change: Callable[[], None] = lambda: None) -> None:
-        """Make a change, then start what is ready. An error ends the loop."""
+        """Make a change, then start ready requests.
+
+        An error ends the loop.
+        """
         if self.over.done():
             return
         try:
@@ -123,9 +128,9 @@ class _Run:
             self.fail(error)
 
     def _tick(self) -> None:
-        """Ask the caller whether to go on; every few seconds write down what is known of hosts.
+        """Ask the caller whether to go on; save hosts now and then.
 
-        What follows is to start what is ready: a name, or a request, that turned out slow has made room for another.
+        Then ready requests start: a name or request that turned out to be slow has freed its slot.
         """
         self.ticker.by(self.loop.time() + TICK_S)
         if self.caller.stop():
@@ -147,7 +152,7 @@ class _Run:
     # -- choosing -------------------------------------------------------------------------------------------------
 
     def _begin(self) -> bool:
-        """Begin another host, if there is one and it would not wait for others."""
+        """Begin another host, if its name need not wait for others."""
         if not self.unbegun or self.dispatch.dns.is_busy:
             return False
         items = self.unbegun.pop()
@@ -159,7 +164,7 @@ class _Run:
         return True
 
     def _pump(self) -> None:
-        """Start what is ready, as far as slots are free; then sleep until more is."""
+        """Start ready requests while slots are free; then sleep."""
         most = self.dispatch.most_in_flight()
         began = now = self.clock()
         while not self.closing and not self.over.done() and self.dispatch.in_flight < most:
@@ -193,7 +198,10 @@ class _Run:
         self.hosts.schedule(host)
 
     def _ending(self, host: Host, job: Job) -> tuple[Outcome, str] | None:
-        """Return what a page ends with before its robots.txt is asked; None if nothing speaks against the page."""
+        """Say how a page ends before its robots.txt is requested.
+
+        None: the page is to be fetched.
+        """
         if job.is_cancelled:
             return _CANCELLED  # nobody hears of it
         if host.ending is None and job.taken is not None and (error := self.caller.objection(job.taken)):
@@ -201,7 +209,10 @@ class _Run:
         return host.ending
 
     def _choose(self, host: Host, now: float) -> Job | None:
-        """The host's next request. Reports the URLs before it that need none."""
+        """Return a host's next request.
+
+        URLs on the way that need no request are reported.
+        """
         if host.urgent:
             return host.urgent.pop(0)
         began = self.clock()
@@ -230,10 +241,13 @@ class LiveCaller(Protocol):
     """The receiver of a `LiveRun`'s answers. An exception of a method ends the run."""
 
     def on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
-        """Take a URL's outcome, and `retry_at`; each once, never before its `submit` has returned."""
+        """Take a URL's outcome and `retry_at`, once for each URL.
+
+        The call never comes before `submit` has returned.
+        """
 
     def on_robots(self, fetched: Fetched) -> None:
-        """Take an answer to a request for robots.txt, or the failure of its last try."""
+        """Take an answer for robots.txt, or the last try's failure."""
 
 
 class LiveRun(_Run):
@@ -256,9 +270,10 @@ class LiveRun(_Run):
         seams: Seams | None = None,
         may_send: Callable[[str], bool] | None = None,
     ) -> None:
-        """Make a run on the running loop. `store`, `turns`, `retries`: as of `fetch_all`; `may_send`: as of `Dispatch`.
+        """Make a run on the current event loop.
 
-        Raises StorageError if `store` cannot be read.
+        `store`, `turns`, `retries`: as in `fetch_all`; `may_send`: as in `Dispatch`. Raises StorageError if `store`
+        cannot be read.
         """
         seams = seams or Seams()
         self._jobs: dict[int, Job] = {}
@@ -268,7 +283,7 @@ class LiveRun(_Run):
         super().__init__(hosts, turns, _OfLiveRun(caller, self._reported), seams, retries, may_send=may_send)
 
     async def run_until_closed(self) -> int:
-        """Serve URLs until `close`, and then the requests in flight; return the number of unreported URLs.
+        """Serve URLs until `close`, then finish requests; return unreported URLs' number.
 
         Raises exceptions of the caller, after connections are closed and the hosts' times are saved; StorageError if
         the store cannot be written.
@@ -303,7 +318,10 @@ class LiveRun(_Run):
             self.hosts.schedule(host)
 
     def cancel(self, position: int) -> bool:
-        """Drop a URL, unless a request is on the way; return whether it was dropped. A dropped URL is not reported."""
+        """Drop a URL, unless its request was sent; return whether it was.
+
+        A dropped URL is not reported.
+        """
         job = self._jobs.get(position)
         if job is None or job.is_sent:
             return False
@@ -318,7 +336,10 @@ class LiveRun(_Run):
         return self._waiting.get(host, 0)
 
     def learn(self, authority: str, state: HostState | None) -> None:
-        """Take what the fetcher before this one knew of an authority's host; None: nothing. `news` come again."""
+        """Adopt what an earlier fetcher knew of an authority's host.
+
+        None: nothing is known. `news` reports the host again.
+        """
         self._told.pop(authority, None)
         if state is None:
             return
@@ -328,11 +349,17 @@ class LiveRun(_Run):
             self.dispatch.robots.forget(site)
 
     def set_limits(self, config: FetchConfig, is_blocked: Callable[[str], bool]) -> None:
-        """Go by other `fetch.hosts` from now on. URLs of a blocked host end at once as `filtered`."""
+        """Apply changed entries of `fetch.hosts`.
+
+        URLs of a blocked host end at once as `filtered`.
+        """
         self.act(partial(self.hosts.set_limits, config, is_blocked))
 
     def news(self, authority: str) -> HostState | None:
-        """Return what is known of an authority's host, if it has changed since the last call."""
+        """Return the state of an authority's host if it has changed.
+
+        Changes since the last call count.
+        """
         host, site = self.hosts.begun.get(host_of(f"{authority}/")), self.hosts.begun_site(authority)
         if host is None or site is None:
             return None
@@ -346,7 +373,10 @@ class LiveRun(_Run):
         return HostState(row, host.back_off, self.hosts.store.robots(authority))
 
     def close(self) -> None:
-        """Begin nothing more. Requests in flight end within their time limits, and are reported; then the run ends."""
+        """Start no more requests, and end once those in flight have.
+
+        Requests in flight end within their time limits, and are reported.
+        """
         self.closing = True
         self.act()
 
@@ -392,7 +422,10 @@ class _OfLiveRun:
 
 
 def _by_host(items: Sequence[TakenUrl]) -> list[list[TakenUrl]]:
-    """The URLs of each host. Hosts are begun from the end: most URLs first, else in batch order."""
+    """Group URLs by host.
+
+    Hosts are begun from the end of the list: most URLs first, otherwise in batch order.
+    """
     hosts: dict[str, list[TakenUrl]] = {}
     for taken in items:
         hosts.setdefault(host_of(taken.queued.url), []).append(taken)

@@ -37,12 +37,18 @@ class Text(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def domain_number(host: str) -> int:
-    """Return the number of the registered domain of a canonical host, as `Text` has it."""
+    """Return the number of a canonical host's registered domain.
+
+    `Text` has this number.
+    """
     return int.from_bytes(blake2b(budget_domain_of(host).encode(), digest_size=8).digest(), signed=True)
 
 
 def page_number(key: bytes) -> int:
-    """Return the number by which a page's text is found: the first 64 bits of its key."""
+    """Return a page's number for lookups by text.
+
+    That is the first 64 bits of its key.
+    """
     return int.from_bytes(key[:8], signed=True)
 
 
@@ -84,13 +90,19 @@ class PageTables(Tables):
     """The tables of pages in the file of a `HostStore`."""
 
     def sketches(self, pattern: str) -> list[bytes]:
-        """The sketches of the newest pages of a pattern, the oldest first; empty ones are of what is no page."""
+        """Return the sketches of a pattern's newest pages, the oldest first.
+
+        An empty sketch stands for a document that is no page.
+        """
         with sqlite_errors(self.path, REMEDY):
             rows = self._db.execute(_SKETCHES, (pattern,)).fetchall()
         return [sketch for (sketch,) in rows]
 
     def save_sketches(self, pattern: str, sketches: Mapping[int, bytes], most: int) -> None:
-        """Add sketches of pages, by the times of their fetches (POSIX microseconds); the newest `most` are kept."""
+        """Add sketches of pages by fetch time, and keep the newest `most`.
+
+        Times are in POSIX microseconds.
+        """
         with self._transaction():
             rows = [(pattern, *item) for item in sketches.items()]
             self._db.executemany("INSERT OR REPLACE INTO sketches VALUES (?, ?, ?)", rows)
@@ -106,7 +118,10 @@ class PageTables(Tables):
             self._db.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?, ?, ?)", rows)
 
     def fill_texts(self, texts: Iterable[Text], most: int) -> dict[Text, list[int]]:
-        """Find the texts that at least `most` pages have, with those pages, and remember that these texts are full."""
+        """Find and remember the texts that at least `most` pages have.
+
+        The result has the pages of each such text.
+        """
         wanted, full = [*texts], dict[Text, list[int]]()
         with self._transaction():
             for start in range(0, len(wanted), _ASKED):
@@ -120,7 +135,10 @@ class PageTables(Tables):
         return full
 
     def full_texts(self) -> set[Text]:
-        """Return the texts that are full, 100,000 at most: the others are found out again when they are counted."""
+        """Return the known full texts, 100,000 at most.
+
+        Other full texts are found again when they are counted.
+        """
         with sqlite_errors(self.path, REMEDY):
             rows = self._db.execute("SELECT domain, words FROM full_texts LIMIT ?", (_MOST_FULL,))
             return set(map(Text._make, rows))
@@ -152,11 +170,14 @@ class PageTables(Tables):
                 self._db.executemany(f"DELETE FROM {table} WHERE domain = ?", domains)
 
     def add_finders(self, rows: Iterable[tuple[int, int, int]]) -> None:
-        """Note on which page a URL was found first: the domain and number of the URL, and the number of the page."""
+        """Record on which page each URL was found first.
+
+        A row has the domain and number of the URL, and the number of the page.
+        """
         with self._transaction():
             self._db.executemany("INSERT OR IGNORE INTO finders VALUES (?, ?, ?)", rows)
 
     def finder(self, domain: int, url: int) -> int | None:
-        """Return the page that a URL was found on first, if it is known."""
+        """Return the page on which a URL was found first, if known."""
         row = self._row("SELECT page FROM finders WHERE domain = ? AND url = ?", domain, url)
         return None if row is None else row[0]

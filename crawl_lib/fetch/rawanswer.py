@@ -62,7 +62,10 @@ class RawAnswer:
         return piece
 
     def _rest(self) -> bytes:
-        """Look for the head of the final answer, behind those of interim ones; returns what came after it."""
+        """Find the final answer's head, and return the bytes after it.
+
+        Heads of interim answers are skipped.
+        """
         while True:
             before = _BEFORE.match(self._came, self._start)
             self._start = before.end() if before else self._start
@@ -112,7 +115,10 @@ class _Chunks:
         self._is_trailer = self._is_lost = False
 
     def end_in(self, piece: bytes) -> int | None:
-        """Return where in the next piece the body ends; None if the body goes on, or no chunk can be read."""
+        """Return where the body ends in the next piece.
+
+        None: the body goes on, or its chunks are malformed.
+        """
         at = 0
         while at < len(piece) and not self._is_lost:
             if self._left:

@@ -90,5 +90,8 @@ HOST_GIVES_UP_AFTER = 5
 
 
 def costs_a_retry(outcome: Outcome, attempts: int) -> bool:
-    """Whether a failure counts for `retry.max`: not that of a URL that was given up with its host, untried."""
+    """Return whether a failure counts for `retry.max`.
+
+    A URL that was given up with its host, without a request, does not count.
+    """
     return outcome is not Outcome.HOST_GAVE_UP or attempts > 0

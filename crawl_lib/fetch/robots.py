@@ -45,7 +45,10 @@ class Verdict(StrEnum):
 
 
 def rules_of_row(row: RobotsRow, token: str) -> Rules | None:
-    """The rules that a stored answer means; None if its verdict is none that we know."""
+    """Return the rules of a stored answer.
+
+    None: its verdict is unknown.
+    """
     if row.verdict in _READ:
         return Rules(row.body if row.verdict == Verdict.RULES else None, token, row.expires)
     if row.verdict in (Outcome.ROBOTS_UNREACHABLE, *_FAILURES):
@@ -54,10 +57,12 @@ def rules_of_row(row: RobotsRow, token: str) -> Rules | None:
 
 
 def row_of(authority: str, fetched: Fetched, hops: int, now: float, config: FetchConfig) -> RobotsRow:
-    """What the last answer of a robots.txt means (RFC 9309, 2.3.1), to be kept.
+    """Interpret the last answer for a robots.txt as a row to keep.
 
-    `authority`: `scheme://host[:port]` that was asked first; `fetched`: the answer after `hops` redirects; `now`:
-    POSIX seconds.
+    See RFC 9309, 2.3.1.
+
+    `authority`: `scheme://host[:port]` that was asked first; `fetched`: the answer after `hops` redirects; `now`: POSIX
+    seconds.
     """
     verdict, error = _verdict(fetched, hops)
     body, ttl_s = b"", config.robots_ttl_s
@@ -108,7 +113,10 @@ class RobotsPace:
         self._newest: dict[str, float] = {}  # when each domain was asked for last, the longest ago first
 
     def wait_s(self, host: Host) -> float:
-        """Return after how many seconds to ask again for a host's turn; 0.0: its robots.txt is asked for now."""
+        """Return the seconds until a robots.txt may be requested.
+
+        0.0: the request is sent now.
+        """
         delay_s, domain, now = self._hosts.config.host_delay_s, budget_domain_of(host.name), self._hosts.clock()
         if delay_s and self._asked[domain] >= FREE_HOSTS:
             if host.robots_at is None:
@@ -126,7 +134,10 @@ class RobotsPace:
         return 0.0
 
     def forget(self) -> None:
-        """Forget the domains that were asked so long ago that their free hosts would have had turns since."""
+        """Forget domains that had no request for a long time.
+
+        By now their free hosts would have had turns.
+        """
         latest = self._hosts.clock() - FREE_HOSTS * self._hosts.config.host_delay_s
         for domain in list(takewhile(lambda domain: self._newest[domain] < latest, self._newest)):
             del self._newest[domain], self._asked[domain]
@@ -143,7 +154,10 @@ class RobotsRules:
         self._kept_bytes = 0
 
     def rules_of(self, site: Site) -> Rules | None:
-        """The rules in force; None: robots.txt must be asked for first (`job`)."""
+        """Return the current rules of a site.
+
+        None: its robots.txt must be requested first (`job`).
+        """
         rules = site.rules
         now = self._hosts.wall()
         if rules is not None and rules.expires > now:
@@ -157,17 +171,26 @@ class RobotsRules:
         return rules
 
     def job(self, host: Host, site: Site) -> Job:
-        """The request for an authority's robots.txt; the host's pages wait for it."""
+        """Return the request for an authority's robots.txt.
+
+        Pages of the host wait for the answer.
+        """
         host.waits_for = site
         return Job(f"{site.authority}/robots.txt", site, None, robots_for=site)
 
     def forget(self, site: Site) -> None:
-        """Drop the rules of a site. They are read again from the store when they are asked for."""
+        """Drop the rules of a site from memory.
+
+        The store still has them, and is read when they are needed.
+        """
         site.rules = None
         self._kept_bytes -= self._kept.pop(site, 0)
 
     def answered(self, job: Job, fetched: Fetched) -> None:
-        """An answer, or the last failure, of a request for robots.txt: follow it, or go by it."""
+        """Handle an answer for robots.txt, or the last failure.
+
+        A redirect is followed; any other answer decides the rules.
+        """
         self._report(fetched)
         site = job.robots_for
         assert site is not None
@@ -217,7 +240,10 @@ class RobotsRules:
 
 
 def _target(job: Job, fetched: Fetched) -> str | None:
-    """Where a redirect of robots.txt leads; None after the fifth, or if it leads nowhere."""
+    """Return the target of a redirect of robots.txt.
+
+    None: the redirect is the sixth, or its target is invalid.
+    """
     if job.hops >= MAX_REDIRECTS:
         return None
     try:

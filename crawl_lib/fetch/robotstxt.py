@@ -45,9 +45,10 @@ _END = b"\0"  # behind a path, and behind a rule that has to reach its end: in n
 
 
 def said_to(token: bytes, body: bytes) -> tuple[list[tuple[bytes, bool]], float]:
-    """What a text says to the crawler `token` (lower case): rules in order, whether each allows, and its Crawl-delay.
+    """Return the rules and Crawl-delay of the crawler `token` (lower case).
 
-    Where a group names the crawler, what is said to all (`*`) does not count.
+    Rules are in order, each with whether it allows. Where a group names the crawler, what is said to all (`*`) does not
+    count.
     """
     rules: list[tuple[bytes, bool]] = []
     crawl_delay_s = 0.0
@@ -87,7 +88,10 @@ def _level_of(name: bytes, token: bytes) -> int:
 
 
 def _value(line: re.Match[bytes]) -> bytes | None:
-    """What is behind the colon, or, where it is missing, the second of two words; None if there is neither."""
+    """Return the value of a line.
+
+    A missing colon is forgiven between two words. None: the line has no value.
+    """
     _, colon, value = line[2].partition(b":")
     if colon:
         return value.strip()
@@ -96,14 +100,20 @@ def _value(line: re.Match[bytes]) -> bytes | None:
 
 
 def comparable_path(url: str) -> bytes:
-    """The path and query of a canonical URL in the form in which paths and rules are compared (RFC 9309, 2.2.2)."""
+    """Return a canonical URL's path and query as rules are compared.
+
+    See RFC 9309, 2.2.2.
+    """
     start = url.find("/", 8)
     path = url[start:].encode("ascii", "replace") if start >= 0 else b"/"
     return _ODD_IN_PATH.sub(_escape, path)
 
 
 def _escape(odd: re.Match[bytes]) -> bytes:
-    """Escapes of unreserved characters decoded, others in upper case; octets that are no characters of URLs escaped."""
+    """Normalize one escape or odd octet.
+
+    Unreserved characters are decoded, other escapes get upper case, and octets that no URL has are escaped.
+    """
     if odd[1] is None:
         return quote_from_bytes(odd[0], safe="").encode()
     octet = int(odd[1], 16)
@@ -157,15 +167,18 @@ class Rules:
         self._wild_bytes += len(text)
 
     def allows(self, url: str) -> bool:
-        """Whether the rules let us fetch a canonical URL; not where `MAX_WORK` does not suffice to say so.
+        """Return whether the rules allow a canonical URL.
 
-        Only asked where there is no `refusal`.
+        A URL that `MAX_WORK` is too small for is not allowed. Only asked where there is no `refusal`.
         """
         rank = self.rank(url)
         return rank == 0 or rank % 2 == 1
 
     def rank(self, url: str) -> int:
-        """The rank of the rule that decides about a canonical URL; 0 if none matches."""
+        """Return the rank of the rule that decides about a canonical URL.
+
+        0: no rule matches.
+        """
         if not self._plain and not self._wild:
             return 0
         path, best = comparable_path(url) + _END, 0
@@ -224,7 +237,10 @@ class _Index:
             self._places.setdefault(len(key), {}).setdefault(key, []).append(place)
 
     def candidates(self, path: bytes, best: int) -> list[_Wild]:
-        """Return the rules of a rank above `best` that may match, the greatest rank first; no more than work allows."""
+        """Return possible rules of a rank above `best`, the greatest first.
+
+        Their number is limited by the work allowed.
+        """
         found: list[int] = []
         for length, places in self._places.items():
             keys = {path[start : start + length] for start in range(len(path) - length + 1)}
@@ -235,7 +251,10 @@ class _Index:
 
 
 def deciding_line(body: bytes, token: str, url: str) -> str:
-    """The line of a text that decides whether the crawler `token` may fetch a canonical URL; "" if none does."""
+    """Return the line that decides whether the crawler may fetch a URL.
+
+    `token`: names the crawler; `url`: canonical. The result is "" if no line decides.
+    """
     said, _ = said_to(token.encode().lower(), body)
     lines = [b"%b: %b" % (b"Allow" if allows else b"Disallow", pattern) for pattern, allows in said]
     ranks = [Rules(b"User-agent: *\n%b\n" % line, token, 0.0).rank(url) for line in lines]
@@ -243,7 +262,10 @@ def deciding_line(body: bytes, token: str, url: str) -> str:
 
 
 def _matches(path: bytes, parts: list[bytes]) -> bool:
-    """Whether the parts between stars are in a path one after the other; it begins with the first."""
+    """Return whether a path contains the parts between stars in order.
+
+    The path begins with the first part.
+    """
     offset = 0
     for part in parts:
         offset = path.find(part, offset)

@@ -111,7 +111,9 @@ class Transport:
         return self._lane.count
 
     def start(self, job: Job, address: str | None, done: Done) -> None:
-        """Send a request to `address` (text form; None: a proxy looks the name up, curl itself never does).
+        """Send a request to `address`, in text form.
+
+        None: a proxy looks the name up; curl itself never does.
 
         `done` is called once with what it ended in, never before `start` has returned.
         """
@@ -204,7 +206,10 @@ class Transport:
             self._free.append(exchange)
 
     def _on_deadline(self) -> None:
-        """End the transfers whose time is over; not yet those whose answer may have come while the loop was held."""
+        """End transfers after their time limit.
+
+        Where the loop was blocked, an answer may have come meanwhile, and its transfer gets more time once.
+        """
         now = time.monotonic()
         late_s = now - self._deadline.rang_for
         for exchange in [exchange for exchange in self._running.values() if exchange.due <= now]:

@@ -35,7 +35,10 @@ _MAGIC = b"krake turns 1 ".ljust(24)
 
 @cache
 def boot_id() -> bytes:
-    """What tells this start of the machine from others. Read once: a fetching process has no way to it later."""
+    """Return the id of the machine's current start.
+
+    The id is read once: a fetching process cannot read it later.
+    """
     try:
         return _BOOT_ID.read_bytes().strip()
     except OSError:
@@ -80,7 +83,10 @@ class Spans:
         self._start_s: dict[str, float] = {}  # of names to which connecting took longer
 
     def wait_s(self, name: str, now: float, count: int = 1) -> float:
-        """Seconds until a request may be begun: 0.0 is now; infinite if the name was asked for, and will be given."""
+        """Return the seconds until a request may begin, 0.0 for now.
+
+        Infinite: the name was asked for, and will be given.
+        """
         start_s = self._start_s.get(name, START_S)
         for begins_s, ends_s in self._spans.get(name, ())[:1]:
             if now <= ends_s - start_s:
@@ -93,7 +99,7 @@ class Spans:
         return math.inf
 
     def give(self, name: str, begins_s: float, ends_s: float) -> None:
-        """A name is ours, from when to when by the clock."""
+        """Record from when to when a name is this fetcher's."""
         self._asked.discard(name)
         self._spans[name] = [(begins_s, ends_s), *self._spans.get(name, ())[:1]]
         if len(self._spans) > _MOST_SPANS:
@@ -103,7 +109,10 @@ class Spans:
         self.given(name, begins_s)
 
     def may_send(self, name: str, now: float) -> bool:
-        """Whether a request that was begun may be sent now; if it is too late, the next one gets more time for it."""
+        """Return whether a request that was begun may be sent now.
+
+        If it is too late, the next request gets more time.
+        """
         spans = self._spans.get(name)
         if spans is None or any(begins_s <= now <= ends_s for begins_s, ends_s in spans):
             self._sent[name] = self._sent.get(name, 0) + 1
@@ -112,7 +121,7 @@ class Spans:
         return False
 
     def end(self, name: str, rest_s: float) -> None:
-        """The one request to a host has ended; it rests so long."""
+        """Record the end of a host's request, and its rest in seconds."""
         if self._spans.pop(name, None):
             self._end(name, rest_s)
 
@@ -158,7 +167,10 @@ class Turns:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _start(self, *, is_damaged: bool) -> None:
-        """Empty a table that was written before the machine started, or that is none; after damage all wait."""
+        """Empty a table of an earlier start, or a malformed one.
+
+        After damage all names wait.
+        """
         header = _MAGIC + boot_id()[:40].ljust(40)
         before = self._map[: len(header)]
         if before == header and not is_damaged:
@@ -168,12 +180,15 @@ class Turns:
         self._empty(self._delay_s if is_damaged else 0.0)
 
     def _empty(self, hold_s: float) -> None:
-        """All entries are of no name, for `hold_s` seconds."""
+        """Empty all entries; each new name waits for `hold_s` seconds."""
         self._map[_HEADER_BYTES:] = _ENTRY.pack(0, self._clock() + hold_s) * (self._mask + 1)
 
     @classmethod
     def of(cls, folder: Path, fetch: FetchConfig, spans: Spans | None = None) -> "Turns":
-        """The turns in a node's folder `hosts`: taken while a request may last, and for the delay after it."""
+        """Open the turns in a node's folder `hosts`.
+
+        A turn lasts as long as a request may, plus the delay.
+        """
         delay_s = max(fetch.host_delay_s, fetch.ip_delay_s, *(entry.delay_s or 0.0 for entry in fetch.hosts))
         return cls(
             folder / TURNS_FILE,
@@ -199,7 +214,10 @@ class Turns:
         return self._change(name, delay_s, wait=True)
 
     def put(self, name: str, delay_s: float) -> None:
-        """The next turn of `name` comes in `delay_s` seconds, whatever the table says: for the holder of the turn."""
+        """Set the next turn of `name` to `delay_s` seconds from now.
+
+        Only the holder of the turn may call this.
+        """
         self._change(name, delay_s, wait=False)
 
     def reset(self, hold_s: float) -> None:
@@ -234,7 +252,10 @@ class Turns:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _find(self, key: int, now: float) -> tuple[int, int, float]:
-        """(offset, key in it, time in it): the name's entry, else one that has run out, else its first neighbour."""
+        """Find a name's entry: (offset, key in it, time in it).
+
+        Without an entry of its own the name gets an expired one, or else its first neighbour.
+        """
         entries = []
         for step in range(_PROBES):
             offset = _HEADER_BYTES + ((key + step) & self._mask) * _ENTRY.size

@@ -64,7 +64,10 @@ class Admission:
             self.count(some)
 
     def choose(self, lines: Sequence[bytes]) -> tuple[list[bytes], Counter[str]]:
-        """Those of some outlink lines that may join, and how many may not, by `Rejection`."""
+        """Return the outlink lines that may join, and rejections by name.
+
+        The names are those of `Rejection`.
+        """
         urls = [b"" if is_listed(line) else url_of_line(line) for line in lines]
         judged = self._judged(urls)
         counts = self._now(judged.values())
@@ -96,13 +99,13 @@ class Admission:
         self._counts.note(counts)
 
     def lines(self) -> Iterable[bytes]:
-        """The file `new.hosts` of the intake."""
+        """Yield the lines of the intake's file `new.hosts`."""
         return self._counts.noted()
 
     def _patterns(self, lines: Sequence[tuple[bytes, bytes]], of_hosts: Counter[bytes]) -> list[bytes]:
-        """Return the patterns of URLs that are not among the first of their hosts, however they are divided in calls.
+        """Return patterns of URLs beyond the first of their hosts.
 
-        Requisites are in none: rules of words are for pages.
+        The result does not depend on the division into calls. Requisites are in none: rules of words are for pages.
         """
         before = self._counts.get(of_hosts)
         seen = {host: have for host, n in of_hosts.items() if (have := before.get(host, 0)) + n > _FIRST_OF_HOST}
@@ -130,7 +133,7 @@ class Admission:
         return Counter(self._counts.get(_names(judged)))
 
     def _reason(self, line: bytes, one: _Url, counts: Counter[bytes]) -> str | None:
-        """Return the name of the rule that rejects an outlink line, None if no rule does."""
+        """Return the rule that rejects an outlink line, if any."""
         if HANDED_ON_MARK in line:
             return None
         is_seed = line.split(b"\t", 2)[1] == b""
@@ -146,7 +149,7 @@ class Admission:
 
 
 def full_for(directory: Path, budgets: Budgets, traps: Traps, url: bytes) -> list[Rejection]:
-    """Which rules would keep a URL that a page links to out of a node's queue, as the counts are now.
+    """Return the rules that now keep a linked URL out.
 
     Raises StorageError.
     """
@@ -172,12 +175,18 @@ def _names(judged: Collection[_Url]) -> set[bytes]:
 
 
 def _full_groups(one: _Url, counts: Counter[bytes]) -> list[Rejection]:
-    """List the rules of `traps` whose groups are all full for a URL."""
+    """Return the rules of `traps` whose groups are full for a URL.
+
+    A rule counts if all its groups are full.
+    """
     return [rule for rule, most, names in one.groups if all(counts[name] >= most for name in names)]
 
 
 def _spent(site: _Site, counts: Counter[bytes]) -> list[tuple[Rejection, str]]:
-    """List the budgets that a URL of a site finds spent, each with the name of the host or domain."""
+    """Return the spent budgets of a URL's site.
+
+    Each comes with the name of the host or domain.
+    """
     host, domain, hosts, of_host, limits = site
     spent = []
     if of_host is not None and counts[host] >= of_host:
@@ -190,7 +199,7 @@ def _spent(site: _Site, counts: Counter[bytes]) -> list[tuple[Rejection, str]]:
 
 
 def _note(one: _Url, counts: Counter[bytes]) -> list[bytes]:
-    """Count a URL that joins; returns the names of those groups that count it."""
+    """Count a URL that joins; return the groups that count it."""
     site, groups = one.site, list[bytes]()
     counts[site.hosts] += not counts[site.host]
     counts[site.host] += 1

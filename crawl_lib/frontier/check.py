@@ -29,7 +29,10 @@ _T = TypeVar("_T")
 def check_queue(
     directory: Path, node: str, *, full: bool = True, on_progress: OnProgress | None = None
 ) -> list[Finding]:
-    """What is wrong with the directory of a node; nothing is changed. Raises StorageError where the disk fails."""
+    """Check the directory of a node, and change nothing.
+
+    Raises StorageError where the disk fails.
+    """
     check = _QueueCheck(Queue(directory, node), Findings(ROOM, "run `krake fsck --repair`"), on_progress)
     with os_errors(directory):
         check.run(full)
@@ -69,7 +72,10 @@ class _QueueCheck:
         self.findings.add(name, str(self.queue.directory / file), str(problem))
 
     def _read(self, name: str, file: str, read: Callable[[], _T]) -> _T | None:
-        """What a small file says; None, and a finding, if it cannot be read."""
+        """Read a small file.
+
+        None: it cannot be read, which is a finding.
+        """
         try:
             return read()
         except (DamagedFileError, UnicodeDecodeError) as error:
@@ -100,7 +106,10 @@ class _QueueCheck:
             self._offsets(state, record)
 
     def _offsets(self, state: State, record: Record) -> None:
-        """The record says at which bytes of file 0 and of its meta the first line begins that is not processed."""
+        """Check the byte offsets of the first unprocessed line.
+
+        The record has them for file 0 and its meta.
+        """
         for name, offset in (("0", record.offset), (f"0{META}", record.meta_offset)):
             path = self.queue.directory / name
             if offset and path.exists() and lines_until(path, offset) != state.processed:
@@ -108,7 +117,10 @@ class _QueueCheck:
                 self._add("record_damaged", NodeDirectory.record, problem)
 
     def _digests(self, record: Record, move: Move | None) -> None:
-        """What Krake wrote is what its record says; an open move has some of it under another name yet."""
+        """Compare the files that Krake wrote with the record.
+
+        Files of an open move may have another name.
+        """
         queue = self.queue
         begun = {step.target: step for group in move.groups for step in group} if move else {}
         state = queue.unchecked_state() if move is None and queue.files.state.exists() else None
@@ -125,7 +137,7 @@ class _QueueCheck:
                 self._add(finding, name, "is not what Krake wrote: what it says of some URLs is not so")
 
     def _take(self, take: Take) -> None:
-        """Whether an open take can be fetched."""
+        """Check whether an open take can be fetched."""
         try:
             for _ in take.urls():
                 pass
@@ -150,14 +162,20 @@ class _QueueCheck:
 
 
 def unreadable_lines(path: Path) -> Iterator[bytes]:
-    """Lines of a file of outlink lines that are none, or were cut."""
+    """Yield the malformed or truncated lines of a file.
+
+    It should have outlink lines.
+    """
     if path.exists():
         with path.open("rb") as lines:
             yield from (line for line in lines if not is_readable(line))
 
 
 def is_readable(line: bytes) -> bool:
-    """Whether this is an outlink line with its newline, of a canonical URL."""
+    """Return whether a line is a complete outlink line.
+
+    It ends with a newline, and its URL is canonical.
+    """
     try:
         url = decode_line(line[:-1])[0].url
         return line.endswith(b"\n") and canonicalize(url, max_length_chars=len(line)) == url

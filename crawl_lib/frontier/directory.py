@@ -105,19 +105,22 @@ class NodeDirectory:
     """A file that a repair is writing."""
 
     def data(self, number: int) -> Path:
-        """A data file: one URL a line."""
+        """Return the path of a data file: one URL a line."""
         return self.path / str(number)
 
     def meta(self, number: int) -> Path:
-        """Line for line with the data file: via key, depth, redirects, seed metadata."""
+        """Return the path of a data file's meta.
+
+        Line for line it has via key, depth, redirects and seed metadata.
+        """
         return self.path / f"{number}{META}"
 
     def meta_of(self, data: Path) -> Path:
-        """The meta of a data file, or of one that will be."""
+        """Return the meta of a data file, existing or not."""
         return data.with_name(f"{data.name}{META}")
 
     def data_files(self) -> list[int]:
-        """Numbers of the data files that are there, ascending."""
+        """Return the numbers of the existing data files, ascending."""
         return sorted(int(path.name) for path in self.path.iterdir() if path.name.isdecimal())
 
     @staticmethod

@@ -47,12 +47,17 @@ class Shares:
 
 
 def look_ahead_of(size: int) -> int:
-    """How many lines a take of so many URLs looks at, at most."""
+    """Return how many lines a take looks at, at most.
+
+    `size`: the URLs that it may have.
+    """
     return max(LOOK_AHEAD_LINES, LOOK_AHEAD_BATCHES * size)
 
 
 def share_of_domain(size: int, of_host: int | None) -> int:
-    """Return how many of `size` URLs one registered domain gets while others wait: a quarter.
+    """Return one domain's share of a take: a quarter.
+
+    The share holds while other domains wait.
 
     `of_host`: the limit of a host that people chose; a domain gets no fewer, and at least one.
     """
@@ -60,7 +65,7 @@ def share_of_domain(size: int, of_host: int | None) -> int:
 
 
 def choose(lines: Iterable[tuple[bytes, bytes]], shares: Shares) -> bytearray:
-    """For each line that was looked at, from the queue's head: 1 if it is taken, 0 if it is passed over.
+    """Choose lines, from the queue's head: 1 is taken, 0 not.
 
     Looking ends where the batch is full. A batch that is not full after all was looked at is filled with what was
     passed over, another share for each domain in turn, each in order: so a crawl of one site is as fast as its delay
@@ -97,7 +102,10 @@ def choose(lines: Iterable[tuple[bytes, bytes]], shares: Shares) -> bytearray:
 
 
 def next_due(lines: Iterable[tuple[bytes, bytes]], shares: Shares) -> int | None:
-    """From when on the first of these lines may be taken, in POSIX seconds; None if there are none."""
+    """Return when the first of these lines is due.
+
+    In POSIX seconds; None without lines.
+    """
     dues = (max(due_of(meta), shares.back_off.get(host_of_line(url), 0)) for url, meta in lines)
     due = min(dues, default=None)
     return due if due is None else ceil(due)
@@ -122,9 +130,10 @@ class _Rooms:
         self._limits: dict[bytes, int] = {}
 
     def turn(self, host: bytes) -> int:
-        """Say when one more URL of the host has its turn: 0: now; 1 to 3: once others have had that turn.
+        """Return the turn of a host's next URL.
 
-        A domain's first share has turn 0, its second one turn 1, and so on.
+        0: now; 1 to 3: once others have had that turn. A domain's first share has turn 0, its second one turn 1, and so
+        on.
         """
         taken, of_domain = self._hosts[host], self._shares.of_domain
         if taken:
@@ -154,13 +163,15 @@ def runs_of(positions: Iterable[int]) -> list[Run]:
 
 
 def positions_of(runs: Iterable[Run]) -> Iterator[int]:
-    """The positions in runs."""
+    """Yield the positions in runs."""
     for start, stop in runs:
         yield from range(start, stop)
 
 
 def interleaved(lines: list[Line]) -> list[Line]:
-    """The first line of each host, then the second of each, and so on; a host's stay in their order.
+    """Interleave hosts: first lines first, then second ones, and so on.
+
+    The lines of a host keep their order.
 
     `lines`: a canonical URL first. So a take seldom has to look far.
     """

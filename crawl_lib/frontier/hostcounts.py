@@ -38,7 +38,10 @@ Count = tuple[bytes, int]
 
 
 def host_of_line(url: bytes) -> bytes:
-    """The host of a canonical URL in bytes, without port (IPv6 in brackets)."""
+    """Return the host of a canonical URL, without port.
+
+    URL and host are bytes; IPv6 is in brackets.
+    """
     host = url.split(b"/", 3)[2]
     if b":" in host and not host.endswith(b"]"):
         host = host[: host.rindex(b":")]
@@ -57,11 +60,17 @@ class HostCounts:
         self.path = NodeDirectory(directory).host_counts
 
     def problem(self) -> str | None:
-        """Return what is wrong with the file, in words; None for a sound or missing file."""
+        """Return what is wrong with the file, in words.
+
+        None: it is sound or missing.
+        """
         return sqlite_problem(self.path, _TABLES_OF_FILE) if self.path.exists() else None
 
     def get(self, names: Collection[bytes]) -> dict[bytes, int]:
-        """The counts of these names, with those of the intake under way; what has none is left out."""
+        """Return the counts of names, including the current intake's.
+
+        A name without a count is left out.
+        """
         found: dict[bytes, int] = {}
         if names and self.path.exists():
             with self._open() as base:
@@ -70,7 +79,7 @@ class HostCounts:
         return found
 
     def begin(self) -> None:
-        """No intake is under way: what a killed one has noted is forgotten.
+        """Begin an intake, and forget the notes of a killed one.
 
         A file of an older version gets the counts of domains.
         """
@@ -87,7 +96,10 @@ class HostCounts:
                 _add(base, "begun", counts.items(), ("hosts", "begun"))
 
     def noted(self) -> Iterator[bytes]:
-        """The counts of the intake under way as a move's file: see `counts_bytes`. Those of domains follow from it."""
+        """Yield the current intake's counts, as a move's file.
+
+        See `counts_bytes`. Counts of domains follow from these.
+        """
         if self.path.exists():
             with self._open() as base:
                 rows = base.execute("SELECT host, admitted FROM begun WHERE host NOT LIKE '@%' ORDER BY host")
@@ -95,7 +107,7 @@ class HostCounts:
                     yield b"%b\t%d\n" % (name.encode(), admitted)
 
     def add(self, move_id: str, counts: Callable[[], Iterable[Count]]) -> None:
-        """Add a move's counts, unless this move's were added before. Durable when it returns."""
+        """Add a move's counts once, durably."""
         with self._open() as base:
             if base.execute("SELECT 1 FROM applied WHERE move_id = ?", (move_id,)).fetchone() is None:
                 _count_domains(base)
@@ -105,7 +117,10 @@ class HostCounts:
                 base.execute("INSERT INTO applied VALUES (?)", (move_id,))
 
     def patterns(self, count: int) -> list[str]:
-        """The names of patterns (`urls.pattern_of`) of which so many URLs were admitted, sorted."""
+        """Return the patterns with at least `count` admitted URLs, sorted.
+
+        See `urls.pattern_of`.
+        """
         if not self.path.exists():
             return []
         with self._open() as base:
@@ -116,9 +131,10 @@ class HostCounts:
             return [name for (name,) in rows]
 
     def lower(self, name: str, counts: Mapping[bytes, int]) -> None:
-        """Take URLs out of the counts of hosts and domains, once by `name`, never below 0. Durable when it returns.
+        """Take URLs out of hosts' and domains' counts, durably.
 
-        Which groups these URLs were in is not known: all groups of the hosts begin at 0 again.
+        That happens once by `name`. No count falls below 0. Which groups these URLs were in is not known: all groups of
+        the hosts begin at 0 again.
         """
         if not self.path.exists():
             return
@@ -133,16 +149,17 @@ class HostCounts:
                 base.executemany("DELETE FROM hosts WHERE host > ? AND host < ?", ranges)
 
     def begin_groups(self) -> None:
-        """All groups begin at 0 again: for URLs that were counted, lost, and will be found once more.
+        """Reset all groups to 0.
 
-        A file that is damaged is left as it is: when it is repaired, groups begin at 0 too.
+        This is for URLs that were counted, lost, and will be found once more. A file that is damaged is left as it is:
+        when it is repaired, groups begin at 0 too.
         """
         if self.path.exists():
             with suppress(StorageError), self._open() as base:
                 base.execute("DELETE FROM hosts WHERE host LIKE '%/%'")
 
     def all(self) -> dict[str, int]:
-        """Every host with its count, for tests and reports."""
+        """Return every host with its count, for tests and reports."""
         if not self.path.exists():
             return {}
         with self._open() as base:
@@ -150,7 +167,7 @@ class HostCounts:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """The tables, within one transaction."""
+        """Open the tables within one transaction."""
         with (
             sqlite_errors(self.path, "if it stays, run `krake fsck --repair`"),
             closing(sqlite3.connect(self.path, isolation_level=None, timeout=30.0)) as base,
@@ -165,18 +182,27 @@ class HostCounts:
 
 @lru_cache(1 << 14)
 def names_of_domain(host: bytes) -> tuple[bytes, bytes]:
-    """Return the names under which URLs and hosts of a host's domain are counted."""
+    """Return the names that count a host's domain.
+
+    One counts URLs, the other one hosts.
+    """
     domain = _domain_of(host.decode()).encode()
     return DOMAIN_MARK + domain, HOSTS_MARK + domain
 
 
 def _domain_of(host: str) -> str:
-    """Return the domain of a host; a queue made by hand may have an empty one."""
+    """Return the domain of a host.
+
+    A host may be empty in a queue made by hand.
+    """
     return budget_domain_of(host) if host else ""
 
 
 def _found(base: sqlite3.Connection, table: str, names: Sequence[bytes]) -> Iterator[Count]:
-    """Read the counts of names in one table; names without a row are left out."""
+    """Read the counts of names in one table.
+
+    Names without a row are left out.
+    """
     for start in range(0, len(names), _ASK):
         some = [name.decode() for name in names[start : start + _ASK]]
         marks = ",".join("?" * len(some))
@@ -185,7 +211,10 @@ def _found(base: sqlite3.Connection, table: str, names: Sequence[bytes]) -> Iter
 
 
 def _add(base: sqlite3.Connection, table: str, counts: Iterable[Count], known: Sequence[str]) -> None:
-    """Add counts of hosts and groups, and the domains' counts that follow. `known`: tables whose hosts are not new."""
+    """Add counts of hosts and groups, and their domains' counts.
+
+    `known`: tables whose hosts are not new.
+    """
     source = iter(counts)
     while some := list(islice(source, _ADD_ROWS)):
         hosts = {name: count for name, count in some if count and b"/" not in name}
@@ -200,7 +229,10 @@ def _add(base: sqlite3.Connection, table: str, counts: Iterable[Count], known: S
 
 
 def _lowered(base: sqlite3.Connection, counts: Mapping[bytes, int]) -> list[tuple[int, str]]:
-    """Compute by how much the counts of hosts and domains go down: pairs of a number and a name."""
+    """Return the decrements of hosts' and domains' counts.
+
+    They are pairs of a number and a name.
+    """
     lower: Counter[bytes] = Counter()
     for host, admitted in _found(base, "hosts", [*counts]):
         gone = min(admitted, counts[host])
@@ -212,7 +244,10 @@ def _lowered(base: sqlite3.Connection, counts: Mapping[bytes, int]) -> list[tupl
 
 
 def _count_domains(base: sqlite3.Connection) -> None:
-    """Count the domains of a file of an older version, which has hosts alone."""
+    """Count the domains of an older version's file.
+
+    Such a file has hosts alone.
+    """
     if base.execute(_SOME_DOMAIN).fetchone() is None:
         base.create_function("domain_of", 1, _domain_of, deterministic=True)
         for statement in _FIRST_DOMAINS:
@@ -220,7 +255,7 @@ def _count_domains(base: sqlite3.Connection) -> None:
 
 
 def counts_bytes(counts: Mapping[bytes, int]) -> bytes:
-    """A move's counts as a file: `host \\t count` lines, sorted."""
+    """Encode a move's counts as sorted `host \\t count` lines."""
     return b"".join(b"%b\t%d\n" % (host, counts[host]) for host in sorted(counts))
 
 

@@ -87,12 +87,13 @@ class Intake:
         stop: Callable[[], bool] | None = None,
         on_progress: Callable[[IntakeReport], None] | None = None,
     ) -> None:
-        """Take in each source that has not been taken in, in the order given. The same task has adopted the queue.
+        """Take in the new sources, in the order given.
+
+        The same task has adopted the queue.
 
         `complete_folders`: folders all of whose sources are taken in once these are; their record is kept short.
-        `stop`: asked between chunks. `Record.report` says what was done.
-        Raises QueueError, KeyStoreError, StorageError or StoppedError; whatever
-        happened, the next call goes on there.
+        `stop`: asked between chunks. `Record.report` says what was done. Raises QueueError, KeyStoreError, StorageError
+        or StoppedError; whatever happened, the next call goes on there.
         """
         queue = self._queue
         queue.require_no_take()
@@ -120,10 +121,11 @@ class Intake:
         run.finish(complete_folders)
 
     def take_in_again(self) -> None:
-        """Forget what the node has taken in: its next intake reads every source, and drops what is known.
+        """Forget the sources taken in, so that all are read again.
 
-        For URLs that no queue holds any more, and that segments and seeds still have. An open intake goes on, and reads
-        once more what it has read. Raises QueueError, DamagedFileError. Repeatable.
+        The next intake reads every source, and drops what is known. For URLs that no queue holds any more, and that
+        segments and seeds still have. An open intake goes on, and reads once more what it has read. Raises QueueError,
+        DamagedFileError. Repeatable.
         """
         queue = self._queue
         queue.finish_open_move()
@@ -167,7 +169,10 @@ class _IntakeRun:
             self._insert_keys([sha1(url).digest() for url in urls])
 
     def chunks(self) -> Generator[list[bytes]]:
-        """The lines that are left, some at a time; the journal says where those after them begin."""
+        """Yield the remaining lines in chunks.
+
+        The journal says where the lines after a chunk begin.
+        """
         journal, most, lines, size = self.journal, self.rules.chunk_lines, list[bytes](), 0
         while journal.at < len(journal.plan):
             with closing(self._source(*journal.plan[journal.at])) as source:
@@ -184,7 +189,10 @@ class _IntakeRun:
             yield lines
 
     def _source(self, folder: str, node: str) -> Generator[bytes]:
-        """Its lines, with `DROPPED` in place of some that were handed on."""
+        """Yield a source's lines, with `DROPPED` for some.
+
+        Such a line was handed on, and is to be dropped.
+        """
         if (folder, node) == UNDECIDED:
             yield from self.queue.undecided()
             return
@@ -205,7 +213,10 @@ class _IntakeRun:
             self._insert_keys(self._append(accepted))
 
     def _decide(self, lines: list[bytes]) -> list[bytes]:
-        """Which lines to append; the undecided ones go to their file, all are counted."""
+        """Return the lines to append, and count all lines.
+
+        Undecided lines go to their file.
+        """
         fresh: dict[bytes, bytes] = {}
         past: set[bytes] = set()
         report = self.report
@@ -251,9 +262,9 @@ class _IntakeRun:
         return [line for line, via in zip(lines, judged, strict=True) if keys[via] not in full] if full else lines
 
     def _claim(self, lines: list[bytes]) -> list[bytes]:
-        """Claim keys and append the URLs that are ours: only a definite answer to the first sending drops one.
+        """Claim keys, and append the URLs that are ours.
 
-        Returns the keys that are still to be inserted.
+        Only a definite answer to the first sending drops a URL. Returns the keys that are still to be inserted.
         """
         keyed = {key_of_line(line): line for line in lines}
         self.journal.write_candidates(self.queue.directory, lines)
@@ -271,7 +282,10 @@ class _IntakeRun:
         return [key for key in appended if key not in claim.ours]
 
     def _append(self, lines: Sequence[bytes]) -> list[bytes]:
-        """Append URLs to `new`: once the journal says so, they are decided on. Returns their keys."""
+        """Append URLs to `new`; return their keys.
+
+        Once the journal says so, the URLs are decided on.
+        """
         journal, directory = self.journal, self.queue.directory
         pairs = interleaved([split_line(line) for line in lines])
         journal.chunk_bytes = journal.new_bytes
@@ -286,7 +300,10 @@ class _IntakeRun:
         return [sha1(url).digest() for url, _, _ in pairs]
 
     def _keep_undecided(self, lines: Sequence[bytes]) -> None:
-        """Lines that the next intake asks about again; the journal of the chunk speaks of them."""
+        """Keep lines for the next intake, which asks again.
+
+        The journal of the chunk counts them.
+        """
         self.journal.append(self.queue.directory, NodeDirectory.new_undecided, lines)
         self.journal.undecided_count += len(lines)
         self.report.undecided += len(lines)
@@ -301,7 +318,10 @@ class _IntakeRun:
         reached("intake.chunk.inserted")
 
     def finish(self, complete_folders: Collection[str]) -> None:
-        """One move: `new` becomes the last data file, the sources are noted, the journal goes."""
+        """Finish the intake by one move.
+
+        `new` becomes the last data file, the sources are noted, and the journal goes.
+        """
         queue, journal = self.queue, self.journal
         if journal.new_count:
             write_durable(queue.files.new_hosts, self.admission.lines())
@@ -331,7 +351,7 @@ def _with_taken_in(
     sources: Mapping[tuple[str, str], Source],
     complete_folders: Collection[str],
 ) -> Record:
-    """Return the record of a queue that has taken in all sources of a plan."""
+    """Return the record after all sources of a plan were taken in."""
     taken_in = record.taken_in.with_sources([pair for pair in plan if pair != UNDECIDED], complete_folders)
     taken_in = taken_in.without_lists(but=complete_folders)  # deleted ones, of which there is no end
     # Whether all that was taken in was divided among these nodes; of what was undecided that is not known.
@@ -359,7 +379,7 @@ class _PastCheck:
         self._passed: set[bytes] = set()
 
     def chosen(self, some: list[bytes], source: tuple[str, str]) -> Iterator[bytes]:
-        """Some lines of a source, with `DROPPED` in place of those to drop.
+        """Yield some lines of a source, with `DROPPED` for some.
 
         For a source that was taken in before this raises KeyServerDownError too: no server, no decision.
         """
@@ -379,7 +399,10 @@ class _PastCheck:
                 yield DROPPED
 
     def _not_here(self, keys: set[bytes]) -> set[bytes]:
-        """Those whose URLs do not wait in this queue; each once in an intake."""
+        """Return the keys whose URLs do not wait in this queue.
+
+        Each key is returned once in an intake.
+        """
         if not keys:
             return set()
         import numpy as np  # noqa: PLC0415 - fetching processes import this package, and have no use for it
@@ -393,9 +416,10 @@ class _PastCheck:
         return passed
 
     def _keys_here(self) -> Iterator[bytes]:
-        """Keys of all that waits in this queue, that this intake has taken already, and that leaves with a segment.
+        """Yield the keys of all that this queue holds.
 
-        Not of candidates: an intake that was killed before its journal spoke of them reads them again.
+        These URLs wait, were taken by this intake, or leave with a segment. Not of candidates: an intake that was
+        killed before its journal spoke of them reads them again.
         """
         for url, _ in self._queue.lines(self._queue.state()):
             yield sha1(url).digest()

@@ -59,7 +59,7 @@ class Journal:
 
     @classmethod
     def read(cls, directory: Path) -> "Journal | None":
-        """Read the journal of an intake that is not finished; return None if there is none.
+        """Read the journal of an unfinished intake, if any.
 
         Raises DamagedFileError naming it and the command that repairs it, StorageError if the disk refuses it.
         """
@@ -73,13 +73,19 @@ class Journal:
 
     @classmethod
     def open_plan(cls, directory: Path) -> list[Pair]:
-        """Return (folder, node) of each source that an unfinished intake still has to read."""
+        """Return the sources that an unfinished intake has not read.
+
+        Each is a pair (folder, node).
+        """
         journal = cls.read(directory)
         return [pair for pair in journal.plan[journal.at :] if pair != UNDECIDED] if journal else []
 
     @property
     def is_claiming(self) -> bool:
-        """Whether the candidates in `new.claim` may have been claimed, and are not decided upon yet."""
+        """Whether the candidates in `new.claim` are undecided.
+
+        Their keys may have been claimed.
+        """
         return self.phase == CLAIM
 
     @property
@@ -92,7 +98,10 @@ class Journal:
         write_durable(NodeDirectory(directory).journal, sealed_json(asdict(self)))
 
     def append(self, directory: Path, name: str, lines: Sequence[bytes]) -> None:
-        """Append lines to one of the files, durably; they count once the journal is written."""
+        """Append lines to a file, durably.
+
+        They count once the journal is written.
+        """
         if not lines:
             return
         data, path = b"\n".join([*lines, b""]), directory / name
@@ -110,7 +119,10 @@ class Journal:
         self.claim_bytes, self.sums[NodeDirectory.new_claim] = len(data), crc32(data)
 
     def damaged_files(self, directory: Path) -> Iterator[tuple[str, str]]:
-        """Files that do not hold what the journal says, each with what is wrong, in words."""
+        """Yield files that contradict the journal, each with the problem.
+
+        The problem is in words.
+        """
         for name, size in _SIZES.items():
             if name == NodeDirectory.new_claim and self.phase != CLAIM:
                 continue
@@ -125,9 +137,10 @@ class Journal:
                 yield name, "has other bytes than the intake's journal says"
 
     def cut(self, directory: Path) -> None:
-        """Cut off what was written and not decided. Files that are not there are made, for a journal that begins.
+        """Cut off lines that were written and not decided.
 
-        An empty file has no bytes to sync. Its name becomes durable together with the journal.
+        For a new journal, missing files are made. An empty file has no bytes to sync. Its name becomes durable together
+        with the journal.
         """
         for name in (NodeDirectory.new, NodeDirectory.new_meta, NodeDirectory.new_undecided):
             with os_errors(directory / name, "cannot be written"), (directory / name).open("ab") as file:
@@ -136,9 +149,10 @@ class Journal:
                     fsync_file(file)
 
     def replan(self, offered: Collection[Pair], waiting: Sequence[Pair]) -> bool:
-        """Drop planned sources that are not offered any more (they stay untaken), add those that wait and are new.
+        """Update the plan by the sources offered and waiting.
 
-        Returns whether the plan has changed.
+        Planned sources that are no longer offered are dropped and stay untaken; new ones are added. Returns whether the
+        plan has changed.
         """
         done = self.plan[: self.at]
         ahead = [pair for pair in self.plan[self.at :] if pair in offered]
@@ -148,9 +162,10 @@ class Journal:
 
 
 def open_journal(queue: Queue, waiting: Sequence[Pair]) -> Journal:
-    """The journal of the intake under way, or a new one, with its files as it says. `waiting`: sources to be planned.
+    """Return the journal of the intake under way, or begin one.
 
-    Raises QueueError where files are damaged, StorageError naming a source that is gone, and half taken in.
+    The files are cut to what the journal says. `waiting`: sources to be planned. Raises QueueError where files are
+    damaged, StorageError naming a source that is gone, and half taken in.
     """
     directory, journal, offered = queue.directory, Journal.read(queue.directory), {*waiting, UNDECIDED}
     if begins := journal is None:

@@ -35,7 +35,9 @@ class NodeLock:
         report_interval_s: float = 5.0,
         leaves_trace: bool = True,
     ) -> None:
-        """`timeout_s`: how long to wait for another holder. `what`: what we do, for others that wait for us.
+        """Prepare the lock.
+
+        `timeout_s`: how long to wait for another holder. `what`: this task's work, as others that wait will read.
 
         `on_wait`: called with the holder's text at once and then every `report_interval_s` seconds of waiting.
         `leaves_trace`: else the file is not made, and nothing is held without it, and it still names its last holder.
@@ -46,9 +48,9 @@ class NodeLock:
         self._descriptor, self._is_held = -1, False
 
     def __enter__(self) -> NodeHome:
-        """Wait for the lock, and return the node's home, for as long as the lock is held.
+        """Wait for the lock, and return the node's home.
 
-        Raises LockedError naming the holder, StorageError naming the path.
+        The home is valid while the lock is held. Raises LockedError naming the holder, StorageError naming the path.
         """
         if self._leaves_trace or self.path.exists():
             self._lock()
@@ -87,7 +89,7 @@ class NodeLock:
             self._descriptor = -1
 
     def fileno(self) -> int:
-        """The descriptor, for `pass_fds` of child processes."""
+        """Return the descriptor, for `pass_fds` of child processes."""
         return self._descriptor
 
     def require_held(self) -> None:

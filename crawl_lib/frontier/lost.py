@@ -23,7 +23,10 @@ class LostUrls:
             raise DamagedFileError(f"{self.path}: is no number: {error}") from error
 
     def note(self, count: int) -> None:
-        """Write down that more URLs are gone. The caller holds the node's lock."""
+        """Record the loss of more URLs.
+
+        The caller holds the node's lock.
+        """
         with suppress(DamagedFileError):
             count += self.count()
         write_durable(self.path, b"%d\n" % count)

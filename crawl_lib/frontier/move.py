@@ -49,13 +49,16 @@ class Move:
     counts_hosts: str | bool = ""
 
     def to_bytes(self) -> bytes:
-        """The bytes of the file."""
+        """Return the bytes of the file."""
         groups = [[[step.name, step.inode, step.target] for step in group] for group in self.groups]
         return sealed_json({**vars(self), "groups": groups})
 
     @classmethod
     def read(cls, directory: Path) -> "Move | None":
-        """Read the open move; return None if there is none. Raises DamagedFileError, StorageError."""
+        """Read the open move, None without one.
+
+        Raises DamagedFileError, StorageError.
+        """
         path = NodeDirectory(directory).move
         with suppress(FileNotFoundError), own_file(path, "is not a move"):
             value = unsealed(path.read_bytes())
@@ -90,7 +93,10 @@ class Change:
 
 
 def move_id(kind: str, *facts: object) -> str:
-    """An id that no other move of a queue has: a digest of what it is made of, the id of the move before among it."""
+    """Return an id that no other move of a queue has.
+
+    It is a digest of the move's facts, with the id of the move before.
+    """
     return f"{kind}-{sha1(json.dumps(facts, sort_keys=True).encode()).hexdigest()}"
 
 
@@ -106,7 +112,10 @@ class HeldQueue(Queue):
         self.lock = lock
 
     def create(self) -> None:
-        """Make an empty queue if there is none yet; an unfinished attempt to do so is completed."""
+        """Make an empty queue if there is none yet.
+
+        An unfinished attempt is completed.
+        """
         if self.files.state.exists() or self.files.move.exists():
             return
         files = self.files.data_files()
@@ -116,9 +125,9 @@ class HeldQueue(Queue):
         write_durable(self.files.state, State().to_bytes())
 
     def change(self, change: Change) -> None:
-        """Work out a move, make it durable, and carry it out; `finish_open_move` goes on after a kill.
+        """Plan a move, make it durable, and carry it out.
 
-        Raises QueueError, StorageError.
+        After a kill `finish_open_move` goes on. Raises QueueError, StorageError.
         """
         self.lock.require_held()
         move = _plan(self, change)
@@ -127,10 +136,11 @@ class HeldQueue(Queue):
         _carry_out(self, move)
 
     def finish_open_move(self) -> bool:
-        """Carry out the move that a killed task left, if there is one; True if there was.
+        """Carry out the move that a killed task left, if any.
 
-        The holder of the node's lock does this first. What a killed task renamed in the directory, and could not make
-        durable any more, is durable then. Raises QueueError if the files are not those that it names.
+        Returns whether there was one. The holder of the node's lock does this first. What a killed task renamed in the
+        directory, and could not make durable any more, is durable then. Raises QueueError if the files are not those
+        that it names.
         """
         self.lock.require_held()
         fsync_dir(self.directory)
@@ -148,9 +158,10 @@ class HeldQueue(Queue):
         write_durable(self.files.record, sealed_json(record.to_mapping()))
 
     def write_lines(self, name: str, lines: Iterable[tuple[bytes, bytes]]) -> int:
-        """Write a data file and its meta under a name of their own, durably; returns the number of lines.
+        """Write a data file and its meta under new names, durably.
 
-        Without lines nothing is synced: the move that follows deletes both files. Raises StorageError naming the path.
+        Returns the number of lines. Without lines nothing is synced: the move that follows deletes both files. Raises
+        StorageError naming the path.
         """
         count = 0
         path = self.directory / name
@@ -169,21 +180,30 @@ class HeldQueue(Queue):
         return count
 
     def require_no_take(self) -> None:
-        """Raise QueueError if a take is open: what it left over is not in the queue."""
+        """Raise QueueError if a take is open.
+
+        The URLs that a take leaves over are not in the queue.
+        """
         if Take.open(self.directory) is not None:
             raise QueueError(
                 f"{self.directory}: a take is open; run the crawl task of this node again, which finishes it"
             )
 
     def require_settled(self) -> None:
-        """Raise QueueError if a move is open: positions mean nothing before the move is carried out."""
+        """Raise QueueError if a move is open.
+
+        Positions mean nothing before the move is carried out.
+        """
         if self.files.move.exists():
             raise QueueError(
                 f"{self.directory}: a move is open; run the crawl task of this node again, which finishes it"
             )
 
     def offsets_after(self, state: State, count: int) -> tuple[int, int]:
-        """Return where the first unprocessed line begins once `count` more URLs are processed."""
+        """Return where the first unprocessed line will begin.
+
+        By then `count` more URLs are processed.
+        """
         after, gone = state.after(count)
         if gone == len(state.totals) or not after.processed:
             return 0, 0
@@ -194,7 +214,10 @@ class HeldQueue(Queue):
 
 
 def _after_lines(path: Path, offset: int, count: int) -> int:
-    """The byte at which so many lines end that begin at a byte of a file; 0 if it is not there."""
+    """Return the byte where so many lines end.
+
+    They begin at `offset`. 0: the file is missing.
+    """
     if not path.exists():
         return 0
     with path.open("rb") as file:
@@ -203,7 +226,10 @@ def _after_lines(path: Path, offset: int, count: int) -> int:
 
 
 def _plan(queue: Queue, change: Change) -> Move:
-    """Work out a move; nothing happens yet, but for an empty file that an empty queue needs."""
+    """Plan a move.
+
+    Nothing else happens, except that an empty queue gets an empty file.
+    """
     files = len(change.state.totals)
     state, gone = (State(), files) if change.replaces else change.state.after(change.consumed)
     names = [str(number) for number in range(gone, files)]
@@ -250,13 +276,19 @@ def _plan(queue: Queue, change: Change) -> Move:
 
 
 def _own_digests(queue: Queue, record: Record) -> dict[str, str]:
-    """Return the digest of each data file of Krake's and of its meta, by name, "" where this is not known."""
+    """Return the digests of Krake's data files and metas by name.
+
+    "": the digest is unknown.
+    """
     own, known = map(str, queue.own_files(record)), record.digests()
     return {name: known.get(name, "") for number in own for name in (number, f"{number}{META}")}
 
 
 def _facts(queue: Queue, name: str, own: Mapping[str, str], *, ours: bool) -> tuple[int, str, str]:
-    """The size of a data file, its digest, and its meta's, as the record has them. `own`: see `_own_digests`."""
+    """Return a data file's size and digest, and its meta's digest.
+
+    The digests are those of the record. `own`: see `_own_digests`.
+    """
     path = queue.directory / name
     meta = queue.files.meta_of(path)
     if not name.isdecimal():
@@ -272,16 +304,19 @@ def _add(queue: Queue, change: Change, name: str, target: str | None) -> None:
 
 
 def queue_step(queue: Queue, name: str, target: str | None = None) -> Step | None:
-    """The step for a file as it lies there now; None if it is not there."""
+    """Return the step for a file at its present place.
+
+    None: it is not there.
+    """
     inode = _inode(queue, name)
     return None if inode is None else Step(name, inode, target)
 
 
 def impossible_steps(queue: Queue, move: Move) -> Iterator[str]:
-    """What an open move wants of files that are others now, in words: as in a copy of the directory.
+    """Yield the contradictions between an open move and the files.
 
-    In a copy nothing would be deleted, and URLs that were handed on would be handed on again. A name that the move
-    itself gives to another file says nothing.
+    They are in words. A copy of the directory has such contradictions. In a copy nothing would be deleted, and URLs
+    that were handed on would be handed on again. A name that the move itself gives to another file says nothing.
     """
     if (there := digest_of(queue.files.new_hosts)) and move.counts_hosts not in {"", True, False, there}:
         yield "counts hosts by `new.hosts`, and that is not what was written"
@@ -297,7 +332,10 @@ def impossible_steps(queue: Queue, move: Move) -> Iterator[str]:
 
 
 def _carry_out(queue: Queue, move: Move) -> None:
-    """Do all that a move lists. A crash on the way may undo some of that: the file `move` has the rest done again."""
+    """Carry out a move.
+
+    A crash may undo some steps; the file `move` has them done again.
+    """
     for number, group in enumerate(move.groups):
         if number:
             # A file system may make renames durable in any order, and this group takes names that the last one freed.
@@ -331,7 +369,7 @@ def _do(queue: Queue, step: Step) -> None:
 
 
 def is_there(queue: Queue, step: Step) -> bool:
-    """Whether the file of a step has its old name yet."""
+    """Return whether the file of a step still has its old name."""
     return _inode(queue, step.name) == step.inode
 
 

@@ -35,13 +35,14 @@ class State:
         return sum(self.totals) - self.processed
 
     def to_bytes(self) -> bytes:
-        """The bytes of the file."""
+        """Return the bytes of the file."""
         return b"".join(b"%d\n" % number for number in (self.processed, *self.totals))
 
     def after(self, count: int) -> "tuple[State, int]":
-        """The state with `count` more URLs processed, and how many files are used up and go.
+        """Return the state after `count` more URLs, and used-up files.
 
-        Raises ValueError if the queue holds fewer; the caller asked for too many.
+        The second result is the number of files that go. Raises ValueError if the queue holds fewer; the caller asked
+        for too many.
         """
         processed, gone = self.processed + count, 0
         while gone < len(self.totals) and processed >= self.totals[gone]:
@@ -58,12 +59,18 @@ class State:
         return hashlib.sha1(self.to_bytes()).hexdigest()
 
     def is_believed(self, record: Record) -> bool:
-        """Whether it is the one that Krake wrote last, or people's: theirs begins with 0, or has no `state.krake`."""
+        """Return whether Krake or people wrote the state as it is.
+
+        A state by people begins with 0, or has no `state.krake`.
+        """
         return not self.processed or record.state_sha1 in {"", self.sha1()}
 
     @classmethod
     def parse(cls, data: bytes) -> "State":
-        """Read the content of `state`, also as people write it. Raises ValueError naming the problem."""
+        """Parse the content of `state`, also as people write it.
+
+        Raises ValueError naming the problem.
+        """
         lines = data.decode("ascii", "replace").split("\n")
         while lines and not lines[-1].strip():
             lines.pop()
@@ -94,42 +101,58 @@ class Queue:
         self.node = node or directory.name
 
     def error(self, problem: str) -> QueueError:
-        """An error about this queue, with the command that repairs it."""
+        """Return an error about this queue, with the repair command."""
         return QueueError(f"{self.directory}: {problem}; run `krake fsck --repair`")
 
     def exists(self) -> bool:
-        """Whether there is a queue, be it a damaged one, or one within a move."""
+        """Return whether there is a queue.
+
+        It may be damaged, or within a move.
+        """
         if self.files.state.exists() or self.files.move.exists():
             return True
         return any(self.files.data(number).stat().st_size for number in self.files.data_files())
 
     def record(self) -> Record:
-        """What `state.krake` says; an empty one if there is none."""
+        """Read `state.krake`.
+
+        A missing file gives an empty record.
+        """
         return Record.read(self.directory) or Record()
 
     def taken_in(self) -> TakenIn:
-        """The (folder, node) pairs whose URLs have been taken in."""
+        """Return the (folder, node) pairs that were taken in."""
         return self.record().taken_in
 
     def undecided(self) -> Iterator[bytes]:
-        """Yield the outlink lines whose key servers did not answer; the next intake begins with these lines."""
+        """Yield the outlink lines whose key servers did not answer.
+
+        The next intake begins with these lines.
+        """
         return file_lines(self.files.undecided)
 
     def handed_on(self) -> Iterator[bytes]:
-        """Yield the outlink lines, flagged `h`, that the node's next segment carries to their owners."""
+        """Yield outlink lines that the next segment carries to their owners.
+
+        They are flagged `h`.
+        """
         return file_lines(self.files.handed_on)
 
     def scope_added(self) -> list[str]:
-        """Return the hosts of adopted URLs, sorted, that the node's next segment adds to the scope."""
+        """Return hosts of adopted URLs, sorted, for the scope.
+
+        The node's next segment adds them.
+        """
         path = self.files.scope_added
         with suppress(FileNotFoundError), own_file(path, "is no list of hosts"):
             return path.read_bytes().decode("ascii").splitlines()
         return []
 
     def state(self) -> State:
-        """The state, checked: data files are there without gaps, and hold the numbers of lines it says.
+        """Return the state, checked against the data files.
 
-        Files are counted only where their sizes are not those that Krake wrote last. Raises QueueError.
+        The files have no gaps, and hold the numbers of lines it says. Files are counted only where their sizes are not
+        those that Krake wrote last. Raises QueueError.
         """
         state, record = self.unchecked_state(), self.record()
         written = record.sizes if record.state_sha1 == state.sha1() else ()
@@ -138,7 +161,9 @@ class Queue:
         return state
 
     def problems(self, state: State, record: Record, written: Sequence[int] = ()) -> Iterator[tuple[str, str, str]]:
-        """What contradicts a state: the name of the finding, the file, and what is wrong, in words.
+        """Yield the contradictions of a state.
+
+        Each has the name of the finding, the file, and the problem in words.
 
         `written`: sizes of files that need not be counted.
         """
@@ -161,7 +186,7 @@ class Queue:
                 yield "state_differs", path.name, f"file {number} has {count} URLs, and `state` says {total}"
 
     def unchecked_state(self) -> State:
-        """What `state` says, with no look at the files.
+        """Read `state` without a look at the files.
 
         Raises QueueError if it is no state at all, StorageError if the disk refuses it.
         """
@@ -175,14 +200,15 @@ class Queue:
             raise self.error(f"`state` {error}") from error
 
     def length(self) -> int:
-        """URLs that wait."""
+        """Count the URLs that wait."""
         return self.state().length
 
     def own_files(self, record: Record, state: State | None = None) -> frozenset[int]:
-        """Numbers of the data files that are Krake's, with their meta: those that have the size that it wrote.
+        """Return the numbers of the data files that are Krake's.
 
-        People who replace a data file leave its old meta lying there. Theirs may have the same size, such as one that
-        was sorted: with a `state` that is people's the digest has to be that of what was written, too.
+        These and their metas have the size that Krake wrote. People who replace a data file leave its old meta lying
+        there. Theirs may have the same size, such as one that was sorted: with a `state` that is people's the digest
+        has to be that of what was written, too.
         """
         paths = [(number, self.files.data(number), size) for number, size in enumerate(record.sizes)]
         own = frozenset(number for number, path, size in paths if path.exists() and path.stat().st_size == size)
@@ -192,7 +218,10 @@ class Queue:
         return frozenset(n for n in own if known.get(str(n)) in {None, digest_of(self.files.data(n))})
 
     def is_ours(self, state: State | None = None, record: Record | None = None) -> bool:
-        """Whether Krake wrote the queue as it is there now; if not, the next intake adopts it."""
+        """Return whether Krake wrote the queue as it is.
+
+        Otherwise the next intake adopts it.
+        """
         state, record = state or self.state(), record or self.record()
         if state == State():
             return True
@@ -200,11 +229,12 @@ class Queue:
         return record.state_sha1 == state.sha1() and len(record.sizes) == files == len(self.own_files(record))
 
     def half_line(self, number: int, record: Record) -> bytes | None:
-        """The end of a data file that was cut within its last line; None if it was not, or that cannot be told.
+        """Return the end of a file that was cut within a line.
 
-        Krake ends each line. So a file that Krake wrote and that is shorter now, without a newline at its end, was
-        cut, and its end may be half a URL. People who make a queue need not end its last line: where `state` or the
-        file is theirs, the line is believed. Once it is known to be whole, it is ended with a newline.
+        None: it was not, or that is unknown. None: it was not, or that is unknown. Krake ends each line. So a file that
+        Krake wrote and that is shorter now, without a newline at its end, was cut, and its end may be half a URL.
+        People who make a queue need not end its last line: where `state` or the file is theirs, the line is believed.
+        Once it is known to be whole, it is ended with a newline.
         """
         try:
             state = State.parse(self.files.state.read_bytes()).sha1()
@@ -220,9 +250,9 @@ class Queue:
             yield decode_meta(url, meta, str(self.directory))
 
     def lines(self, state: State, count: int | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """The next lines of data and of meta (None: all), without newlines. `state`: checked.
+        """Yield the next lines of data and meta, without newlines.
 
-        Raises QueueError if a file is shorter than said.
+        `state`: checked. `count`: None for all lines. Raises QueueError if a file is shorter than said.
         """
         left, start = state.length if count is None else min(count, state.length), state.processed
         record = self.record()
@@ -235,7 +265,10 @@ class Queue:
             left, start, offsets = left - share, 0, None
 
     def _offsets(self, state: State, record: Record) -> tuple[int, int] | None:
-        """At which bytes of file 0 and of its meta the first line begins that is not processed; None if unknown."""
+        """Return the byte offsets of the first unprocessed line.
+
+        They are those in file 0 and in its meta. None: unknown.
+        """
         if record.offset is None or record.meta_offset is None or not self.is_ours(state, record):
             return None
         return record.offset, record.meta_offset
@@ -264,7 +297,10 @@ class Queue:
 
 
 def lines_until(path: Path, offset: int) -> int | None:
-    """How many lines end before a byte of a file; None if it is beyond the end, or within a line."""
+    """Count the lines that end before a byte of a file.
+
+    None: the byte is beyond the end, or within a line.
+    """
     count, last, left = 0, b"\n", offset
     with path.open("rb") as file:
         while left and (block := file.read(min(left, _COUNT_BYTES))):
@@ -273,7 +309,7 @@ def lines_until(path: Path, offset: int) -> int | None:
 
 
 def last_line(path: Path) -> bytes:
-    """What follows the last newline of a file: nothing, if it ends with one."""
+    """Return the bytes after the last newline of a file."""
     end = b""
     with path.open("rb") as file:
         place = file.seek(0, io.SEEK_END)
@@ -285,7 +321,7 @@ def last_line(path: Path) -> bytes:
 
 
 def count_lines(path: Path) -> int:
-    """Lines of a file; a last one without newline counts."""
+    """Count the lines of a file, with an unterminated last one."""
     count, last = 0, b"\n"
     with path.open("rb") as file:
         for block in chain(iter(lambda: file.read(_COUNT_BYTES), b"")):

@@ -50,16 +50,19 @@ class IntakeReport:
     over_budget: dict[str, int] = field(default_factory=dict)
 
     def to_mapping(self) -> dict[str, Any]:
-        """The form for manifests and task results."""
+        """Return the mapping for manifests and task results."""
         return asdict(self)
 
     @classmethod
     def from_mapping(cls, value: dict[str, Any]) -> "IntakeReport":
-        """The report of a mapping; what is missing is 0."""
+        """Make the report from a mapping; missing numbers are 0."""
         return cls(**{name: item for name, item in value.items() if name in cls.__dataclass_fields__})
 
     def plus(self, other: "IntakeReport") -> "IntakeReport":
-        """Both together; at most 20 examples, and 20 names of `over_budget`."""
+        """Add two reports.
+
+        There are at most 20 examples, and 20 names of `over_budget`.
+        """
         total: dict[str, Any] = {}
         for name, mine in vars(self).items():
             more = getattr(other, name)
@@ -71,7 +74,7 @@ class IntakeReport:
         return IntakeReport(**total)
 
     def added_to(self, record: "Record") -> "Record":
-        """The record with these counts among those that the next segment reports."""
+        """Add these counts to those that the next segment reports."""
         return replace(record, pending=record.report().plus(self).to_mapping())
 
     def add_missed(self, missed: Mapping[str, int]) -> None:
@@ -80,7 +83,10 @@ class IntakeReport:
 
     @staticmethod
     def largest(*counts: Mapping[str, int]) -> dict[str, int]:
-        """Add counts up; return the 20 largest, since a stranger's page chooses how many names there are."""
+        """Add counts up; return the 20 largest.
+
+        A stranger's page chooses how many names there are.
+        """
         total: Counter[str] = Counter()
         for one in counts:
             total.update(one)
@@ -119,12 +125,15 @@ class Record:
     made_due: tuple[str, ...] = ()
 
     def to_mapping(self) -> dict[str, Any]:
-        """The form that the file has."""
+        """Return the mapping that the file holds."""
         return {**vars(self), "taken_in": self.taken_in.to_mapping(), "again": self.again.to_mapping()}
 
     @classmethod
     def from_mapping(cls, value: dict[str, Any]) -> "Record":
-        """The record of a mapping. Raises KeyError, TypeError."""
+        """Make the record from a mapping.
+
+        Raises KeyError, TypeError.
+        """
         lists = {name: tuple(value.get(name, ())) for name in ("sizes", "metas", "datas", "nodes", "made_due")}
         return cls(**{**value, **lists, **{name: TakenIn(**value[name]) for name in ("taken_in", "again")}})
 
@@ -137,22 +146,31 @@ class Record:
         return None
 
     def report(self) -> IntakeReport:
-        """Return what intakes did since the node's last committed segment; the segment to come reports this."""
+        """Return the sum of intakes since the last committed segment.
+
+        The next segment reports this.
+        """
         return IntakeReport.from_mapping(self.pending)
 
     def taking_in_again(self) -> "Record":
-        """The same with nothing taken in; what had been is read once more."""
+        """Return the record with nothing taken in.
+
+        What had been taken in is read once more.
+        """
         return replace(self, taken_in=TakenIn(), again=self.again | self.taken_in)
 
     def digests(self) -> dict[str, str]:
-        """Hex digest of each file that Krake wrote, by name, as far as it is known."""
+        """Return known hex digests of Krake's files, by name."""
         found = {**{str(n): digest for n, digest in enumerate(self.datas)}, **self.files}
         found.update((f"{n}{META}", digest) for n, digest in enumerate(self.metas))
         return {name: digest for name, digest in found.items() if digest}
 
 
 def digest_of(path: Path) -> str:
-    """What `datas` and `metas` say of a file: its SHA-1 in hex, "" if it is not there."""
+    """Return a file's SHA-1 in hex, as in `datas` and `metas`.
+
+    "": the file is missing.
+    """
     try:
         with path.open("rb") as file:
             return file_digest(file, "sha1").hexdigest()

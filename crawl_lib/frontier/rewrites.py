@@ -43,7 +43,9 @@ _INSERT_KEYS = 50_000
 
 
 def refuse(counts: dict[str, int], examples: list[str], error: UrlError, where: str, words: str = "") -> None:
-    """Count a refused line, and name the first ones: lines of a file are not for all who read results.
+    """Count a refused line, and name the first ones.
+
+    Lines of a file are not for all who read results.
 
     `words`: the reason in words, if there are any.
     """
@@ -60,12 +62,12 @@ class Rewrites:
         self._queue = queue
 
     def adopt(self, keys: "ShardedKeyStore", owners: Owners | None, *, max_length_chars: int = 2000) -> None:
-        """Make the queue ours: finish an open move, make an empty queue where there is none, adopt one made by hand.
+        """Adopt a queue made by hand, or make an empty one.
 
-        In a queue made by hand lines become canonical, and their keys known; none is dropped for being known. Repeats
-        within it are dropped, and counted. `owners`: with `host` routing; URLs of other nodes go to the file
-        `handed_on`, and travel with the next segment past the key check. None: they all stay here. The hosts go to the
-        file `scope_added`. Raises QueueError, KeyStoreError or StorageError.
+        An open move is finished first. In a queue made by hand lines become canonical, and their keys known; none is
+        dropped for being known. Repeats within it are dropped, and counted. `owners`: with `host` routing; URLs of
+        other nodes go to the file `handed_on`, and travel with the next segment past the key check. None: they all stay
+        here. The hosts go to the file `scope_added`. Raises QueueError, KeyStoreError or StorageError.
         """
         queue = self._queue
         queue.require_no_take()
@@ -105,7 +107,9 @@ class Rewrites:
         queue.change(change)
 
     def rehome(self, owners: Owners | None) -> int:
-        """Hand on the queued URLs whose hosts other nodes own; returns how many.
+        """Hand on the URLs that other nodes own; return how many.
+
+        `owners`: with `host` routing; None: all URLs stay.
 
         `owners`: with `host` routing; None: whatever is queued stays. They go to the file `handed_on`, and travel with
         the next segment past the key check, since their keys are in. The queue is read only where it was filled by
@@ -142,7 +146,9 @@ class Rewrites:
         return handed
 
     def make_due(self, new_due: Callable[[bytes, bytes], int], notes: Sequence[str]) -> int:
-        """Give lines of the queue another time, and record the notes that ask for it; return how many lines changed.
+        """Change due times of lines; return how many lines changed.
+
+        The notes that ask for that are recorded as followed.
 
         `new_due`: the POSIX seconds from which on a line (of data and meta) may be taken. `notes`: the names of all
         notes that the queue has followed now. The queue keeps its order. The caller has adopted the queue. One move
@@ -176,11 +182,11 @@ class Rewrites:
         return changed
 
     def bring_forward(self) -> int:
-        """Bring the requisites of a queue before all other lines; return how many there are.
+        """Move requisites before all other lines; return how many there are.
 
-        Requisites keep their order, and so do the other lines. The caller has adopted the queue. Where
-        a requisite is behind another line, one move replaces the queue, in time linear in its length: run again after a
-        kill, the function finds nothing left to do. Raises QueueError, DamagedFileError or StorageError.
+        Requisites keep their order, and so do the other lines. The caller has adopted the queue. Where a requisite is
+        behind another line, one move replaces the queue, in time linear in its length: run again after a kill, the
+        function finds nothing left to do. Raises QueueError, DamagedFileError or StorageError.
         """
         queue = self._queue
         queue.require_no_take()
@@ -208,10 +214,11 @@ class Rewrites:
 def _write(
     queue: HeldQueue, state: State, owners: Owners | None, max_length_chars: int, repeated: frozenset[int] = frozenset()
 ) -> tuple[IntakeReport, set[str], frozenset[int]]:
-    """One pass over a queue made by hand, which writes `adopted` and `adopted.handed_on`.
+    """Write `adopted` and `adopted.handed_on` in one pass.
 
-    Returns what was done, the hosts, and the first 8 bytes of the keys that came up more than once: these take 8 bytes
-    a line, where a set of keys would need 100. `repeated`: those that an earlier pass returned.
+    The queue was made by hand. Returns what was done, the hosts, and the first 8 bytes of the keys that came up more
+    than once: these take 8 bytes a line, where a set of keys would need 100. `repeated`: those that an earlier pass
+    returned.
     """
     import numpy as np  # noqa: PLC0415 - costs a process 110 ms at its start, and few ever adopt
 
@@ -219,7 +226,10 @@ def _write(
     seen, earlier = set[bytes](), frozenset(queue.handed_on())
 
     def is_repeated(key: bytes) -> bool:
-        """Whether an earlier line has this key; sure in the second pass, where the suspects are known."""
+        """Return whether an earlier line has this key.
+
+        The second pass, which knows the suspects, is sure.
+        """
         prefixes.append(prefix := int.from_bytes(key[:8], "big"))
         found = key in seen
         if prefix in repeated:
@@ -250,7 +260,10 @@ def _write(
 def _canonical_lines(
     queue: HeldQueue, state: State, max_length_chars: int, report: IntakeReport
 ) -> Iterator[tuple[str, bytes, bytes]]:
-    """Host, canonical URL and meta of each line that waits; what is no URL of a crawl is counted in `report`."""
+    """Yield host, canonical URL and meta of each waiting line.
+
+    Invalid URLs are counted in `report`.
+    """
     places = (
         (number, line)
         for number, total in enumerate(state.totals)
@@ -272,9 +285,10 @@ def _canonical_lines(
 
 
 def _count_hosts(queue: HeldQueue, keys: "ShardedKeyStore") -> None:
-    """Write down how many URLs of each host are new: those of a queue of ours that people edited have been counted.
+    """Count the new URLs of each host.
 
-    Once keys are inserted that can be told no more, so a note has the digests of lines and counts; a rerun keeps them.
+    Edited URLs of a queue of ours were counted before. Once keys are inserted that can be told no more, so a note has
+    the digests of lines and counts; a rerun keeps them.
     """
     path, note = queue.files.adopted, queue.files.adopted_counted
     lines = digest_of(path)

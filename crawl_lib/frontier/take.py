@@ -48,7 +48,7 @@ class TakeHeader:
     lines_sha1: str = _TO_BE_FILLED_IN
 
     def at(self, state: State, taken: bytearray) -> "TakeHeader":
-        """Return the header of a take of these lines of a queue in this state.
+        """Return the header of a take of these lines.
 
         `taken`: of each line that was looked at, 0 or 1.
         """
@@ -61,7 +61,7 @@ class TakeHeader:
         )
 
     def to_mapping(self) -> dict[str, Any]:
-        """The form that the file has."""
+        """Return the mapping that the file holds."""
         return {
             **self.__dict__,
             "position_before": [self.position_before.processed, *self.position_before.totals],
@@ -78,7 +78,7 @@ class Take:
 
     @classmethod
     def open(cls, directory: Path) -> "Take | None":
-        """Open the take of a node's directory; return None if there is none.
+        """Open the take of a node's directory, if any.
 
         Raises DamagedFileError naming it and the command that repairs it, StorageError if the disk refuses it.
         """
@@ -98,7 +98,10 @@ class Take:
 
     @classmethod
     def readable(cls, directory: Path) -> "Take | None":
-        """Open the take for a repair; return None also for a damaged file, which is a finding of the queue."""
+        """Open the take for a repair.
+
+        None also for a damaged file, which is a finding of the queue.
+        """
         with suppress(DamagedFileError):
             return cls.open(directory)
         return None
@@ -114,7 +117,10 @@ class Take:
         return self.header.count
 
     def urls(self, keys: Container[bytes] | None = None) -> Iterator[TakenUrl]:
-        """The URLs in batch order; those with these keys only. Raises DamagedFileError as `lines` does."""
+        """Yield the URLs in batch order.
+
+        `keys`: only those. Raises DamagedFileError as `lines` does.
+        """
         where = str(self.path)
         for position, (url, meta) in enumerate(self.lines()):
             key = sha1(url).digest()
@@ -127,14 +133,14 @@ class Take:
         return self.header.looked_at - sum(stop - start for start, stop in self.header.runs)
 
     def select(self, positions: Iterable[int]) -> Iterator[QueuedUrl]:
-        """The URLs at these positions, ascending: what a leftover puts back."""
+        """Yield the URLs at ascending positions, for a leftover."""
         wanted = set(positions)
         for position, (url, meta) in enumerate(self.lines()):
             if position in wanted:
                 yield decode_meta(url, meta, str(self.path))
 
     def lines(self) -> Iterator[tuple[bytes, bytes]]:
-        """The lines of data and meta, in batch order, as they are in the file.
+        """Yield the lines of data and meta, in batch order.
 
         Raises DamagedFileError: before the first one if they have another digest than the header says; at the end if
         they are not as many.
@@ -154,9 +160,9 @@ class Take:
             _require(seen == self.count, f"has {seen} URLs, and its header says {self.count}")
 
     def leftover(self) -> list[int] | None:
-        """Return the positions that were left over, ascending; None while fetching is not over.
+        """Return the ascending positions that were left over.
 
-        Raises DamagedFileError naming the file and the command that repairs it.
+        None: fetching is not over. Raises DamagedFileError naming the file and the command that repairs it.
         """
         path = self.path.with_name(NodeDirectory.leftover)
         with suppress(FileNotFoundError), own_file(path, "cannot be read"):
@@ -173,7 +179,7 @@ class Take:
         return NodeDirectory(self.path.parent).spool_scope
 
     def scope(self) -> list[str]:
-        """Those hosts, sorted.
+        """Return the hosts of the scope, sorted.
 
         Raises FileNotFoundError if they are not decided, DamagedFileError: a host less, and its links are dropped.
         """
@@ -191,7 +197,10 @@ def _require(holds: bool, problem: str) -> None:
 
 
 def _require_sums(header: TakeHeader) -> None:
-    """Within `own_file`: ValueError, if what a header says of the lines that were looked at contradicts itself."""
+    """Check that a header's sums agree.
+
+    They are about the lines that were looked at. Raises ValueError, which `own_file` translates.
+    """
     ends = [0, *chain.from_iterable(header.runs), header.looked_at]
     _require(ends == sorted(ends), "its runs are not among the lines that were looked at")
     taken = sum(stop - start for start, stop in header.runs)  # a repair may have found less in the queue

@@ -27,7 +27,9 @@ class Takes:
         self._queue = queue
 
     def make(self, shares: Shares, header: TakeHeader) -> Take:
-        """Take what `shares` allow of the next URLs of the queue, durably. `state` does not move yet.
+        """Take the queue's next URLs within `shares`, durably.
+
+        `state` does not move yet.
 
         `header`: whose take it is; node, positions and counts are filled in here. Raises QueueError if a take or a move
         is open: finish it first.
@@ -52,9 +54,10 @@ class Takes:
         return self.write(replace(header.at(state, taken), count=taken.count(1)), lines)
 
     def write(self, header: TakeHeader, lines: Iterable[tuple[bytes, bytes]]) -> Take:
-        """Write the file `take`: the header, then data and meta lines, streamed; durable when it returns.
+        """Write the file `take`, durably.
 
-        Raises StorageError naming the path: nothing is taken then.
+        The header comes first, then the data and meta lines, streamed. Raises StorageError naming the path: nothing is
+        taken then.
         """
         self._queue.lock.require_held()
         path = self._queue.files.take
@@ -76,13 +79,19 @@ class Takes:
         return Take(path, header)
 
     def leave_over(self, take: Take, positions: Collection[int]) -> None:
-        """Decide, durably, that the fetching of a take is over, and that these positions of it were not fetched."""
+        """Record durably that fetching is over, with its leftover.
+
+        `positions`: the URLs of the take that were not fetched.
+        """
         decision = {"take_id": take.take_id, "runs": runs_of(sorted(positions))}
         write_durable(self._queue.files.leftover, sealed_json(decision))
         reached("take.leftover")
 
     def close(self) -> None:
-        """Delete the take, then what belongs to it. The caller deletes the spool afterwards."""
+        """Delete the take, then its other files.
+
+        The caller deletes the spool afterwards.
+        """
         delete_durable(self._queue.files.take)
         reached("take.deleted")
         delete_durable(self._queue.files.leftover)
@@ -125,9 +134,9 @@ class Takes:
         queue.change(change)
 
     def write_scope(self, take: Take, hosts: Iterable[str]) -> None:
-        """Decide, durably, which hosts' links are followed while this take is fetched, in all attempts.
+        """Record durably the hosts whose links this take follows.
 
-        Raises StorageError naming the path.
+        The decision holds in all attempts. Raises StorageError naming the path.
         """
         sealed, known = take.header.lines_sha1, sorted(hosts)
         lines = "".join(f"{host}\n" for host in known)
@@ -139,7 +148,10 @@ def _lines(urls: Iterable[QueuedUrl]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _passed_over(lines: Iterable[tuple[bytes, bytes]], header: TakeHeader) -> Iterator[tuple[bytes, bytes]]:
-    """Those of the lines that were looked at which were not taken; no line is read where that is none."""
+    """Yield the lines that were looked at and not taken.
+
+    Where there are none, no line is read.
+    """
     if header.runs == [(0, header.looked_at)]:
         return
     passed = bytearray(b"\1") * header.looked_at

@@ -42,7 +42,10 @@ class BitWriter:
     _rest: int = 0
 
     def add(self, codes: Codes) -> Ints:
-        """Append bit strings; return where each begins, in bits from the start of the file."""
+        """Append bit strings; return where each begins.
+
+        Places are in bits from the start of the file.
+        """
         held = self.written % WORD_BITS
         ends = np.cumsum(codes.lengths, dtype=np.int64) + held
         end = int(ends[-1]) if len(ends) else held
@@ -57,13 +60,16 @@ class BitWriter:
         return begins
 
     def end(self) -> None:
-        """Write the bits that are left, and zeros up to a whole byte."""
+        """Write the remaining bits, and zeros up to a whole byte."""
         left = self.written % WORD_BITS
         self.file.write(self._rest.to_bytes(8, "big")[: (left + 7) // 8])
 
 
 def _packed(codes: Codes, starts: Ints, words: int) -> _Words:
-    """Put bit strings at their places in words. No two overlap, so a sum is a union."""
+    """Put bit strings at their places in words.
+
+    No two overlap, so a sum is a union.
+    """
     found = np.zeros(words, np.uint64)
     word, room = starts // WORD_BITS, WORD_BITS - starts % WORD_BITS
     over = codes.lengths - room  # bits that go to the next word, if positive
@@ -78,7 +84,10 @@ def _packed(codes: Codes, starts: Ints, words: int) -> _Words:
 
 
 def _exponents(values: _Words) -> Ints:
-    """Return the place of the highest bit of each value, all from 1 to 2^53."""
+    """Return the place of the highest bit of each value.
+
+    Values are from 1 to 2^53.
+    """
     return np.frexp(values.astype(np.float64))[1].astype(np.int64) - 1
 
 
@@ -89,7 +98,10 @@ def gamma(numbers: Ints) -> Codes:
 
 
 def _long_gamma(numbers: Ints) -> Codes:
-    """Code natural numbers below 2^53: the zeros at the start of each code are a bit string of their own."""
+    """Code natural numbers below 2^53 in gamma code.
+
+    The zeros at the start of each code are a bit string of their own.
+    """
     values, lengths = np.zeros((len(numbers), 2), np.uint64), np.empty((len(numbers), 2), np.int64)
     values[:, 1] = numbers.astype(np.uint64) + np.uint64(1)
     lengths[:, 0] = _exponents(values[:, 1])
@@ -98,7 +110,10 @@ def _long_gamma(numbers: Ints) -> Codes:
 
 
 def zeta(numbers: Ints) -> Codes:
-    """Code natural numbers below 2^53 in zeta code, k = 3: the power of 8 in unary, the rest in minimal binary."""
+    """Code natural numbers below 2^53 in zeta code, k = 3.
+
+    The power of 8 is in unary, the rest in minimal binary.
+    """
     values = numbers.astype(np.uint64) + np.uint64(1)
     power = _exponents(values) // ZETA_K
     least = np.uint64(1) << (power * ZETA_K).astype(np.uint64)
@@ -109,10 +124,12 @@ def zeta(numbers: Ints) -> Codes:
 
 
 def write_bv(files: Mapping[str, BinaryIO], degrees: Ints, successors: Neighbours, progress: Progress) -> None:
-    """Write a BV graph. `files`: one for each of `BV_SUFFIXES`; `progress` counts arcs.
+    """Write a BV graph.
 
-    `degrees`: of each node; `successors`: of all nodes, in order of nodes, ascending and distinct for each node.
-    Raises ValueError for another order, DamagedFileError for missing successors, StoppedError.
+    `files`: one for each of `BV_SUFFIXES`; `progress` counts arcs.
+
+    `degrees`: of each node; `successors`: of all nodes, in order of nodes, ascending and distinct for each node. Raises
+    ValueError for another order, DamagedFileError for missing successors, StoppedError.
     """
     graph, offsets = BitWriter(files["graph"]), BitWriter(files["offsets"])
     last = 0
@@ -135,7 +152,10 @@ class _Block(NamedTuple):
 
 
 def _blocks(degrees: Ints, successors: Neighbours) -> Iterator[_Block]:
-    """Code a graph: of each node its outdegree, then its successors. A block may begin or end within a node's list."""
+    """Code a graph in blocks.
+
+    Each node has its outdegree, then its successors. A block may begin or end within a node's list.
+    """
     starts = np.cumsum(degrees, dtype=np.int64) - degrees
     lists = starts + np.arange(len(degrees))
     taken, before = 0, 0

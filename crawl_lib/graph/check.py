@@ -86,7 +86,10 @@ class _Compared(ExportFolder):
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
-        """What takes the bytes of a file. Raises DamagedFileError where the file has others."""
+        """Open a file for comparison with the bytes written.
+
+        Raises DamagedFileError where the file has others.
+        """
         with self.storage.open_read(self.file(name)) as file:
             yield cast(BinaryIO, _Comparison(file))
             if file.read(1):
@@ -117,7 +120,7 @@ class _GraphCheck:
 
     @contextmanager
     def noting(self, file: str) -> Iterator[None]:
-        """What is wrong with a file becomes a finding."""
+        """Report a damaged file as a finding."""
         try:
             with parquet_errors(file):
                 yield
@@ -127,9 +130,10 @@ class _GraphCheck:
             self.add(file, error)
 
     def inputs(self, inputs: Inputs) -> None:
-        """An export outlives its segments; but what is not finished needs them, and a change makes it old.
+        """Check an export's segments.
 
-        Only of the segments as they were can single files of it be made again.
+        A finished export outlives its segments; an unfinished one needs them, and a change makes the export old. Only
+        of the segments as they were can single files of it be made again.
         """
         finished = CONTENT in self.sizes and WEB_GRAPH in self.sizes
         where = self.folder.file(INPUTS)
@@ -180,7 +184,7 @@ class _GraphCheck:
                 self.add(name, f"has {self.sizes[name]} bytes, and {pages} pages{of_arcs} need {size}")
 
     def contents(self, rows: dict[str, int]) -> None:
-        """All bytes of an export whose files have the right sizes."""
+        """Check all bytes of files that have the right sizes."""
         folder, pages = self.folder, rows[PAGES]
         if URL_MAPPING in self.sizes:
             with self.noting(URL_MAPPING):
@@ -204,10 +208,10 @@ class _GraphCheck:
 
 
 def check_table(storage: Storage, path: str, schema: pa.Schema, *, full: bool) -> int:
-    """Look at a table of an export; `full`: read it to its end. Returns how many rows it has.
+    """Check a table of an export; return its number of rows.
 
-    Raises DamagedFileError where its columns are others, where it cannot be read, or where a page has not the CRC that
-    was written with it.
+    `full`: reads it to its end. Raises DamagedFileError where its columns are others, where it cannot be read, or where
+    a page has not the CRC that was written with it.
     """
     with open_parquet(storage, path) as table, parquet_errors(path):
         there = [field for field in schema if field.name in table.names or field.name not in LATER_FIELDS]

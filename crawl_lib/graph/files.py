@@ -72,12 +72,14 @@ class _Graph(NamedTuple):
     size: int
 
     def label(self, number: int) -> bytes:
-        """The label of a node."""
+        """Return the label of a node."""
         return self.labels[int(self.ends[number - 1]) if number else 0 : int(self.ends[number]) - 1]
 
 
 def export_graph(stores: Stores, path: Path, *, name: str, form: str, of: str) -> GraphFileReport:
-    """Write the arcs of the export `name` to a file of this machine, which must not be there.
+    """Write the arcs of an export to a local file.
+
+    The file must not exist.
 
     `form`: one of `FORMATS`; `of`: pages, hosts or domains. Raises InputError if the file is there, PathNotFoundError
     without the export or its arcs, DamagedFileError naming a table, StorageError naming the path, StoppedError: then
@@ -96,14 +98,17 @@ def export_graph(stores: Stores, path: Path, *, name: str, form: str, of: str) -
 
 
 def require_new(path: Path) -> None:
-    """Raise InputError if a file of this machine that is to be written is there."""
+    """Raise InputError if a local file exists already."""
     if path.exists():
         raise InputError(f"{path}: is there already: choose another name, or delete it")
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Write a file of this machine, which takes its name once it is whole and durable. Raises StorageError."""
+    """Write a local file under a hidden name first.
+
+    It takes its name once it is complete and durable. Raises StorageError.
+    """
     hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     with os_errors(path, "cannot be written"):
         try:
@@ -129,7 +134,7 @@ def _written(file: BinaryIO, labels: Iterable[str], lengths: list[Ints]) -> None
 
 
 def _mapped(file: BinaryIO) -> mmap.mmap | bytes:
-    """The labels as memory; an empty file cannot be mapped."""
+    """Map the labels; an empty file cannot be mapped."""
     file.flush()
     return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.tell() else b""
 
@@ -143,7 +148,10 @@ def _pages(folder: ExportFolder, file: BinaryIO) -> _Graph:
 
 
 def page_arcs(folder: ExportFolder) -> Iterator[Arcs]:
-    """Read the arcs between pages of an export. Raises DamagedFileError where one has a page that is not there."""
+    """Read the arcs between pages of an export.
+
+    Raises DamagedFileError for an arc with an unknown page.
+    """
     path, pages = folder.file(ARCS_OUT), row_count(folder.storage, folder.file(PAGES))
     progress = Progress(folder.stores, "graph.export", row_count(folder.storage, path), "arcs")
     with open_parquet(folder.storage, path, ARC_SCHEMAS[ARCS_OUT], remedy_of(path)) as table:
@@ -165,7 +173,9 @@ def _groups(folder: ExportFolder, file: BinaryIO, of: str) -> _Graph:
 
 
 def grouped(folder: ExportFolder, name_of: Callable[[str], str]) -> tuple[list[str], Ints, Arcs]:
-    """The graph between groups of pages: names of the groups, sorted; the group of each page; arcs with weights.
+    """Return the graph between groups of pages.
+
+    It has the sorted names of the groups, the group of each page, and arcs with weights.
 
     `name_of`: a group's name from a page's host. Arcs within a group are left out. Raises what `export_graph` does.
     """
@@ -175,7 +185,7 @@ def grouped(folder: ExportFolder, name_of: Callable[[str], str]) -> tuple[list[s
 
 
 def _between_groups(pages: Iterable[Arcs], group_of: Ints, groups: int) -> Arcs:
-    """The arcs between groups with their weights."""
+    """Return the arcs between groups with their weights."""
     keys, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     waiting = 0
     for arcs in pages:
@@ -255,7 +265,7 @@ def _npz(file: BinaryIO, graph: _Graph) -> None:
 
 
 def _array(archive: zipfile.ZipFile, name: str, kind: type[np.generic], size: int, blocks: Iterable[Ints]) -> None:
-    """An array of the archive, a block at a time."""
+    """Write an array of the archive, a block at a time."""
     with archive.open(f"{name}.npy", "w", force_zip64=True) as out:
         header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (size,)}
         np.lib.format.write_array_header_1_0(out, header)

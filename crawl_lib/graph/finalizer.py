@@ -67,7 +67,10 @@ def finalize_export(stores: Stores, *, name: str) -> FinalizeReport:
 
 
 def both_degrees(folder: ExportFolder, nodes: int) -> tuple[Ints, Ints]:
-    """The out- and in-degrees of all pages. Raises DamagedFileError naming the arc file that cannot be right."""
+    """Return the out- and in-degrees of all pages.
+
+    Raises DamagedFileError naming an impossible arc file.
+    """
     arcs_out, arcs_in = folder.file(ARCS_OUT), folder.file(ARCS_IN)
     progress = Progress(folder.stores, "graph.degrees", 2 * row_count(folder.storage, arcs_out), "arcs")
     out_degrees = _degrees(folder.storage, arcs_out, "source", nodes, progress)
@@ -81,7 +84,10 @@ def both_degrees(folder: ExportFolder, nodes: int) -> tuple[Ints, Ints]:
 
 
 def write_index(folder: ExportFolder, out_degrees: Ints, in_degrees: Ints) -> None:
-    """Write `webgraph-index`. Raises InputError where the web graph cannot count the edges of a page."""
+    """Write `webgraph-index`.
+
+    Raises InputError where the web graph cannot count the edges of a page.
+    """
     start = 4
     with folder.writing(GRAPH_INDEX) as file:
         for first in range(0, len(out_degrees), BLOCK_WORDS):
@@ -115,7 +121,10 @@ def write_graph(folder: ExportFolder, out_degrees: Ints, in_degrees: Ints) -> No
 
 
 def _degrees(storage: Storage, path: str, column: str, nodes: int, progress: Progress) -> Ints:
-    """How often each NodeID is in a column of an arc file. Raises DamagedFileError, also if it is not sorted."""
+    """Count each NodeID in a column of an arc file.
+
+    Raises DamagedFileError, also if it is not sorted.
+    """
     counts = np.zeros(nodes, dtype=np.int32)
     last = 0
     for ids in arc_column(storage, path, column, nodes):
@@ -129,7 +138,10 @@ def _degrees(storage: Storage, path: str, column: str, nodes: int, progress: Pro
 
 
 def arc_column(storage: Storage, path: str, column: str, nodes: int) -> Generator[Ints, None, None]:
-    """A column of an arc file in blocks that are not empty. Raises DamagedFileError naming it."""
+    """Yield a column of an arc file in blocks.
+
+    No block is empty. Raises DamagedFileError naming the file.
+    """
     with open_parquet(storage, path, ARC_SCHEMAS[ARCS_OUT], remedy_of(path)) as table:
         for batch in table.batches(BATCH_ROWS, [column]):
             ids = values_of(batch.column(0))
@@ -147,7 +159,10 @@ class Neighbours:
         self._block: Ints = np.empty(0, dtype=np.int32)
 
     def take(self, count: int) -> Ints:
-        """The next `count` NodeIDs. Raises DamagedFileError if there are fewer."""
+        """Return the next `count` NodeIDs.
+
+        Raises DamagedFileError if there are fewer.
+        """
         parts = []
         while count > len(self._block):
             parts.append(self._block)
@@ -164,7 +179,9 @@ class Neighbours:
 def graph_words(
     in_degrees: Ints, out_degrees: Ints, sources: Neighbours, targets: Neighbours, block_words: int = BLOCK_WORDS
 ) -> Iterator[tuple[Ints, int]]:
-    """The numbers of the graph file in order, in blocks, with the count of nodes that end in the block.
+    """Yield the numbers of the graph file in order.
+
+    Each block comes with the count of nodes that end in it.
 
     `in_degrees`, `out_degrees`: arcs of each NodeID; `sources`, `targets`: the other ends, by NodeID of the one end;
     `block_words`: numbers in a block, about.
@@ -183,7 +200,10 @@ def graph_words(
 
 
 def _node_blocks(in_degrees: Ints, out_degrees: Ints, block_words: int) -> Iterator[tuple[int, int]]:
-    """Ranges of nodes whose entries have at most `block_words` numbers, or that are one node."""
+    """Yield ranges of nodes of at most `block_words` numbers.
+
+    A single node may have more.
+    """
     first = 0
     while first < len(in_degrees):
         window = slice(first, first + max(1, block_words // 2))
@@ -194,7 +214,10 @@ def _node_blocks(in_degrees: Ints, out_degrees: Ints, block_words: int) -> Itera
 
 
 def _entries(ins: Ints, outs: Ints, sources: Ints, targets: Ints) -> Ints:
-    """The entries of some nodes: N, I, in-neighbours, out-neighbours; degrees as int64."""
+    """Return the entries of some nodes.
+
+    An entry has N, I, in-neighbours and out-neighbours; degrees are int64.
+    """
     sizes = ins + outs
     starts = np.cumsum(sizes + 2) - (sizes + 2)
     words = np.empty(int((sizes + 2).sum()), dtype=np.int32)

@@ -35,11 +35,12 @@ class LinkReport:
 
 
 def link_export(stores: Stores, *, name: str) -> LinkReport:
-    """Write the arcs of an export: `arcs-out.parquet` (source, target) and `arcs-in.parquet` (target, source).
+    """Write the arcs of an export.
 
-    Every row of `links`, followed or not, of the captures that the export chose is an arc, if both its ends are crawled
-    pages and differ. Both files hold each arc once, sorted. Sorting keeps to `scratch.memory_bytes` and spills to
-    `scratch.directory`. Run again, it goes on after the last file that is there.
+    `arcs-out.parquet` has (source, target), `arcs-in.parquet` has (target, source). Every row of `links`, followed or
+    not, of the captures that the export chose is an arc, if both its ends are crawled pages and differ. Both files hold
+    each arc once, sorted. Sorting keeps to `scratch.memory_bytes` and spills to `scratch.directory`. Run again, it goes
+    on after the last file that is there.
 
     Raises PathNotFoundError (no such export, or a segment of it is gone), OutputConflictError (a segment has changed),
     LockedError, StorageError, StoppedError.

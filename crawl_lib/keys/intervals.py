@@ -97,7 +97,10 @@ class Behind(NamedTuple):
 
 
 def behind(scans: Sequence[Iterable[tuple[bytes, int]]], places: Sequence[int], most: int) -> Iterator[Behind]:
-    """Yield the keys that tables at `places` among these scans need, in batches of at most `most` keys."""
+    """Yield keys that tables at `places` of the scans need.
+
+    Batches have at most `most` keys.
+    """
     batches: dict[tuple[int, KeyState, bool], list[bytes]] = {}
     for key, states in side_by_side(scans):
         highest = max(states.values())

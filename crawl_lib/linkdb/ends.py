@@ -25,7 +25,9 @@ class LinkEnds:
     """
 
     def __init__(self, work: VersionWork, links: Version, stage: str, without: KeyNumbers | None = None) -> None:
-        """Number the ends of links, which are a version of `OUTLINKS`. `stage`: the name of progress.
+        """Number the ends of links.
+
+        `links`: a version of `OUTLINKS`. `stage`: the name of progress.
 
         `without`: pages whose links, and links to which, do not count. Raises what `Versions.give` raises.
         """
@@ -48,9 +50,10 @@ class LinkEnds:
             yield from self._work.stores.until_stopped(found)
 
     def arcs(self) -> Iterator[tuple[Ints, Ints]]:
-        """Read the links, by the number of the source: numbers of sources and targets.
+        """Yield the links as numbers of sources and targets.
 
-        A link with several texts is repeated. Raises StorageError, StoppedError.
+        They are sorted by the number of the source. A link with several texts is repeated. Raises StorageError,
+        StoppedError.
         """
         seen, unseen = self.places
         with os_errors(self._file), self._file.open("rb") as file:
@@ -66,7 +69,10 @@ class LinkEnds:
             yield keys_of(batch.column("key"))[_is_page(batch)]
 
     def _unseen(self, seen: KeyNumbers) -> Iterator[pa.Table]:
-        """Write the links to a file, by numbers of seen pages; yield a row a link to what was not seen."""
+        """Write the links to a file; yield those to unseen URLs.
+
+        Links to seen pages are written by numbers. A row comes for each link to an unseen URL.
+        """
         progress, last = Progress(self._work.stores, f"{self._stage}.links", 0, "links"), np.int32(-1)
         with os_errors(self._file), self._file.open("wb") as file:
             for links in self._read("target", "target_url", "is_gone", "seen_time", *["key"] * bool(self._without)):

@@ -64,9 +64,9 @@ _LINKS = pa.schema(list(OUTLINKS_SCHEMA)[:5])
 
 
 def update_outlinks(stores: Stores, *, now: datetime) -> Version:
-    """Take in the segments that the newest version lacks, and pages that were dropped; returns the version that has
-    them. `now`: for the manifest. Of two at once, the second takes in what the first has left.
+    """Take new segments and dropped pages into a new version.
 
+    Returns the version. `now`: for the manifest. Of two updates at once, the second takes in what the first has left.
     Raises InputError before the first segment, DamagedFileError (an input, or all versions), StorageError, NoRoomError,
     StoppedError, ConfigError.
     """
@@ -93,7 +93,10 @@ def _rows(parent: Version | None, inputs: SegmentInputs, work: VersionWork) -> I
 
 
 def update_linkdb(stores: Stores, *, now: datetime) -> Version:
-    """Take in new segments, and turn the links around; returns the version. Raises as `update_outlinks` does."""
+    """Take in new segments, and invert the links.
+
+    Returns the version. Raises as `update_outlinks` does.
+    """
     chain = Chain(stores.config.urls, Scope.LINKDB)
     links = update_outlinks(stores, now=now)
     rules = None if chain.is_empty else stores.config_digest
@@ -109,7 +112,10 @@ def update_linkdb(stores: Stores, *, now: datetime) -> Version:
 
 
 def _thinned(work: VersionWork, links: Version, chain: Chain) -> Iterator[pa.RecordBatch]:
-    """The links that count, with short texts, each once, at most `max_outlinks` of a page; by source."""
+    """Yield the links that count, by source.
+
+    Texts are shortened, each link comes once, and a page has at most `max_outlinks`.
+    """
     options, names = work.stores.config.linkdb, _LINKS.names
     known = Versions(work.stores, OUTLINKS).batches(links, [*names, "is_gone"])
     batches: Iterator[pa.RecordBatch] = (batch.filter(is_link(batch)).select(names) for batch in known)
@@ -126,13 +132,19 @@ def _thinned(work: VersionWork, links: Version, chain: Chain) -> Iterator[pa.Rec
 
 
 def is_link(batch: pa.RecordBatch) -> "pa.Array[Any]":
-    """Mark the rows of links: not of pages themselves, nor of pages that are gone or lead elsewhere."""
+    """Mark the rows that are links of existing pages.
+
+    Pages themselves, and pages that are gone or redirect, have no such rows.
+    """
     found: pa.Array[Any] = pc.and_not(pc.is_valid(batch.column("target")), batch.column("is_gone"))
     return found
 
 
 def _ruled(batch: pa.RecordBatch, chain: Chain) -> pa.Table:
-    """Links between what normalisers make of their ends, where filters accept both."""
+    """Normalise the ends of links, and filter the links.
+
+    Filters have to accept both ends.
+    """
     ends = [[chain.normalize(str(url)) for url in batch.column(name).to_pylist()] for name in ("url", "target_url")]
     rows = [
         {"key": key_of(source), "url": source, "target": key_of(target), "target_url": target, "anchor": anchor}

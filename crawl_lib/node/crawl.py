@@ -25,12 +25,13 @@ from crawl_lib.stores import Stores
 def crawl_node(
     stores: Stores, *, run_id: str, iteration: int, node: str, batch_size: int | None = None
 ) -> dict[str, Any]:
-    """Crawl one node's batch of an iteration and commit its segment; what an earlier attempt left open is done first.
+    """Crawl one node's batch of an iteration and commit its segment.
 
-    The first node of an iteration names its folder (`start_iteration`), once it can work. `batch_size`: URLs a node may
-    take, None: as the config says; it counts for who names the folder. Progress: see `crawldir.NodeProgress`. Returns
-    the segment's counts, as `bytes` those of its WARC files, and how many hosts are in back-off now. Raises what
-    `guards` and `start_iteration` do, LockedError if another task holds the node, and StoppedError.
+    The open work of an earlier attempt is finished first. The first node of an iteration names its folder
+    (`start_iteration`), once it can work. `batch_size`: URLs a node may take, None: as the config says; it counts for
+    who names the folder. Progress: see `crawldir.NodeProgress`. Returns the segment's counts, as `bytes` those of its
+    WARC files, and how many hosts are in back-off now. Raises what `guards` and `start_iteration` do, LockedError if
+    another task holds the node, and StoppedError.
     """
     current = stores.crawl.find(run_id, iteration)
     if current is not None:
@@ -59,24 +60,30 @@ def crawl_node(
 
 
 def _requisites(task: NodeTask) -> int:
-    """Bring the requisites in the node's queue before all other URLs, where they are wanted; return their number."""
+    """Move requisites before all other URLs of a queue; return their number.
+
+    Nothing happens where requisites are not wanted.
+    """
     return task.home.rewrites.bring_forward() if task.stores.config.parse.wants_requisites else 0
 
 
 def _hosts_in_back_off(task: NodeTask) -> int:
-    """Count a node's hosts in back-off; 0 where their file cannot be read, which is for the next take to say."""
+    """Count a node's hosts in back-off.
+
+    0 where their file cannot be read: the next take reports the error.
+    """
     with suppress(StorageError):
         return len(hosts_in_back_off(task.directory, time.time(), task.stores.config.retry.max_wait_s))
     return 0
 
 
 def require_ready(stores: Stores, *, run_id: str, iteration: int) -> None:
-    """Ask, before an iteration gets its folder, whether the nodes can work, where all of them are on one machine.
+    """Raise an error unless the nodes can work.
 
-    An iteration whose tasks are all refused would leave a folder that nothing comes into, and that keeps its share of
-    `crawl.max_pages`. Nothing is asked where the iteration has its folder already. Raises what the crawl task of a node
-    would be refused with, if so many are refused that commit would fail; StoppedError; ConfigError as
-    `start_iteration` does.
+    This is asked before an iteration gets its folder, where all nodes are on one machine. An iteration whose tasks are
+    all refused would leave a folder that nothing comes into, and that keeps its share of `crawl.max_pages`. Nothing is
+    asked where the iteration has its folder already. Raises what the crawl task of a node would be refused with, if so
+    many are refused that commit would fail; StoppedError; ConfigError as `start_iteration` does.
     """
     if stores.crawl.find(run_id, iteration) is not None:
         return
@@ -98,7 +105,9 @@ def require_ready(stores: Stores, *, run_id: str, iteration: int) -> None:
 
 
 def settle_node(stores: Stores, *, node: str, run_id: str | None = None) -> dict[str, Any]:
-    """Take in everything that waits for a node, so that its queue is complete until the next run.
+    """Take in everything that waits for a node.
+
+    Its queue is complete then until the next run.
 
     `run_id`: of a run whose last iterations are settled; this machine must agree with them. Returns the intake's
     counts, and the length of the queue. Run again, it finds nothing left to take in. The note that it leaves lets
@@ -120,7 +129,10 @@ def settle_node(stores: Stores, *, node: str, run_id: str | None = None) -> dict
 
 
 def _begin(task: NodeTask) -> None:
-    """What each task of a node does first: it may take part, is not being retired, and has nothing open."""
+    """Begin a task of a node.
+
+    The node may take part, is not being retired, and has nothing open.
+    """
     require_admitted(task)
     drop_decision(task)
     finish_what_is_open(task)

@@ -17,7 +17,7 @@ from crawl_lib.urlfiles import due_of, is_listed
 
 
 def follow_notes(task: NodeTask) -> None:
-    """Follow the notes of `krake retry --now` that this node has not followed yet.
+    """Follow the new notes of `krake retry --now`.
 
     A host that asked to be left alone (Retry-After) is left alone until then, unless the note says otherwise. Raises
     DamagedFileError naming a note or a file of the queue, QueueError, StorageError.
@@ -39,7 +39,9 @@ def follow_notes(task: NodeTask) -> None:
 def _new_due(
     notes: Sequence[RetryNow], asked: Mapping[str, float], now: float, *, lists: bool
 ) -> Callable[[bytes, bytes], int]:
-    """Return what says from when on a line may be taken, once some notes are followed.
+    """Return the function that gives each line its due time.
+
+    The function follows some notes.
 
     `lists`: whether lines come from lists, which do not know what their hosts asked for.
     """

@@ -35,9 +35,10 @@ def require_part(stores: Stores, current: Iteration, node: str) -> None:
 
 
 def require_room_for_segment(stores: Stores, current: Iteration, segment: SegmentRef) -> None:
-    """Raise DamagedFileError while a repair of the segment is half-way, since another one would be in its way.
+    """Raise DamagedFileError while a segment's repair is unfinished.
 
-    Raises ConfigError for an iteration of other nodes: no node would take in what it found for them.
+    A new segment would be in the way of the repair. Raises ConfigError for an iteration of other nodes: no node would
+    take in what it found for them.
     """
     decision = stores.crawl.at(segment.folder, f"{FileName.SWAP_PREFIX}{segment.node}{FileName.SWAP_SUFFIX}")
     if stores.storage.exists(decision):
@@ -52,9 +53,10 @@ def require_room_for_segment(stores: Stores, current: Iteration, segment: Segmen
 
 
 def require_new_name(queue: Queue, segment: SegmentRef) -> None:
-    """Raise OutputConflictError if the URLs of a segment of this name were taken in, and then somebody deleted it.
+    """Raise OutputConflictError for the name of a deleted segment.
 
-    What this one found would never be taken in. A clock that was set back names a folder like a deleted one.
+    The URLs of the deleted one were taken in. What this one found would never be taken in. A clock that was set back
+    names a folder like a deleted one.
     """
     if (segment.folder, segment.node) in queue.taken_in():
         raise OutputConflictError(
@@ -72,13 +74,16 @@ class Mismatch(NamedTuple):
 
 
 def require_newest(stores: Stores, queue: Queue) -> None:
-    """Raise QueueError if a queue and the DFS do not fit each other. The caller holds its directory."""
+    """Raise QueueError if a queue does not fit the DFS.
+
+    The caller holds its directory.
+    """
     if found := mismatch(stores, queue):
         raise QueueError(f"{queue.directory}: {found.problem}; {found.remedy}")
 
 
 def mismatch(stores: Stores, queue: Queue) -> Mismatch | None:
-    """What shows that queue and DFS do not fit each other; None if nothing does.
+    """Return evidence that queue and DFS do not fit, if any.
 
     Nothing can show it for a queue that people made, or that a repair has begun again, before its first take.
     """
@@ -116,7 +121,10 @@ def mismatch(stores: Stores, queue: Queue) -> Mismatch | None:
 
 
 def _younger_segment(stores: Stores, queue: Queue, record: Record, folders: list[str]) -> SegmentRef | None:
-    """The newest segment of a take after the one that the queue knows as its last, but for an open one's."""
+    """Return the newest segment from after the queue's last take.
+
+    The segment of an open take does not count.
+    """
     take, crawl = Take.open(queue.directory), stores.crawl
     ours = take.header.folder if take else None
     younger = [name for name in folders if record.took is not None and int(name) > int(record.took)]

@@ -48,15 +48,16 @@ _CHUNK = 50_000
 
 
 def retire_node(stores: Stores, *, node: str, directory: Path | None = None, dry_run: bool = False) -> dict[str, Any]:
-    """Hand a node's queue to the nodes of the config, among which it is no more.
+    """Hand a node's queue to the nodes of the config.
 
-    Of one that has never had a queue, what it was sent is handed over, on any machine.
+    The node itself is no longer in the config. Of one that has never had a queue, what it was sent is handed over, on
+    any machine.
 
     `directory`: where the node's directory lies, None: at its place on this machine. Returns what was handed over:
     `handed_over` (URLs), `path` (their folder); of a `dry_run`, which does nothing, what is queued and open, and what
-    has yet to be taken in. Run again, it goes on where it stopped, or says that it is done.
-    Raises ConfigError if the node is in the config, or the others have not settled, PathNotFoundError if its directory
-    is not there, and what a crawl task raises.
+    has yet to be taken in. Run again, it goes on where it stopped, or says that it is done. Raises ConfigError if the
+    node is in the config, or the others have not settled, PathNotFoundError if its directory is not there, and what a
+    crawl task raises.
     """
     _require_out(stores, node)
     place = directory or stores.node_dir(node)
@@ -111,7 +112,10 @@ def _plan(stores: Stores, queue: Queue) -> dict[str, Any]:
 
 
 def _decide(task: NodeTask) -> dict[str, Any]:
-    """Finish what is open, take in all there is, then decide, durably, what is handed over and to whom."""
+    """Decide durably what is handed over and to whom.
+
+    Open work is finished, and all sources are taken in, first.
+    """
     finish_what_is_open(task)
     fill_missed(task, None)
     take_in(task, None)
@@ -131,7 +135,10 @@ def _is_handed_over(stores: Stores, decision: dict[str, Any]) -> bool:
 
 
 def read_decision(directory: Path) -> dict[str, Any] | None:
-    """A decision that is not carried out to the end, None if there is none. Raises DamagedFileError naming it."""
+    """Read an unfinished decision, None without one.
+
+    Raises DamagedFileError naming it.
+    """
     path = NodeDirectory(directory).retire
     with suppress(FileNotFoundError), own_file(path, "is no decision to retire the node"):
         return unsealed_or_old(path.read_bytes(), ("name", "nodes", "routing"))
@@ -139,7 +146,10 @@ def read_decision(directory: Path) -> dict[str, Any] | None:
 
 
 def _queue_lines(queue: Queue) -> Iterator[bytes]:
-    """Everything that waits, as outlink lines: their keys are in, but for those that are undecided."""
+    """Yield all waiting URLs as outlink lines.
+
+    Their keys are in the tables, except those of undecided lines.
+    """
     for url, meta in queue.lines(queue.state()):
         yield join_line(url, meta, b"h")
     yield from queue.handed_on()
@@ -147,7 +157,10 @@ def _queue_lines(queue: Queue) -> Iterator[bytes]:
 
 
 def _empty_queue(queue: HeldQueue, name: str) -> None:
-    """One move: nothing waits here any more. `name`: of the decision."""
+    """Empty the queue by one move.
+
+    `name`: of the decision.
+    """
     record, move_id = queue.record(), f"retire-{name}"
     if record.last_move == move_id:
         return
@@ -163,9 +176,10 @@ def _empty_queue(queue: HeldQueue, name: str) -> None:
 
 
 def drop_decision(task: NodeTask) -> None:
-    """Called by a task of a node that takes part again: its retirement was begun, and is not to be finished.
+    """Drop a begun retirement of a node that takes part again.
 
-    A later retirement would take the old decision for its own: what has joined the queue since would be emptied away.
+    A task of the node calls this. A later retirement would take the old decision for its own: what has joined the queue
+    since would be emptied away.
     """
     decision = read_decision(task.directory)
     if decision is None:
@@ -178,7 +192,10 @@ def drop_decision(task: NodeTask) -> None:
 
 
 def _require_out(stores: Stores, node: str) -> None:
-    """Raise ConfigError for a node of the config, and for one that the crawl has never had: it cannot be retired."""
+    """Raise ConfigError for a node that cannot be retired.
+
+    It is still in the config, or the crawl has never had it.
+    """
     if node in stores.config.servers:
         raise ConfigError(f"node {node} is in servers: take it out of the config of every machine, then retire it")
     crawl = stores.crawl
@@ -190,7 +207,10 @@ def _require_out(stores: Stores, node: str) -> None:
 
 
 def _require_others_settled(stores: Stores, node: str, *, dry_run: bool) -> None:
-    """Raise ConfigError while the others have something open: nothing more may be sent to this node."""
+    """Raise ConfigError while other nodes have open work.
+
+    After this check nothing more may be sent to this node.
+    """
     if not dry_run:
         Starts(stores.crawl).finish_open()  # else this node would be part of an iteration that appears later
     newest = stores.crawl.newest_iteration()
@@ -200,13 +220,13 @@ def _require_others_settled(stores: Stores, node: str, *, dry_run: bool) -> None
 
 
 def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str, Any]:
-    """Retire a node whose directory is gone: what was sent to it is sent to others, as far as it was not crawled.
+    """Retire a node whose directory is gone.
 
-    Returns `handed_over` and, of these, `requeued`: URLs that were in the lost queue. With a CrawlDb none are: the
-    leases of their lists end. Folders that were committed without it count as complete from now on. With local routing,
-    a URL that another node claimed may be fetched twice.
-    Raises ConfigError if its directory is on this machine, StoppedError once `stores.stop` is set, and as `retire_node`
-    does.
+    URLs that were sent to the node and not crawled are sent to other nodes. Returns `handed_over` and, of these,
+    `requeued`: URLs that were in the lost queue. With a CrawlDb none are: the leases of their lists end. Folders that
+    were committed without it count as complete from now on. With local routing, a URL that another node claimed may be
+    fetched twice. Raises ConfigError if its directory is on this machine, StoppedError once `stores.stop` is set, and
+    as `retire_node` does.
     """
     _require_out(stores, node)
     place = stores.node_dir(node)
@@ -218,7 +238,10 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
 
 
 def _retire_by_sources(stores: Stores, node: str, *, lost: bool, dry_run: bool) -> dict[str, Any]:
-    """Hand over what was sent to a node that has no queue, see `retire_lost`. `lost`: it had one."""
+    """Hand over what was sent to a node without a queue.
+
+    See `retire_lost`. `lost`: it had one.
+    """
     _require_others_settled(stores, node, dry_run=dry_run)
     newest = stores.crawl.newest()
     counts = {"seen": 0, "requeued": 0, "new": 0}
@@ -246,7 +269,10 @@ def _retire_by_sources(stores: Stores, node: str, *, lost: bool, dry_run: bool) 
 def _lost_lines(
     stores: Stores, sources: Sequence[Source], keys: ShardedKeyStore, counts: dict[str, int]
 ) -> Iterator[bytes]:
-    """What was sent to a lost node and was not crawled, each URL once; 20 bytes of memory and more for each."""
+    """Yield the lines that a lost node did not crawl.
+
+    Each URL comes once, at 20 bytes of memory and more.
+    """
     sent: set[bytes] = set()
     with ExitStack() as stack:
         for source in sources if stores.config.order.keeps_keys else ():
@@ -267,9 +293,10 @@ def _lost_lines(
 
 
 def require_admitted(task: NodeTask) -> None:
-    """Raise ConfigError if the task's node was retired as lost, and was not admitted again.
+    """Raise ConfigError for a lost node that was not admitted again.
 
-    Of one that was retired otherwise, and begins with nothing, what it was sent before counts as taken in.
+    The task's node was retired as lost. Of one that was retired otherwise, and begins with nothing, what it was sent
+    before counts as taken in.
     """
     settled = SettledNotes(task.stores.crawl, task.node).read()
     if settled is not None and settled.refusal:
@@ -279,7 +306,9 @@ def require_admitted(task: NodeTask) -> None:
 
 
 def admit_node(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str, Any]:
-    """Let a node that was retired as lost take part again, with an empty queue. Run again, it says that it may.
+    """Let a lost node take part again, with an empty queue.
+
+    The node was retired as lost. Repetition is harmless.
 
     `dry_run`: nothing is done, nor waited for. Raises ConfigError if it is not in the config, or if its directory holds
     a queue: that of before, whose URLs others have. LockedError and StorageError as a crawl task does.
@@ -309,7 +338,10 @@ def _move_id(settled: Settled) -> str:
 
 
 def _is_bare(queue: Queue) -> bool:
-    """Whether nothing has ever been in a queue: at most it was made, by an attempt that was killed right after."""
+    """Return whether a queue has never held a URL.
+
+    An attempt that was killed may have made the queue.
+    """
     files = queue.files
     if not queue.directory.is_dir() or files.record.exists():
         return not files.record.exists()

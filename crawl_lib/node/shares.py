@@ -12,7 +12,9 @@ from crawl_lib.frontier import Shares, look_ahead_of, share_of_domain
 
 
 def shares_of(config: Config, hosts: HostStore, size: int, new: int | None = None) -> Shares:
-    """The shares of a batch of `size` URLs; a host in back-off has none.
+    """Return the shares of a batch of `size` URLs.
+
+    A host in back-off has no share.
 
     `hosts`: what the node knows of hosts; `new`: see `Shares`.
     """

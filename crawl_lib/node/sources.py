@@ -25,7 +25,9 @@ from crawl_lib.worker import prepare_workers
 def waiting_sources(
     stores: Stores, node: str, taken_in: TakenIn, *, before: str | None, planned: list[tuple[str, str]]
 ) -> tuple[list[Source], list[str]]:
-    """The sources that a node has not taken in, in their fixed order, and the folders that are complete with them.
+    """Return the sources that a node has not taken in.
+
+    They are in their fixed order. The folders that become complete with them are returned, too.
 
     `before`: only iterations older than this folder; None: all. `planned`: (folder, node) of an unfinished intake,
     which are offered in any case. A folder is complete once its commit has run and no segment may come late: nothing
@@ -51,7 +53,10 @@ def waiting_sources(
 
 
 def _add_folder(stores: Stores, folder: str, node: str, taken_in: TakenIn, sources: list[Source]) -> bool:
-    """Add a folder's sources; True if its commit has run and all segments that may come are among them."""
+    """Add a folder's sources; return whether the folder is complete.
+
+    A complete folder was committed, and no segment may come late.
+    """
     state = FolderState.read(stores.crawl, folder)
     waiting = [found_by for found_by in state.present if (folder, found_by) not in taken_in]
     nodes = stores.crawl.iteration(folder).nodes if waiting else ()
@@ -66,7 +71,10 @@ def _add_folder(stores: Stores, folder: str, node: str, taken_in: TakenIn, sourc
 def _source(
     stores: Stores, node: str, path: str, name: tuple[str, str], parts: object, *, nodes: tuple[str, ...]
 ) -> Source:
-    """A node's part of a file `outlinks`, which may be none. `parts`: where each node's part lies."""
+    """Return a node's part of a file `outlinks`, perhaps empty.
+
+    `parts`: where each node's part lies.
+    """
     has_others = stores.config.order.makes_lists and name[1] != FileName.LISTS
     if not isinstance(parts, dict):
         raise DamagedFileError(f"{path}/{MANIFEST_FILE}: says nothing of outlinks; `krake fsck` says how to repair it")
@@ -84,9 +92,10 @@ def _source(
 
 
 def taken_in_before(stores: Stores, node: str) -> TakenIn:
-    """What a node had taken in, as its newest segment shows: all that was there before that iteration.
+    """Return what a node had taken in, by its newest segment.
 
-    With a CrawlDb also all lists that are there: which of them it had is not known.
+    These are all sources that existed before that iteration. With a CrawlDb also all lists that are there: which of
+    them it had is not known.
     """
     storage, crawl = stores.storage, stores.crawl
     folders = crawl.folders()
@@ -103,10 +112,11 @@ def taken_in_before(stores: Stores, node: str) -> TakenIn:
 
 
 def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
-    """Take in what waits for the task's node, older than its own iteration (None: everything).
+    """Take in what waits for the task's node.
 
-    Before an iteration what other nodes own is handed on, if its nodes are not those by which the queue was filled.
-    Returns what the node's next segment has to report. Raises what `Rewrites.adopt` and `Intake.run` do.
+    Only sources older than its own iteration count; None: all sources. Before an iteration what other nodes own is
+    handed on, if its nodes are not those by which the queue was filled. Returns what the node's next segment has to
+    report. Raises what `Rewrites.adopt` and `Intake.run` do.
     """
     stores, queue = task.stores, task.queue
     nodes = current.nodes if current else stores.config.servers
@@ -149,13 +159,19 @@ def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
 
 
 def _has_full_texts(task: NodeTask) -> bool:
-    """Tell whether any text is full. No page becomes full during an intake, since the node fetches nothing then."""
+    """Return whether any text is full.
+
+    No page becomes full during an intake, since the node fetches nothing then.
+    """
     with HostStore(make_hosts_folder(task.directory)) as hosts:
         return bool(hosts.pages.full_texts())
 
 
 def _full_pages(task: NodeTask, keys: Collection[bytes]) -> set[bytes]:
-    """Return the keys of the pages whose words are those of too many others (`traps.max_equal`)."""
+    """Return keys of pages whose words too many others have.
+
+    See `traps.max_equal`.
+    """
     if not keys:
         return set()
     numbers = {key: page_number(key) for key in keys}
@@ -165,9 +181,10 @@ def _full_pages(task: NodeTask, keys: Collection[bytes]) -> set[bytes]:
 
 
 def _but_handed_on(stores: Stores, node: str, sources: list[Source], again: TakenIn) -> list[Source]:
-    """The sources; those that are read again without the lines that the node has handed on since, as its segments say.
+    """Return the sources, repeated ones without lines handed on since.
 
-    It would hand them on once more, and their new owner may have crawled them meanwhile. 100 bytes of memory for each.
+    Segments of the node say which lines were handed on. It would hand them on once more, and their new owner may have
+    crawled them meanwhile. 100 bytes of memory for each.
     """
     if not any((source.folder, source.node) in again for source in sources):
         return sources
@@ -194,10 +211,11 @@ def _but_handed_on(stores: Stores, node: str, sources: list[Source], again: Take
 
 
 def _note_read_before(task: NodeTask) -> None:
-    """Begin the record of a queue that has none, made by people, or whose record is lost, with what was read before.
+    """Begin the record of a queue without one.
 
-    Else what other nodes handed on to this one long ago would come past the key check once more, and be crawled twice.
-    With a CrawlDb nothing is read again.
+    The record says what was read before. People made such a queue, or its record was lost. Else what other nodes handed
+    on to this one long ago would come past the key check once more, and be crawled twice. With a CrawlDb nothing is
+    read again.
     """
     record = Record.read(task.directory) or Record(again=taken_in_before(task.stores, task.node))
     if task.stores.config.order.makes_lists and record.again:
@@ -209,11 +227,12 @@ def _note_read_before(task: NodeTask) -> None:
 
 
 def scope_hosts(task: NodeTask, current: Iteration) -> set[str]:
-    """The hosts whose pages a take of an iteration may follow links to: those of its folder, and of what was queued.
+    """Return the hosts whose pages' links a take follows.
 
-    The queue may hold more than `start` could know of: seeds injected since, and, where an early iteration is done
-    late, what later ones found. Links of their pages would be rejected for good, since a page is fetched once. Nothing
-    is added but by what this node has taken in, so that an untroubled crawl does not depend on who was faster.
+    They are those of its folder, and of queued URLs. The queue may hold more than `start` could know of: seeds injected
+    since, and, where an early iteration is done late, what later ones found. Links of their pages would be rejected for
+    good, since a page is fetched once. Nothing is added but by what this node has taken in, so that an untroubled crawl
+    does not depend on who was faster.
     """
     crawl = task.stores.crawl
     taken_in = task.queue.taken_in()

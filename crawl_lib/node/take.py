@@ -50,7 +50,10 @@ URLS_OF_A_PROCESS = 1000
 
 
 def finish_what_is_open(task: NodeTask) -> None:
-    """Bring a move and a take that an earlier task left open to their end, whichever run they are of."""
+    """Finish the move and the take of an earlier task.
+
+    That task may be of any run.
+    """
     task.queue.finish_open_move()
     take = Take.open(task.directory)
     if take is not None:
@@ -66,10 +69,11 @@ def finish_what_is_open(task: NodeTask) -> None:
 
 
 def fill_missed(task: NodeTask, before: str | None) -> None:
-    """Leave an empty segment in each older folder that was committed without this node, and of which it took nothing.
+    """Leave an empty segment in each older folder without this node.
 
-    A take of such a folder was finished before this is called. With the empty segment the folder is complete, and
-    nothing waits for this node's any more. `before`: only folders older than this one; None: all.
+    These folders were committed, and the node took none of their URLs. A take of such a folder was finished before this
+    is called. With the empty segment the folder is complete, and nothing waits for this node's any more. `before`: only
+    folders older than this one; None: all.
     """
     crawl = task.stores.crawl
     task.queue.create()
@@ -82,7 +86,9 @@ def fill_missed(task: NodeTask, before: str | None) -> None:
 
 
 def decide(task: NodeTask, current: Iteration, size: int, new: int | None = None, *, first: int = 0) -> Take:
-    """Write the take: which URLs this iteration fetches, `size` at most. The node is no longer settled.
+    """Write the take: at most `size` URLs for this iteration.
+
+    The node is no longer settled.
 
     `new`: how many of them may be such that no list asked for; None: all. `first`: how many requisites the queue begins
     with; a round of requisites takes no other URL.
@@ -101,16 +107,20 @@ def decide(task: NodeTask, current: Iteration, size: int, new: int | None = None
 
 
 def _large_patterns(task: NodeTask, hosts: HostStore) -> dict[str, Any]:
-    """What the header of a take says of patterns with many URLs: how many of each are fetched (`Rooms`)."""
+    """Return the rooms of patterns with many URLs.
+
+    They are for the header of a take (`Rooms`).
+    """
     most = task.stores.config.traps.max_similar
     names = task.home.counts.patterns(LARGE_PATTERN) if most else []
     return {"patterns": {name: room_of(hosts, name, most) for name in names}} if most and names else {}
 
 
 def complete(task: NodeTask, take: Take) -> None:
-    """From an open take to a published segment and a queue that has moved on; every step may be done again.
+    """Turn an open take into a published segment.
 
-    Raises DamagedFileError naming the repair of what the take has fetched.
+    The queue moves on. Every step may be done again. Raises DamagedFileError naming the repair of what the take has
+    fetched.
     """
     storage, built = task.stores.storage, NodeDirectory(task.directory).spool_segment
     segment = task.stores.crawl.segment(take.header.folder, task.node)
@@ -139,10 +149,11 @@ def complete(task: NodeTask, take: Take) -> None:
 
 
 def _again(task: NodeTask, take: Take, reader: "segments.SegmentReader") -> Iterator[QueuedUrl]:
-    """The URLs of a take whose failure passes, as their rows say, with what their next try needs to know.
+    """Yield the URLs of a take that are tried again.
 
-    None with a CrawlDb, which lists them again once they are due.
-    First those that were not tried: else a page for which its host is always busy would come before them again.
+    Their rows say that the failure passes. Each URL has what its next try needs to know. None with a CrawlDb, which
+    lists them again once they are due. First those that were not tried: else a page for which its host is always busy
+    would come before them again.
     """
     due: tuple[dict[bytes, int], dict[bytes, int]] = {}, {}  # of those that were not tried, and of those that were
     if task.stores.config.order.makes_lists or not reader.manifest.counts.get("retried", True):  # older ones lack it
@@ -160,7 +171,10 @@ def _again(task: NodeTask, take: Take, reader: "segments.SegmentReader") -> Iter
 
 
 def _make_segment(task: NodeTask, take: Take, hidden: str) -> None:
-    """Fetch what is left, upload the WARC files to the segment's `hidden` folder, build the rest in the spool."""
+    """Fetch the remaining URLs, and build the segment.
+
+    WARC files go to the segment's `hidden` folder, all other files to the spool.
+    """
     current = _iteration_of(task, take)
     if take.leftover() is None:
         task.stores.go_on()
@@ -173,7 +187,10 @@ def _make_segment(task: NodeTask, take: Take, hidden: str) -> None:
 
 
 def _fetch(task: NodeTask, take: Take, current: Iteration, hidden: str) -> None:
-    """Fetch what has no record yet, then decide what is left over. `hidden`: the segment's hidden folder on the DFS."""
+    """Fetch URLs without a record, then decide the leftover.
+
+    `hidden`: the segment's hidden folder on the DFS.
+    """
     config, secrets, stop = task.stores.config, task.stores.secrets, task.stores.stop
     # A file store of its own for the thread; it ends its waiting with the task.
     with Sealer(lambda: open_stores(config, secrets, stop=stop).storage, hidden, task.spool):
@@ -190,7 +207,10 @@ def _fetch(task: NodeTask, take: Take, current: Iteration, hidden: str) -> None:
 
 
 def _visit_hosts(task: NodeTask, take: Take, current: Iteration, hosts: HostStore) -> None:
-    """Run the workers until nothing is left or the time is over; below a watermark they end, and begin again later."""
+    """Run the workers until no URL or time is left.
+
+    Below a watermark they end, and begin again later.
+    """
     config = task.stores.config
     # Where hosts have another node now, the one before may just have asked them.
     if hosts.begin(hold=nodes_changed(task.stores, current)):
@@ -208,7 +228,10 @@ def _visit_hosts(task: NodeTask, take: Take, current: Iteration, hosts: HostStor
 
 @contextmanager
 def _shared_turns(task: NodeTask) -> Iterator[SharedTurns | None]:
-    """Who reserves what nodes share for the node's processes, which cannot: they have no password. None: nothing is."""
+    """Yield the object that reserves shared turns for the processes.
+
+    These have no password for the key servers. None: nodes share no turns.
+    """
     config = task.stores.config
     if not config.shares_addresses and not config.shares_hosts:
         yield None
@@ -257,7 +280,7 @@ def _run_workers(task: NodeTask, take: Take, current: Iteration, turns: SharedTu
 
 
 def _origin(stores: Stores) -> dict[str, Any]:
-    """What warcinfo and manifest say of how the segment came to be."""
+    """Return the origin of a segment, for warcinfo and manifest."""
     return {
         "krake_version": VERSION,
         "config_digest": stores.config_digest,
@@ -267,7 +290,10 @@ def _origin(stores: Stores) -> dict[str, Any]:
 
 
 def _iteration_of(task: NodeTask, take: Take) -> Iteration:
-    """The iteration of an open take. Raises QueueError if its folder was deleted, which a person has to decide on."""
+    """Return the iteration of an open take.
+
+    Raises QueueError if its folder was deleted, which a person has to decide on.
+    """
     header = take.header
     with suppress(PathNotFoundError):
         current = task.stores.crawl.folder(header.folder).iteration()
@@ -316,7 +342,10 @@ def _build(task: NodeTask, take: Take, current: Iteration) -> None:
 
 
 def _requisites_left(take: Take) -> dict[str, int]:
-    """Return how many requisites the next iteration may take from the queue, if some may be taken at all."""
+    """Count the requisites that the next iteration may take.
+
+    The result is empty if none may be taken.
+    """
     first = take.header.extra.get("requisites", 0)
     taken = sum(min(stop, first) - min(start, first) for start, stop in take.header.runs)
     deferred = sum(position < taken for position in take.leftover() or [])
@@ -325,7 +354,9 @@ def _requisites_left(take: Take) -> dict[str, int]:
 
 
 def mark_pages(stores: Stores, reader: "segments.SegmentReader", node: str | None = None) -> None:
-    """Set the states of the keys of a segment's pages, crawled or gone; may be repeated.
+    """Set the states of a segment's keys to crawled or gone.
+
+    Repetition is harmless.
 
     `reader`: of the segment. `node`: whose own server is asked first. Raises KeyStoreError, and what reading it raises.
     """

@@ -28,11 +28,11 @@ class NodeTask:
 
 @contextmanager
 def locked_node(stores: Stores, node: str, *, what: str) -> Iterator[NodeTask]:
-    """Hold a node's directory, which is made if it is missing; see `locked_directory`.
+    """Hold a node's directory, which is made if it is missing.
 
-    Raises ConfigError for an unknown node, or a directory of another crawl, QueueError if the node had a queue, and
-    there is none, or an older copy of it (`guards`): with that what waited in it would be lost without a word, since
-    its keys are known.
+    See `locked_directory`. Raises ConfigError for an unknown node, or a directory of another crawl, QueueError if the
+    node had a queue, and there is none, or an older copy of it (`guards`): with that what waited in it would be lost
+    without a word, since its keys are known.
     """
     require_known(stores, node)
     directory = NodeDirectory.make(Path(stores.config.queue.local_dir), node)
@@ -55,10 +55,11 @@ def require_known(stores: Stores, node: str) -> None:
 
 @contextmanager
 def locked_directory(stores: Stores, node: str, directory: Path, *, what: str) -> Iterator[NodeTask]:
-    """Hold a directory as that of a node, also of one that is not in the config any more.
+    """Hold a directory for a node.
 
-    Raises LockedError naming the holder, StoppedError if the work is to stop while it waits for it. Whatever the system
-    refuses while it is held (a full disk, a directory of somebody else) is a StorageError that names the path.
+    The node may have left the config. Raises LockedError naming the holder, StoppedError if the work is to stop while
+    it waits for it. Whatever the system refuses while it is held (a full disk, a directory of somebody else) is a
+    StorageError that names the path.
     """
     progress = NodeProgress(node, directory, stores.on_progress)
 

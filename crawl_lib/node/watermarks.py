@@ -43,7 +43,10 @@ class FreeSpace:
         self._of_dfs: str | None = None
 
     def shortage(self) -> str | None:
-        """What there is too little of, in words, or None. Raises StorageError if the DFS cannot be asked."""
+        """Say what there is too little of, or return None.
+
+        Raises StorageError if the DFS cannot be asked.
+        """
         config, now_s = self._config, time.monotonic()
         if self._directory is not None:
             free = shutil.disk_usage(self._directory).free
@@ -68,7 +71,7 @@ def _size(count: int) -> str:
 
 @contextmanager
 def room_watch(task: NodeTask) -> Iterator[Callable[[], bool]]:
-    """Look after the room of a node's task in a thread of its own, while others fetch.
+    """Watch the free space of a node's task in another thread.
 
     Yields what says whether the task should pause. The DFS is asked through a connection of its own, and one that does
     not answer is no shortage: the task finds out itself, when it needs the DFS. Nor is anything else that goes wrong in
@@ -102,10 +105,10 @@ def _watch(task: NodeTask, over: threading.Event, short: threading.Event) -> Non
 
 
 def wait_for_room(task: NodeTask, *, local: bool = True) -> None:
-    """Go on at once where there is room; else pause until there is.
+    """Pause until there is room; return at once where there is.
 
-    `local`: False looks at the DFS only, before a step that ends with more local room than it found.
-    Raises NoRoomError after `watermarks.max_pause_s`, and StoppedError.
+    `local`: False looks at the DFS only, before a step that ends with more local room than it found. Raises NoRoomError
+    after `watermarks.max_pause_s`, and StoppedError.
     """
     config = task.stores.config.watermarks
     room = FreeSpace(config, task.directory if local else None, lambda: task.stores.storage)

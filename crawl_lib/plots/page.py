@@ -32,7 +32,10 @@ dd {{ margin: 0; font-size: 1.4rem; }}
 
 
 def page_of(title: str, numbers: Mapping[str, int], plots: Sequence[str]) -> str:
-    """Make a page of plots as HTML. `numbers`: with their names, above the plots."""
+    """Make a page of plots as HTML.
+
+    `numbers`: with their names, above the plots.
+    """
     return _PAGE.format(
         title=escape(title),
         style=STYLE,

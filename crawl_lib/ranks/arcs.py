@@ -34,7 +34,10 @@ class Side:
         return int(self.degrees.sum(dtype=np.int64))
 
     def inlinks(self, stores: Stores, file: Path) -> Inlinks:
-        """Return the arcs as ranks need them, mapped from a file of this machine. Raises StorageError, StoppedError."""
+        """Return the arcs as ranks need them, mapped from a file.
+
+        The file is one of this machine. Raises StorageError, StoppedError.
+        """
         if self.file is not None and self.arcs:
             return Inlinks(starts_of(self.degrees), np.memmap(self.file, np.int32, "r"))
         return Inlinks(starts_of(self.degrees), mapped(file, stores.until_stopped(self.ends())))
@@ -50,7 +53,10 @@ class Pairs:
 
     @classmethod
     def write(cls, stores: Stores, file: Path, nodes: int, blocks: Iterable[tuple[Ints, Ints]]) -> "Pairs":
-        """Write arcs (sources, targets) to a file, each block's without repetition. Raises StorageError."""
+        """Write arcs (sources, targets) to a file.
+
+        A block has no repetition. Raises StorageError.
+        """
         with os_errors(file), file.open("wb") as out:
             for sources, targets in stores.until_stopped(blocks):
                 out.write(_distinct(packed(sources, targets)).data)
@@ -72,18 +78,21 @@ class Pairs:
         return Side(degrees, lambda: _read(path, np.int32), path)
 
     def sorted(self, *, by_target: bool = False) -> Iterator[tuple[Ints, Ints]]:
-        """Yield distinct arcs by source, or by target: the end to sort by, and the other one. Raises as `side`."""
+        """Yield distinct arcs by source, or by target.
+
+        The end to sort by comes first, then the other one. Raises as `side`.
+        """
         divided = self.file.with_suffix(".divided")
         yield from self._sorted_ranges(divided, self._divide(divided, by_target))
         divided.unlink()
 
     def _blocks(self, by_target: bool) -> Iterator[Ints]:
-        """Read the arcs, with the end to sort by in the upper bits."""
+        """Yield the arcs, with the sorted end in the upper bits."""
         for keys in self.stores.until_stopped(_read(self.file, np.int64)):
             yield packed(*reversed(_ends(keys))) if by_target else keys
 
     def _divide(self, path: Path, by_target: bool) -> Ints:
-        """Write the arcs again in the order of ranges of nodes; return how many arcs each range has."""
+        """Sort arcs into ranges of nodes; count each range's arcs."""
         counts = np.zeros(self.nodes, np.int64)
         for keys in self._blocks(by_target):
             np.add.at(counts, keys >> _END_BITS, np.int64(1))
@@ -123,13 +132,19 @@ class Firsts:
         self._noted: list[Ints] = []
 
     def of(self, owners: Ints, groups: Ints) -> Ints:
-        """Return for each row of the next block whether no earlier row has its owner and its group."""
+        """Mark rows whose owner and group no earlier row has.
+
+        The rows are those of the next block.
+        """
         starts = range(0, len(owners), _PLACES)
         marks = [self._next(owners[start : start + _PLACES], groups[start : start + _PLACES]) for start in starts]
         return np.concatenate([np.empty(0, bool), *marks])
 
     def _next(self, owners: Ints, groups: Ints) -> Ints:
-        """Mark the first rows of at most `_PLACES`: an owner and a row have 16 bits, and a group has 31."""
+        """Mark the first rows of at most `_PLACES`.
+
+        An owner and a row have 16 bits, and a group has 31.
+        """
         owner_of = np.append(np.int64(0), np.cumsum(owners[1:] != owners[:-1]))
         keys = owner_of << 47 | groups.astype(np.int64) << 16 | np.arange(len(owners))
         keys.sort()
@@ -149,7 +164,10 @@ class Firsts:
 
 
 def between(arcs: Iterable[tuple[Ints, Ints]], group_of: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """Turn arcs between pages into arcs between groups; none is within a group."""
+    """Turn arcs between pages into arcs between groups.
+
+    No arc is within a group.
+    """
     for some in arcs:
         sources, targets = (group_of[ends] for ends in some)
         stays = (sources != targets) & (sources >= 0) & (targets >= 0)
@@ -157,13 +175,19 @@ def between(arcs: Iterable[tuple[Ints, Ints]], group_of: Ints) -> Iterator[tuple
 
 
 def packed(ours: Ints, others: Ints) -> Ints:
-    """Return pairs of numbers below 2^31 as single numbers, in the order of pairs."""
+    """Pack pairs of numbers below 2^31 as single numbers.
+
+    Their order is that of the pairs.
+    """
     pairs: Ints = ours.astype(np.int64) << _END_BITS | others
     return pairs
 
 
 def _distinct(keys: Ints) -> Ints:
-    """Sort numbers in place, and return each once: `np.unique` takes 30 times as long to hash them."""
+    """Sort numbers in place, and return each once.
+
+    `np.unique` takes 30 times as long to hash them.
+    """
     keys.sort()
     found: Ints = keys[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
     return found
@@ -174,14 +198,17 @@ def _ends(packed: Ints) -> tuple[Ints, Ints]:
 
 
 def _read(path: Path, kind: type[np.generic]) -> Iterator[Ints]:
-    """Read numbers of a file in blocks; a mapped file would count as memory."""
+    """Read numbers of a file in blocks.
+
+    A mapped file would count as memory.
+    """
     with os_errors(path), path.open("rb") as file:
         while len(numbers := np.fromfile(file, kind, BLOCK_ARCS)):
             yield numbers
 
 
 def _runs(numbers: Ints, values: Ints) -> Iterator[tuple[int, Ints]]:
-    """Yield each number of a sorted array with the values at its places."""
+    """Yield each number of a sorted array with its values."""
     begins = np.flatnonzero(np.diff(numbers, prepend=-1))
     for first, end in zip(begins.tolist(), [*begins[1:].tolist(), len(numbers)], strict=True):
         yield int(numbers[first]), values[first:end]

@@ -58,17 +58,20 @@ class RankReport:
 
 
 def rank_table(of: str) -> str:
-    """The name of the table in an export's folder. `of`: one of `GRAPHS`."""
+    """Return the table's name in an export's folder.
+
+    `of`: one of `GRAPHS`.
+    """
     return f"pagerank-{of}.parquet"
 
 
 def rank_export(stores: Stores, *, name: str, of: str = "pages") -> RankReport:
-    """Rank the pages, hosts or domains of an export, with the options of `pagerank`. `of`: one of `GRAPHS`.
+    """Rank the pages, hosts or domains of an export.
 
-    A table that was made with other options is replaced. In memory are 40 bytes a page; arcs between pages lie in a
-    mapped file, 4 bytes each, and those between hosts or domains in memory, 16 bytes each. Raises PathNotFoundError (no
-    such export, or the linker has not run), InputError (no pages, or no arcs between them), DamagedFileError naming a
-    table, LockedError, StorageError, StoppedError.
+    Options are those of `pagerank`. `of`: one of `GRAPHS`. A table that was made with other options is replaced. In
+    memory are 40 bytes a page; arcs between pages lie in a mapped file, 4 bytes each, and those between hosts or
+    domains in memory, 16 bytes each. Raises PathNotFoundError (no such export, or the linker has not run), InputError
+    (no pages, or no arcs between them), DamagedFileError naming a table, LockedError, StorageError, StoppedError.
     """
     folder = ExportFolder(stores, name)
     file = folder.file(rank_table(of))
@@ -94,7 +97,10 @@ def rank_export(stores: Stores, *, name: str, of: str = "pages") -> RankReport:
 
 
 def read_said(folder: ExportFolder, of: str = "pages") -> dict[str, Any]:
-    """What a table says of its making. Raises PathNotFoundError, DamagedFileError, StorageError."""
+    """Read the metadata of a table.
+
+    Raises PathNotFoundError, DamagedFileError, StorageError.
+    """
     name = rank_table(of)
     remedy = remedy_of(name)
     with open_parquet(folder.storage, folder.file(name), RANK_SCHEMAS[name], remedy) as table:
@@ -123,7 +129,10 @@ def _groups(folder: ExportFolder, of: str) -> _Graph:
 
 
 def _write(folder: ExportFolder, of: str, said: dict[str, Any], labels: _Labels, ranks: Floats) -> None:
-    """Write the table. One of other options goes first: until this one is there, there is none."""
+    """Write the table, after deleting one of other options.
+
+    Meanwhile there is no table.
+    """
     file, progress = rank_table(of), Progress(folder.stores, "graph.rank.write", len(ranks), of)
     if folder.has(file):
         folder.storage.delete(folder.file(file))

@@ -36,11 +36,12 @@ class Harmonic:
 
 
 def harmonic_centrality(inlinks: Inlinks, progress: Progress) -> Harmonic:
-    """Estimate the harmonic centrality of every node of a graph without loops. `progress` counts merged balls.
+    """Estimate the harmonic centrality of a graph's nodes.
 
-    A counter has 64 to 512 registers of a byte, as many as `MOST_BYTES` allow for all nodes; the standard error of a
-    ball's size is 13 % with 64 and 5 % with 512, and less for balls that are nearly the whole graph (`_Sizes`). The
-    same graph gives the same bytes. Raises StoppedError, and SetupError where the loop was not compiled.
+    The graph has no loops. `progress` counts merged balls. A counter has 64 to 512 registers of a byte, as many as
+    `MOST_BYTES` allow for all nodes; the standard error of a ball's size is 13 % with 64 and 5 % with 512, and less for
+    balls that are nearly the whole graph (`_Sizes`). The same graph gives the same bytes. Raises StoppedError, and
+    SetupError where the loop was not compiled.
     """
     registers = registers_for(inlinks.nodes)
     before = _counters(inlinks.nodes, registers)
@@ -61,7 +62,10 @@ def harmonic_centrality(inlinks: Inlinks, progress: Progress) -> Harmonic:
 
 
 def registers_for(nodes: int) -> int:
-    """Return the number of registers of a counter in a graph of so many nodes: a power of two."""
+    """Return a counter's number of registers for so many nodes.
+
+    It is a power of two.
+    """
     registers = MOST_REGISTERS
     while registers > LEAST_REGISTERS and registers * nodes > MOST_BYTES:
         registers //= 2
@@ -69,7 +73,10 @@ def registers_for(nodes: int) -> int:
 
 
 def _counters(nodes: int, registers: int) -> _Counters:
-    """Make a counter for each node with just the node itself, by a hash of the number (splitmix64)."""
+    """Make a counter for each node with just the node itself.
+
+    Numbers are hashed by splitmix64.
+    """
     counters = np.zeros((nodes, registers), np.uint8)
     hashes = np.arange(1, nodes + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
@@ -84,7 +91,10 @@ def _counters(nodes: int, registers: int) -> _Counters:
 
 
 def _merge(inlinks: Inlinks, before: _Counters, changed: Ints, after: _Counters, progress: Progress) -> Ints:
-    """Merge the counters of changed sources into each node's counter; return the marks of changed nodes."""
+    """Merge the counters of changed sources into each node's counter.
+
+    Returns the marks of changed nodes.
+    """
     width, native, starts, grown = before.shape[1], _native(), inlinks.starts, np.zeros(inlinks.nodes, bool)
     most = max(1, BLOCK_BYTES // width)  # arcs
     first = 0
@@ -126,7 +136,10 @@ class _Sizes:
         return sizes
 
     def _raw(self, counters: _Counters) -> Floats:
-        """Estimate without the correction; few nodes by the registers that are still zero."""
+        """Estimate without the correction.
+
+        Few nodes are estimated by the registers that are still zero.
+        """
         count = self._registers
         sizes = self._alpha * count * count / self._powers[counters].sum(axis=1, dtype=np.float64)
         zeros = (counters == 0).sum(axis=1)

@@ -43,8 +43,10 @@ class Inlinks:
             raise ValueError(f"a source is outside of 0 to {self.nodes - 1}")
 
     def sums(self, values: Floats, progress: Progress) -> Floats:
-        """For each node the sum of the `values` of its inlinks, which are counted by `progress`. Raises StoppedError,
-        and SetupError where the loop was not compiled."""
+        """Return the sum of `values` over each node's inlinks.
+
+        `progress` counts the inlinks. Raises StoppedError, and SetupError where the loop was not compiled.
+        """
         if len(values) != self.nodes:
             raise ValueError(f"{len(values)} values for {self.nodes} nodes")
         values, found = np.ascontiguousarray(values, np.float64), np.empty(self.nodes)
@@ -61,12 +63,18 @@ class Inlinks:
 
 
 def starts_of(degrees: Ints) -> Ints:
-    """Where the inlinks of each node begin, and the last ones end. `degrees`: how many each node has."""
+    """Return where the inlinks of each node begin.
+
+    The last number is where the last ones end. `degrees`: how many each node has.
+    """
     return np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
 
 
 def mapped(path: Path, blocks: Iterable[Ints]) -> Ints:
-    """Numbers of 32 bits in a file of this machine instead of memory. Raises StorageError naming the file."""
+    """Map numbers of 32 bits from a local file.
+
+    The numbers take no memory so. Raises StorageError naming the file.
+    """
     with os_errors(path), path.open("wb") as file:
         for block in blocks:
             file.write(np.ascontiguousarray(block, np.int32).data)
@@ -76,7 +84,7 @@ def mapped(path: Path, blocks: Iterable[Ints]) -> Ints:
 
 
 def with_ranks(batches: Iterable[pa.RecordBatch], ranks: Floats) -> Iterator[pa.RecordBatch]:
-    """What is known of all nodes, in their order, with their ranks."""
+    """Yield batches about all nodes, in order, with ranks."""
     first = 0
     for batch in batches:
         yield batch.append_column("rank", column_of(ranks[first : first + len(batch)]))
@@ -104,10 +112,11 @@ def most_rounds(options: PageRankConfig) -> int:
 
 
 def page_rank(inlinks: Inlinks, out_degrees: Ints, options: PageRankConfig, progress: Progress) -> Ranked:
-    """Rank the nodes of a graph that has some. `out_degrees`: arcs from each node; `progress`: counts arcs.
+    """Rank the nodes of a graph, which is not empty.
 
-    Rounds end once one changes all ranks together by no more than `options.tolerance`; it is at most `damping / (1 -
-    damping)` times that to the limit. The same graph gives the same bytes. Raises StoppedError.
+    `out_degrees`: arcs from each node; `progress`: counts arcs. Rounds end once one changes all ranks together by no
+    more than `options.tolerance`; it is at most `damping / (1 - damping)` times that to the limit. The same graph gives
+    the same bytes. Raises StoppedError.
     """
     nodes, damping = inlinks.nodes, options.damping
     dangling = np.flatnonzero(out_degrees == 0)

@@ -49,11 +49,11 @@ _Arcs = Iterator[tuple[Ints, Ints]]
 
 
 def update_linkrank(stores: Stores, *, now: datetime) -> Version:
-    """Take in new segments, and rank the ends of all links that count; returns the version that has the ranks.
+    """Take in new segments, and rank the ends of links.
 
-    In memory are 50 bytes for each end of a link while links are thinned, then 40 bytes a URL that has a rank and 5 for
-    each end, and 300 bytes a host. Keys and arcs lie in files of this machine. Raises InputError where no link counts,
-    and as `linkdb.update_outlinks` does.
+    Returns the version with the ranks. In memory are 50 bytes for each end of a link while links are thinned, then 40
+    bytes a URL that has a rank and 5 for each end, and 300 bytes a host. Keys and arcs lie in files of this machine.
+    Raises InputError where no link counts, and as `linkdb.update_outlinks` does.
     """
     links, options = update_outlinks(stores, now=now), stores.config.linkrank
     crawldb = newest_version(stores) if options.duplicates == "drop" and stores.config.order.has_crawldb else None
@@ -96,7 +96,10 @@ class _Thinned:
         self.out_degrees, self.is_node = np.zeros(len(ends), np.int32), np.zeros(len(ends), bool)
 
     def inlinks(self) -> Inlinks:
-        """Thin the links of each page, then those to each page; number the ends that are left by themselves."""
+        """Thin the links, and number the remaining ends.
+
+        First the links of each page are thinned, then those to each page.
+        """
         group_of, scratch = self._groups(), self._work.scratch
         turned = ((targets, sources) for sources, targets in self._by_source(group_of))
         pairs = Pairs.write(self._work.stores, scratch / "arcs", len(self._ends), turned)
@@ -113,7 +116,10 @@ class _Thinned:
         return Inlinks(starts_of(in_degrees), found)
 
     def _by_source(self, group_of: Ints) -> _Arcs:
-        """Yield a page's first link to each group, the link to the smallest key; note what stays."""
+        """Yield a page's first link to each group.
+
+        That is the link to the smallest key. Remaining ends are noted.
+        """
         first, loops = Firsts(len(self._ends)), self._loops()
         for sources, targets in self._apart():
             if len(loops):
@@ -126,7 +132,10 @@ class _Thinned:
             yield sources, targets
 
     def _apart(self) -> _Arcs:
-        """Read the links, by option none within a host, or within a domain, which has all of a host."""
+        """Read the links.
+
+        By option, links within a host or a domain are left out; a domain has all links of a host.
+        """
         options, of = self._options, self._domain
         if options.within_domain:
             of = np.arange(len(of)) if options.within_host else self._host
@@ -135,7 +144,10 @@ class _Thinned:
             yield sources[stays], targets[stays]
 
     def _groups(self) -> Ints:
-        """Number what is one where one of several links stays: a page's domain is that of all its pages too."""
+        """Number the groups of which a single link stays.
+
+        A page's domain contains all pages of its host.
+        """
         if self._options.one_per_domain:
             return self._domain
         if not self._options.one_per_page:
@@ -144,7 +156,10 @@ class _Thinned:
         return np.concatenate([np.empty(0, np.int32), *(values_of(batch.column("node_group")) for batch in batches)])
 
     def _loops(self) -> Ints:
-        """Find the arcs between domains that are on loops, as packed numbers in order."""
+        """Find arcs between domains on loops, as packed numbers.
+
+        The numbers are in order.
+        """
         found = [np.empty(0, np.int64)]
         if self._options.drop_reciprocal or self._options.drop_triangles:
             work, scratch, of = self._work, self._work.scratch, self._domain
@@ -170,7 +185,10 @@ def _sites(ends: LinkEnds) -> tuple[Ints, Ints]:
 
 
 def _ranks(stores: Stores, inlinks: Inlinks, out_degrees: Ints, options: LinkRankConfig) -> Floats:
-    """The ranks of the nodes, in order of their keys. The same graph gives the same bytes."""
+    """Return the ranks of the nodes, in order of keys.
+
+    The same graph gives the same bytes.
+    """
     damping, ranks = options.damping, np.ones(inlinks.nodes)
     out_degrees = np.maximum(out_degrees, 1)
     progress = Progress(stores, "linkrank.rounds", options.rounds * inlinks.arcs, "arcs")

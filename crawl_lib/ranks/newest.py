@@ -12,7 +12,7 @@ _RANKS = columns("key bytes, rank number")
 
 
 def give_ranks(work: VersionWork) -> str:
-    """Make the table `ranks` (key, rank) of an engine, and return what the ranks are of.
+    """Make the table `ranks` (key, rank); name its source.
 
     PageRanks of the newest ranked export, else the newest LinkRanks; without either the table has no rows, and "" is
     returned. Raises DamagedFileError, StorageError, StoppedError.

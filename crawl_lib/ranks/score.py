@@ -29,10 +29,10 @@ _MOST = 10**18 - 1
 
 
 def update_score(stores: Stores, *, export: str, now: datetime) -> Version:
-    """Make, or find, a version of the CrawlDb whose scores are the PageRanks of an export's pages, 0 for URLs it lacks.
+    """Make or find a CrawlDb whose scores are PageRanks.
 
-    Pages are ranked first, where they are not yet. `now`: for the manifest. Raises what `rank_export` does, and
-    InputError before the CrawlDb's first version.
+    These are the ranks of an export's pages; other URLs have 0. Pages are ranked first, where they are not yet. `now`:
+    for the manifest. Raises what `rank_export` does, and InputError before the CrawlDb's first version.
     """
     rank_export(stores, name=export)
     folder, name = ExportFolder(stores, export), rank_table("pages")
@@ -45,7 +45,10 @@ def update_score(stores: Stores, *, export: str, now: datetime) -> Version:
 
 
 def update_score_by_links(stores: Stores, *, now: datetime) -> Version:
-    """The same with the LinkRanks of all ends of links. Raises what `update_linkrank` does, and InputError as above."""
+    """Make or find a CrawlDb whose scores are LinkRanks.
+
+    All ends of links are ranked. Raises what `update_linkrank` does, and InputError as `update_score` does.
+    """
     ranks = update_linkrank(stores, now=now)
     read = partial(Versions(stores, LINKRANK).batches, ranks, ["key", "rank"])
     return _scored(stores, f"linkrank {ranks.digest}", read, 1, now)
@@ -54,7 +57,10 @@ def update_score_by_links(stores: Stores, *, now: datetime) -> Version:
 def _scored(
     stores: Stores, of: str, read: Callable[[], Iterator[pa.RecordBatch]], times: int, now: datetime
 ) -> Version:
-    """The version whose scores are the ranks that `read` gives (key, rank), so many times."""
+    """Return the version whose scores are given ranks.
+
+    `read` gives (key, rank); a score is the rank times `times`.
+    """
 
     def prepare(work: VersionWork) -> None:
         pairs = (batch.columns for batch in stores.until_stopped(read()))
@@ -65,7 +71,10 @@ def _scored(
 
 
 def scores_of(values: Floats) -> "pa.Array[Any]":
-    """Numbers as the column `score` has them, each rounded to its last digit, and none larger than it may be."""
+    """Round numbers to the column `score`.
+
+    Each is rounded to its last digit, and limited to the column's range.
+    """
     words = np.zeros((len(values), 2), np.int64)  # decimals of 128 bits, the lower half first; none is negative
     words[:, 0] = np.minimum(np.rint(values * 1e9), float(_MOST)).astype(np.int64)
     words[:, 0] = np.minimum(words[:, 0], _MOST)  # as a float it was rounded

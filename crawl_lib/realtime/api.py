@@ -250,7 +250,10 @@ class _Answers:
         return Answer(_json.encode(RateList(rates=await self._service.store.rates())))
 
     async def rate(self, asked: Asked, token: Token) -> Sending:
-        """Set the rate of a domain; fields that are missing are as the config says."""
+        """Set the rate of a domain.
+
+        Missing fields have the values of the config.
+        """
         wanted = rate_of(msgspec.structs.asdict(_read(_rates, await asked.body())))
         return Answer(_json.encode(RateList(rates=await self._service.set_rate(wanted))))
 
@@ -308,7 +311,10 @@ class _Answers:
         return Answer(_json.encode(openapi()))
 
     def _key_of(self, url: str) -> bytes:
-        """Return the key of a URL. Raises HTTPException (400) for a malformed URL."""
+        """Return the key of a URL.
+
+        Raises HTTPException (400) for a malformed URL.
+        """
         try:
             return self._key(url)
         except UrlError as error:
@@ -382,7 +388,10 @@ def _no_url(error: UrlError) -> HTTPException:
 
 
 def _problem(service: Scheduler, error: Exception) -> Answer:
-    """Return the answer for an error. Errors of the service's parts name servers, so only the log has those errors."""
+    """Return the answer for an error.
+
+    Errors of the service's parts name servers, so only the log has those errors.
+    """
     match error:
         case HTTPException():
             return problem_answer(error.status_code, error.detail, error.headers)

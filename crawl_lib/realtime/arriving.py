@@ -60,7 +60,7 @@ _Said = TypeVar("_Said", bound=Message)
 
 
 def collect_from(stores: Stores, name: str) -> CollectReport:
-    """Make a segment of a fetcher's closed parts, on whatever machine the fetcher is.
+    """Make a segment of a fetcher's closed parts, on any machine.
 
     `name`: of the fetcher; one of `realtime.fetchers` is on another machine. Raises as `collect_parts`, LockedError too
     if a collection from there is at work, StorageError if the fetcher cannot be reached or sends a damaged part, and
@@ -81,9 +81,10 @@ def collect_from(stores: Stores, name: str) -> CollectReport:
 
 
 def collect_all(stores: Stores) -> CollectReport:
-    """Collect from all fetchers of the service. Raises as `collect_from`, once each fetcher has had its turn.
+    """Collect from all fetchers of the service.
 
-    Returns the sums of numbers; `folder` is the last new one.
+    Raises as `collect_from`, once each fetcher has had its turn. Returns the sums of numbers; `folder` is the last new
+    one.
     """
     total, failed = CollectReport(""), list[KrakeError]()
     for name in fetcher_names(stores.config):
@@ -205,7 +206,10 @@ class _Arrival:
         return report
 
     def noted(self) -> set[str]:
-        """Return the parts that this machine took over, and the fetcher may still have."""
+        """Return the parts taken over that the fetcher may still have.
+
+        This machine has taken them over.
+        """
         if not self.note.exists():
             return set()
         with own_file(self.note, "not the note of parts that arrived"):
@@ -216,7 +220,10 @@ class _Arrival:
         write_durable(self.note, sealed_json({"parts": sorted(self.names)}))
 
     def move(self) -> None:
-        """Move parts that the note names into the spool; delete the rest of what has arrived."""
+        """Move parts that the note names; delete all other arrivals.
+
+        The parts go to the spool.
+        """
         for path in sorted(self.arriving.iterdir(), key=lambda path: path.name.endswith(SUFFIXES[1])):
             suffix = next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), "")
             if suffix and path.name.removesuffix(suffix) in self.names:
@@ -242,7 +249,10 @@ class _Arrival:
         self.move()
 
     def require_room(self, line: PartsLine, entry: PartEntry) -> None:
-        """Raise NoRoomError on a full disk, StorageError for a part larger than any part of this config."""
+        """Raise an error where a part has no room.
+
+        NoRoomError: the disk is full. StorageError: the part is larger than any part of this config.
+        """
         config = self.stores.config
         if shortage := FreeSpace(config.watermarks, self.room).shortage():
             raise NoRoomError(shortage)

@@ -38,7 +38,10 @@ class NewestCaptures:
         self._lock = threading.Lock()
 
     def earlier(self, document: Document) -> str:
-        """Return the capture of a document, as `QueuedUrl.earlier`; "" for a capture in no segment."""
+        """Return the capture of a document, as `QueuedUrl.earlier`.
+
+        "": the capture is in no segment.
+        """
         place, captured_ms = document.warc, document.captured_ms
         if place is None or captured_ms is None:
             return ""
@@ -63,7 +66,7 @@ class NewestCaptures:
         return self._segments.get(file, "")
 
     def _look(self, since_s: int) -> None:
-        """Note the files of the first folders since a time, in POSIX seconds."""
+        """Note the first folders' files since a time, in POSIX seconds."""
         crawl = self._stores.crawl
         for folder in [name for name in crawl.folders() if int(name) >= since_s][:MOST_FOLDERS]:
             if crawl.iteration(folder).kind != Kind.LIVE:

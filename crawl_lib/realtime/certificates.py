@@ -122,7 +122,10 @@ def _renewed(path: Path, name: str, authority: _Authority, time: datetime) -> Ma
 
 
 def _end_of(path: Path, authority: _Authority) -> datetime | None:
-    """Return the end of a certificate; None for a missing file, and for a certificate of another authority."""
+    """Return the end of a certificate.
+
+    None: the file is missing, or the certificate has another authority.
+    """
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
         certificate.verify_directly_issued_by(authority.certificate)
@@ -201,7 +204,10 @@ class Identity:
         self._context: ssl.SSLContext | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Return the context of the current files. Raises ConfigError, which names the unusable file."""
+        """Return the context of the current files.
+
+        Raises ConfigError, which names the unusable file.
+        """
         try:
             seen = [(status.st_ino, status.st_mtime_ns, status.st_size) for status in map(Path.stat, self._files)]
             if self._context is None or seen != self._seen:

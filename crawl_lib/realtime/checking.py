@@ -25,9 +25,9 @@ _FILL = "stop the service, and run `krake realtime fill`"
 
 
 def check_live(stores: Stores, *, full: bool) -> tuple[list[Finding], int]:
-    """Return the damage of the service's files and table, and the number of parts. `full`: every byte is read.
+    """Check the service's files and table; count the parts.
 
-    The service may run meanwhile. Raises StorageError, StoppedError.
+    `full`: every byte is read. The service may run meanwhile. Raises StorageError, StoppedError.
     """
     findings, count = Findings("queue", "run `krake fsck --repair`"), 0
     for folder in _fetchers(stores):
@@ -83,7 +83,7 @@ def repair_live(stores: Stores, *, say: Callable[[str], None], dry_run: bool) ->
 
 
 def _repairs(stores: Stores, folder: Path) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield what is to be done for a fetcher, a line and an act each."""
+    """Yield the repairs of a fetcher, a line and an act each."""
     for part in _parts(folder):
         if _problem(part):
             line = f"{part.warc}: closed again, as far as its records can be read; the damaged file is kept"
@@ -117,7 +117,10 @@ def _fetchers(stores: Stores) -> list[Path]:
 
 
 def _parts(folder: Path) -> Iterator[Part]:
-    """Yield the closed parts of a fetcher, also parts in the hands of a collection, which may have rows."""
+    """Yield the closed parts of a fetcher.
+
+    Parts in the hands of a collection are among them, and may have rows.
+    """
     for spool in (folder / "spool", folder / "collect" / "spool"):
         if spool.is_dir():
             yield from (part for part in list_parts(spool) if part.is_rowless or part.is_closed)
@@ -137,7 +140,10 @@ def _problem(part: Part) -> str:
 
 
 def _close_again(stores: Stores, fetcher: Path, part: Part) -> None:
-    """Keep the damaged file, cut the part behind its last readable record, and close the part again, without rows."""
+    """Close a damaged part again, without rows.
+
+    The part ends behind its last readable record. The damaged file is kept.
+    """
     spool, folder = part.warc.parent, fetcher / "damaged"
     with os_errors(part.warc, "cannot be repaired"):
         if part.warc.exists():

@@ -42,13 +42,19 @@ class Client:
         max_age_s: float | None = None,
         idempotency_key: str | None = None,
     ) -> list[Decision]:
-        """Submit 1 to 300 URLs; return a decision for each. `max_age_s`: an older document is fetched again."""
+        """Submit 1 to 300 URLs; return a decision for each.
+
+        `max_age_s`: an older document is fetched again.
+        """
         body = Submission(urls=list(urls), policy=policy, max_age_s=max_age_s)
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
         return self._said("POST", "/v1/urls", Decisions, body, headers=headers).decisions
 
     def page(self, url: str, *, wait_s: float = 0, max_age_s: float | None = None) -> Page | None:
-        """Return the page of a URL, None for an unknown URL. `wait_s`: for a document under way, at most 60."""
+        """Return the page of a URL, None for an unknown URL.
+
+        `wait_s`: for a document under way, at most 60.
+        """
         query = {"url": url, "wait_s": f"{wait_s:f}", **({} if max_age_s is None else {"max_age_s": f"{max_age_s:f}"})}
         with suppress(_UnknownError):
             return self._said("GET", "/v1/pages", Page, params=query)
@@ -63,7 +69,10 @@ class Client:
         return self._said("POST", "/v1/fetch", BareAnswer, BareRequest(url=url, policy=policy))
 
     def events(self, last_id: str | None = None) -> Iterator[tuple[str, Page]]:
-        """Yield new documents, with ids to go on after, until the service closes the stream; some come twice."""
+        """Yield new documents with their ids, until the stream ends.
+
+        A client goes on after the last id. Some documents come twice.
+        """
         headers = {"Last-Event-ID": last_id} if last_id else {}
         event_id, data = "", ""
         with self._ask("GET", "/v1/events", headers=headers, stream=True) as answer:

@@ -107,7 +107,10 @@ def collect_parts(stores: Stores, name: str, *, clock: Callable[[], float] = tim
 
 
 def read_run(path: Path) -> tuple[str, list[str], list[str]] | None:
-    """Return id, parts and logs of an unfinished run, None without one. Raises DamagedFileError, StorageError."""
+    """Return id, parts and logs of an unfinished run, if any.
+
+    Raises DamagedFileError, StorageError.
+    """
     if not path.exists():
         return None
     with own_file(path, "not the note of a collection"):
@@ -116,22 +119,28 @@ def read_run(path: Path) -> tuple[str, list[str], list[str]] | None:
 
 
 def _write_run(path: Path, parts: list[str], logs: list[str]) -> str:
-    """Write the note of a run; return the run's id, by the names of the parts."""
+    """Write the note of a run; return the run's id.
+
+    The id follows from the names of the parts.
+    """
     run_id = f"live-{sha256(chr(10).join(parts).encode()).hexdigest()[:32]}"
     write_durable(path, sealed_json({"run_id": run_id, "parts": parts, "submissions": logs}))
     return run_id
 
 
 def uncollected(node_dir: Path, name: str) -> set[str]:
-    """Return the parts of a fetcher that are in no committed segment. Raises DamagedFileError, StorageError."""
+    """Return the parts of a fetcher that are in no segment.
+
+    Only committed segments count. Raises DamagedFileError, StorageError.
+    """
     run = read_run(NodeDirectory(node_dir).live / name / "collect" / RUN_FILE)
     return {part.stem.name for part in list_parts(live_spool(node_dir, name))} | set(run[1] if run else ())
 
 
 def write_run_again(room: Path) -> None:
-    """Write a damaged note of a run again. All parts of a run are in the room before anything else is done with them.
+    """Write a damaged note of a run again.
 
-    Raises StorageError.
+    All parts of a run are in the room before anything else is done with them. Raises StorageError.
     """
     with os_errors(room, "cannot be repaired"):
         spool = room / "spool"
@@ -171,7 +180,10 @@ class _Collection:
         )
 
     def decide(self) -> tuple[str, list[str], list[str]]:
-        """Return the unfinished run of an earlier attempt, else begin a run with all closed parts and logs."""
+        """Return the unfinished run, or begin a new one.
+
+        A new run has all closed parts and logs.
+        """
         path = self.room / RUN_FILE
         if run := read_run(path):
             return run
@@ -190,7 +202,10 @@ class _Collection:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
     def move(self, parts: list[str], logs: list[str]) -> None:
-        """Move parts and logs into the room, each WARC file before the note of the part's end."""
+        """Move parts and logs into the room.
+
+        Each WARC file moves before the note of the part's end.
+        """
         files = [f"{part}{suffix}" for part in parts for suffix in (WARC_SUFFIX, ROWLESS_SUFFIX)]
         for source, names in ((self.spool, files), (self.logs, logs)):
             target = self.room / source.name

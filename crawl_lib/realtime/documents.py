@@ -91,12 +91,15 @@ def unchanged(before: Document, done: Done) -> Document:
 
 
 def joined(url: str, hop: Hop, rest: Document) -> Document:
-    """Return the document of a redirect: the document of the target, with another hop."""
+    """Return a redirect's document: the target's, with another hop."""
     return msgspec.structs.replace(rest, url=url, hops=[hop, *rest.hops])
 
 
 def encoded(document: Document) -> bytes:
-    """Return a document as JSON of at most 64 KB; facts, then hops in the middle, are left out of a longer one."""
+    """Encode a document as JSON of at most 64 KB.
+
+    A longer document loses facts first, then hops in the middle.
+    """
     data = _encoder.encode(document)
     if len(data) > MAX_DATA_BYTES:
         data = _encoder.encode(msgspec.structs.replace(document, facts={}, is_cut=True))

@@ -40,7 +40,10 @@ class Subscription:
         self._sent: dict[bytes, int] = {}
 
     async def begin(self, last_id: str | None) -> None:
-        """Begin after an event, else now. Raises InputError for a malformed id, KeyStoreError."""
+        """Begin after an event, or else now.
+
+        Raises InputError for a malformed id.
+        """
         places = self._service.store.places
         if last_id is None:
             times = await asyncio.gather(*(self._service.store.now_ms(place) for place in places))

@@ -184,7 +184,7 @@ class Fetcher:
         self.held.tell(host_of(wanted.url), is_known=wanted.known is not None)
 
     def _learned(self, url: str) -> HostState | None:
-        """Return what the next owner of the part should know of the host."""
+        """Return what the part's next owner should know of a host."""
         state = self.run.news(authority_of(url)) if self.is_leased else None
         if state and state.robots and len(state.robots.body) > MAX_ROBOTS_BYTES:
             return state._replace(robots=None)
@@ -197,7 +197,7 @@ class Fetcher:
             self.say(Refused(id=number, rule="cancelled"))
 
     def _refuse_lapsed(self) -> None:
-        """Refuse the URLs of parts that were granted, and are not any more."""
+        """Refuse the open URLs of parts whose grant has ended."""
         lapsed = [one.wanted for one in self._open.values() if not self.held.has(one.wanted.part)]
         for wanted in lapsed:
             if self.run.cancel(self._positions[wanted.id]):
@@ -250,7 +250,10 @@ class Fetcher:
         return self._reader.read(fetched)
 
     def _keep(self, taken: TakenUrl, fetched: Fetched) -> Place | None:
-        """Write the records of a fetch; return the place of the full capture, None for a page that is the same."""
+        """Write the records of a fetch; return the full capture's place.
+
+        None: the page is the same.
+        """
         position = self.writer.append(recorded(taken), fetched)
         self._note_file(position)
         if fetched.revisits is not None:
@@ -282,7 +285,10 @@ class Fetcher:
     # -- from start to end ----------------------------------------------------------------------------------------
 
     async def serve(self, reader: asyncio.StreamReader) -> None:
-        """Carry out lines until their end, or until the stop. Raises ProtocolError, and errors of the run."""
+        """Carry out lines until their end, or until the stop.
+
+        Raises ProtocolError, and errors of the run.
+        """
         tasks = [
             asyncio.create_task(work)
             for work in (self._listen(reader), self._close_parts(), self._tell_time(), self.stopping.wait())
@@ -315,7 +321,7 @@ class Fetcher:
             await self.stream.drain()  # a scheduler that reads nothing gives no more work
 
     async def _tell_time(self) -> None:
-        """Ask for the next grant, and heed the end of the last one."""
+        """Ask for each next grant, and end the expired one."""
         while True:
             if self.is_leased:
                 self._refuse_lapsed()
@@ -329,7 +335,10 @@ class Fetcher:
 
 
 def queued_of(wanted: Fetch) -> QueuedUrl:
-    """Return the queued form of a URL, as records have it. A picture is a requisite, a step from the page."""
+    """Return the queued form of a URL, as records have it.
+
+    A picture is a requisite, a step from the page.
+    """
     earlier = wanted.earlier
     if not earlier and (wanted.etag or wanted.last_modified):
         nowhere = Earlier("", "", 0, 0.0, etag=wanted.etag, last_modified=wanted.last_modified)
@@ -347,7 +356,10 @@ def queued_of(wanted: Fetch) -> QueuedUrl:
 
 
 def recorded(taken: TakenUrl) -> TakenUrl:
-    """Return a URL without a capture that is in no segment: records refer to captures in segments only."""
+    """Drop a URL's capture, unless a segment has the capture.
+
+    Records refer to captures in segments only.
+    """
     earlier = Earlier.of(taken.queued.earlier)
     if earlier is None or earlier.segment:
         return taken
@@ -355,7 +367,10 @@ def recorded(taken: TakenUrl) -> TakenUrl:
 
 
 def limits_of(wanted: Fetch) -> Limits:
-    """Return the limits of a URL, as a `Job` has them. The types of the config are those of pages: not of pictures."""
+    """Return the limits of a URL, as a `Job` has them.
+
+    The types of the config are those of pages: not of pictures.
+    """
     if wanted.is_probe:
         return Limits(PROBE_BYTES, frozenset(), wanted.time_limit_s, wanted.left_s)
     types = None if wanted.mime_types is None else frozenset(kind.lower() for kind in wanted.mime_types)
@@ -445,12 +460,18 @@ class FetcherProcess:
         self.socket = socket.socket(fileno=os.dup(forked.stdout))
 
     def stop(self) -> None:
-        """Ask the process to end its requests, to close its part, and to exit."""
+        """Ask the process to end its requests and to exit.
+
+        The process closes its part before the exit.
+        """
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
 
     def kill(self) -> None:
-        """End the process now, and wait for the end. Called by the thread of `start_fetcher`."""
+        """End the process now, and wait for the end.
+
+        Called by the thread of `start_fetcher`.
+        """
         if self.forked.returncode is None:
             self.forked.send_signal(signal.SIGKILL)
             self.forked.wait()

@@ -36,7 +36,7 @@ class Fetchers:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a fetcher takes URLs now, from this scheduler or from another one."""
+        """Whether a fetcher takes URLs now, from any scheduler."""
         return any(link.is_ready or link.is_elsewhere for link in self.links)
 
     @property
@@ -59,7 +59,10 @@ class Fetchers:
             self._is_over.set()
 
     async def stop(self) -> None:
-        """Have all fetchers end their requests, and wait for the end of `run`, `STOP_S` at most."""
+        """Stop all fetchers, and wait for the end of `run`.
+
+        Fetchers end their requests first. The wait lasts `STOP_S` at most.
+        """
         self._is_stopping = True
         self._tell()
         await asyncio.gather(*(link.stop() for link in self.links))
@@ -73,12 +76,18 @@ class Fetchers:
             link.set_rates(rates)
 
     async def epoch(self, part: int) -> int:
-        """Return the epoch of the lease on a part; 0 if no fetcher of this scheduler has the part."""
+        """Return the epoch of the lease on a part.
+
+        0: no fetcher of this scheduler has the part.
+        """
         link = await self._link_of(part)
         return link.epochs.get(part, 0) if link else 0
 
     async def fetch(self, **wanted: Any) -> Done | Refused:
-        """Have a URL fetched by the fetcher with its part; see `FetcherLink.fetch`. Raises StoppedError."""
+        """Have a URL fetched by the fetcher with its part.
+
+        See `FetcherLink.fetch`. Raises StoppedError.
+        """
         return await self._asked(wanted["part"], lambda link: link.fetch(**wanted)) or _NOT_HERE
 
     async def fetch_bare(self, **wanted: Any) -> Bare:
@@ -86,7 +95,10 @@ class Fetchers:
         return await self._asked(wanted["part"], lambda link: link.fetch_bare(**wanted)) or Bare(_NOT_HERE, b"", b"")
 
     async def _asked(self, part: int, ask: Callable[[RemoteLink], Awaitable[_T]]) -> _T | None:
-        """Ask the fetcher with a part, after the loss of a line the next one; None if no fetcher has the part."""
+        """Ask the fetcher with a part.
+
+        After the loss of a line the next fetcher is asked. None: no fetcher has the part.
+        """
         while link := await self._link_of(part):
             with suppress(LineLostError):
                 return await ask(link)
@@ -98,7 +110,10 @@ class Fetchers:
         news.set()
 
     async def _link_of(self, part: int) -> RemoteLink | None:
-        """Return the line to the fetcher with a part; None after `OWNER_S` without any. Raises StoppedError."""
+        """Return the line to the fetcher with a part.
+
+        None: for `OWNER_S` no fetcher had the part. Raises StoppedError.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(OWNER_S):
                 while not self._is_stopping:

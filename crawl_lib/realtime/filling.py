@@ -142,7 +142,10 @@ class _Fill:
             self.report.moved += server.delete([row.key for row in strangers])
 
     def _put(self, rows: Sequence[Row]) -> int:
-        """Write rows on their servers, but for keys with a newer row there, or with a waiting one."""
+        """Write rows on their servers, unless there are newer ones.
+
+        Waiting rows stay, too.
+        """
         count = 0
         for server in self.servers:
             own = {row.key: row for row in rows if self._server(row.key) is server}
@@ -172,7 +175,10 @@ class _Fill:
             self.report.filled += self._put([*newest.values()])
 
     def _row(self, taken: TakenUrl, fetched: Fetched, position: Position, before: Row | None) -> Row | None:
-        """Return the row of a capture; None for a visit without a change to an unknown page."""
+        """Return the row of a capture.
+
+        None: the visit found no change of an unknown page.
+        """
         told = self.reader.read(fetched)
         document = _document(taken, fetched, told, position)
         via = taken.queued.via
@@ -192,7 +198,10 @@ class _Fill:
     # -- redirects
 
     def _follow(self) -> int:
-        """Give rows of redirects the documents of their targets; return how many rows got one."""
+        """Give rows of redirects the documents of their targets.
+
+        Returns how many rows got a document.
+        """
         done = self.report.waiting = 0
         for server in self.servers:
             target = key = b""
@@ -207,7 +216,10 @@ class _Fill:
         return done
 
     def _whole(self, row: Row) -> Row | None:
-        """Return a waiting row with the document of its target; None without such a document."""
+        """Return a waiting row with the document of its target.
+
+        None: there is no such document.
+        """
         request, target = request_of(row.request), row.waits_for or b""
         rest = self._server(target).read([target]).get(target)
         if rest is None or rest.is_open or rest.data is None or request.hop is None:
@@ -243,7 +255,10 @@ def _document(taken: TakenUrl, fetched: Fetched, told: Told, position: Position)
 
 
 def _row_of(key: bytes, request: Request, document: Document, fetched_ms: int) -> Row:
-    """Return the row of a document; of a redirect, the row that waits for the target."""
+    """Return the row of a document.
+
+    The row of a redirect waits for the target.
+    """
     target = None if request.target is None else bytes.fromhex(request.target.key)
     good_until_ms = document.retry_at * 1000 if document.retry_at else fetched_ms + again_ms(document, _POLICY)
     return Row(

@@ -64,7 +64,10 @@ class Gate:
     """The port of a fetcher. All methods belong to the loop's thread."""
 
     def __init__(self, place: FetcherPlace, identity: Identity, lock: int, clock: Callable[[], float]) -> None:
-        """Listen to nobody yet. `lock`: the descriptor of the directory's lock. `clock`: monotonic seconds."""
+        """Prepare a gate, which listens to nobody yet.
+
+        `lock`: the descriptor of the directory's lock. `clock`: monotonic seconds.
+        """
         self._place, self._identity, self._lock, self._clock = place, identity, lock, clock
         # A thread for all starts: each fetcher dies with its thread (`walls.forkserver`).
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="krake-fetcher")
@@ -145,7 +148,10 @@ class Gate:
                         await writer.drain()
 
     async def _relay(self, setup: Setup, peer: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Start a fetcher for a scheduler, and carry the lines of both until one of them ends."""
+        """Start a fetcher for a scheduler, and carry their lines.
+
+        The end of either one ends both.
+        """
         config = from_mapping(setup.config, Path("/"), f"the config of scheduler {peer}")
         room = FreeSpace(config.watermarks, self._place.directory)
         require_room(room)
@@ -212,7 +218,10 @@ class _Relay:
         await self.is_over.wait()
 
     async def run(self, process: FetcherProcess, room: FreeSpace) -> None:
-        """Carry lines both ways. Raises ProtocolError with the reason of an end that the scheduler should hear."""
+        """Carry lines both ways.
+
+        Raises ProtocolError with the reason of an end that the scheduler should hear.
+        """
         reader, writer = await asyncio.open_connection(sock=process.socket)
         writer.write(Hello(version=PROTOCOL_VERSION).to_line())
         await reader.readline()  # the fetcher's hello; the gate has said its own
@@ -259,7 +268,10 @@ async def _until_full(room: FreeSpace) -> str:
 
 
 def require_room(room: FreeSpace) -> None:
-    """Raise ProtocolError while the directory has less room than the watermarks ask for."""
+    """Raise ProtocolError while the directory is too full.
+
+    The watermarks say how much room it needs.
+    """
     if shortage := room.shortage():
         raise ProtocolError(shortage)
 

@@ -20,7 +20,10 @@ _part_of = lru_cache(_KNOWN_HOSTS)(part_of)
 
 
 def own_ms() -> int:
-    """Return milliseconds since this machine's start; its sleep counts, a set clock does not."""
+    """Return milliseconds since this machine's start.
+
+    The machine's sleep counts, a set clock does not.
+    """
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
@@ -28,7 +31,10 @@ class Held:
     """The grants of a scheduler: which parts, since when, and until when."""
 
     def __init__(self, config: FetchConfig, store: HostStore, now_ms: Callable[[], int] = own_ms) -> None:
-        """Hold nothing yet. `store`: with the delays of hosts. `now_ms`: the fetcher's own clock."""
+        """Begin without parts.
+
+        `store`: with the delays of hosts. `now_ms`: the fetcher's own clock.
+        """
         self._config, self._store, self._now_ms = config, store, now_ms
         self._since_ms: dict[int, float] = {}
         self._until_ms: float = 0.0
@@ -37,7 +43,10 @@ class Held:
     def grant(
         self, parts: Iterable[tuple[int, int]], until_ms: int | None, unowned: Iterable[tuple[int, int]] = ()
     ) -> None:
-        """Hold these ranges of parts, and no others. `until_ms`: None without an end. `unowned`: see `Grant`."""
+        """Hold these ranges of parts, and no others.
+
+        `until_ms`: None without an end. `unowned`: see `Grant`.
+        """
         now_ms = self._now_ms()
         earlier = self._since_ms if now_ms < self._until_ms else {}
         new_ms = now_ms if until_ms is not None else float("-inf")
@@ -63,7 +72,10 @@ class Held:
         return self.has(part) and self._now_ms() >= self._since_ms[part] + self._wait_ms(part, host)
 
     def tell(self, host: str, *, is_known: bool) -> None:
-        """Note that all that is known of a host is in the store. `is_known`: something is."""
+        """Note that the store has all that is known of a host.
+
+        `is_known`: something is.
+        """
         self._told.pop(host, None)
         if is_known:
             self._told[host] = self._since_ms.get(_part_of(host))
@@ -71,7 +83,10 @@ class Held:
             del self._told[next(iter(self._told))]
 
     def _wait_ms(self, part: int, host: str) -> float:
-        """Return the wait of a host after the start of its lease: its own delay, where all that is known was told."""
+        """Return the wait of a host after its lease's start.
+
+        A host about which everything was told has its own delay.
+        """
         longest_s, since_ms = self._config.max_crawl_delay_s, self._since_ms[part]
         if self._now_ms() - since_ms > 1000 * longest_s:
             return 0.0

@@ -31,9 +31,9 @@ class HostNews:
         self._told: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     async def first(self, authority: str, epoch: int) -> dict[str, Any]:
-        """Return fields of `Fetch` for the first URL of an authority in the time of a lease; none for later URLs.
+        """Return fields of `Fetch` for an authority's first URL in a lease.
 
-        A later URL waits until the first one is on its way. `epoch`: of the lease.
+        Later URLs get none. A later URL waits until the first one is on its way. `epoch`: of the lease.
         """
         told = self._told.get((authority, epoch))
         if told is not None:
@@ -47,7 +47,10 @@ class HostNews:
         return fields
 
     async def _look_up(self, authority: str, fields: dict[str, Any]) -> None:
-        """Add what is known. A host of which nothing can be read is treated as unknown, and waits longest."""
+        """Add what is known.
+
+        An unreadable host is treated as unknown, and waits longest.
+        """
         try:
             data = await self._store.host(authority)
             fields["known"] = None if data is None else _states.decode(data)

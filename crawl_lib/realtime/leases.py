@@ -48,7 +48,7 @@ class Lessee:
 
 @lru_cache(64)
 def wanted_parts(fetcher: str, members: frozenset[str]) -> tuple[int, ...]:
-    """Return the parts of a fetcher: those where its hash is the highest of all members.
+    """Return the parts where a fetcher's hash is the highest.
 
     A member more or less moves its own parts only (rendezvous hashing).
     """
@@ -82,7 +82,7 @@ class LeaseTable:
         self._is_there = False
 
     def renew(self, lessee: Lessee) -> dict[int, int]:
-        """Take and renew what a fetcher should have; return its parts, with their epochs.
+        """Take and renew a fetcher's leases; return parts and epochs.
 
         A lease on a part that another member should have ends by itself. A line that another line has replaced gets
         nothing; if it is the living one, the next call makes it the newest line again.
@@ -137,7 +137,10 @@ class Leases:
 
     @classmethod
     def of(cls, config: KeyStorageConfig, password: str | None) -> "Leases":
-        """Return the leases on the first key server of a config. Raises ConfigError."""
+        """Return the leases on the first key server of a config.
+
+        Raises ConfigError.
+        """
         return cls(lambda: connect_pages(config, password, config.servers[0]))
 
     async def renew(self, lessee: Lessee) -> dict[int, int]:

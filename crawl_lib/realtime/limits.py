@@ -23,7 +23,10 @@ class TokenBuckets:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def take(self, name: str, per_s: float, number: int) -> None:
-        """Take a number out of a bucket. Raises BusyError for an empty bucket."""
+        """Take a number out of a bucket.
+
+        Raises BusyError for an empty bucket.
+        """
         room, now_s = max(per_s, self._most), self._clock()
         left, then_s = self._buckets.get(name, (room, now_s))
         left = min(room, left + (now_s - then_s) * per_s)
@@ -54,9 +57,10 @@ class Repeats:
         self._bytes = 0
 
     async def once(self, token: str, key: str, body: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        """Return the answer of the first request with this key; `make` makes the answer if this request is the first.
+        """Return the answer of the first request with this key.
 
-        Raises InputError if the first request had another body, and the errors of `make`.
+        `make` makes the answer if this request is the first. Raises InputError if the first request had another body,
+        and the errors of `make`.
         """
         digest = sha256(body).digest()
         self._expire()

@@ -50,7 +50,10 @@ class Ending(Protocol):
     """A running fetcher, or a line to a fetcher of another machine."""
 
     def stop(self) -> None:
-        """Ask the process to end its requests, to close its part, and to exit."""
+        """Ask the process to end its requests and to exit.
+
+        The process closes its part before the exit.
+        """
 
     def kill(self) -> None:
         """End the process or the line now, and wait for its end."""
@@ -133,7 +136,10 @@ class FetcherLink:
         return PARTS if self.is_ready else 0
 
     async def backlog(self) -> Backlog | None:
-        """Return what waits for the collection on the fetcher's machine; None on this machine."""
+        """Return the backlog of collection on the fetcher's machine.
+
+        None on this machine.
+        """
         return None
 
     async def run(self) -> None:
@@ -222,7 +228,10 @@ class FetcherLink:
         return process, *await asyncio.open_connection(sock=process.socket)
 
     def set_rates(self, rates: Rates) -> None:
-        """Tell the fetcher the rates of operators, and each later fetcher before its first grant."""
+        """Tell the fetcher, and each later one, operators' rates.
+
+        A fetcher learns them before its first grant.
+        """
         self._rates = rates
         if self._writer is not None:
             self._writer.write(rates.to_line())

@@ -54,7 +54,10 @@ _COUNTED = ("store_failed", "task_failed", "rows_swept", "rows_damaged", "submis
 
 
 async def metrics_text(service: Scheduler) -> str:
-    """Return the metrics as they are now. The rows of an absent key server, or of an absent gate, are left out."""
+    """Return the current metrics.
+
+    The rows of an absent key server, or of an absent gate, are left out.
+    """
     due, ages = await _queues(service)
     values: dict[str, Mapping[str, float]] = {
         "waiting": {"": service.waiting},
@@ -72,7 +75,10 @@ async def metrics_text(service: Scheduler) -> str:
 
 
 def _lines(metric: ServiceMetric, values: Mapping[str, float]) -> Iterator[str]:
-    """Yield the lines of a metric. A key of `values` is what follows the name: a suffix, labels, or nothing."""
+    """Yield the lines of a metric.
+
+    A key of `values` is what follows the name: a suffix, labels, or nothing.
+    """
     name = PREFIX + metric.name
     yield f"# HELP {name} {metric.text}"
     yield f"# TYPE {name} {metric.kind}"
@@ -87,7 +93,10 @@ def _by_label(service: Scheduler, label: str) -> dict[str, float]:
 
 
 async def _queues(service: Scheduler) -> tuple[dict[str, float], dict[str, float]]:
-    """Return due rows, and the age in seconds of the oldest one, of each key server that answers."""
+    """Return due rows and the oldest one's age by key server.
+
+    Ages are in seconds. Servers that do not answer are left out.
+    """
     due, ages = dict[str, float](), dict[str, float]()
     for place in service.store.places:
         label = f'{{server="{place + 1}"}}'
@@ -100,7 +109,10 @@ async def _queues(service: Scheduler) -> tuple[dict[str, float], dict[str, float
 
 
 async def _fetchers(service: Scheduler) -> dict[str, dict[str, float]]:
-    """Return what each fetcher has, and what waits for the collection there and on this machine."""
+    """Return each fetcher's state, and the backlog of collections.
+
+    The backlog is that of its machine, and that of this machine.
+    """
     links = service.link.links if isinstance(service.link, Fetchers) else (service.link,)
     found: dict[str, dict[str, float]] = {name: {} for name in _OF_FETCHERS}
     for link, there in zip(links, await asyncio.gather(*(link.backlog() for link in links)), strict=True):
@@ -117,7 +129,10 @@ async def _fetchers(service: Scheduler) -> dict[str, dict[str, float]]:
 
 
 def _backlog_here(service: Scheduler, name: str) -> Backlog | None:
-    """Return what waits on this machine: parts, logs of submissions, and an unfinished collection."""
+    """Return this machine's backlog.
+
+    It has parts, logs of submissions, and an unfinished collection.
+    """
     logs = service.submissions.folder
     if logs is None:
         return None

@@ -81,7 +81,7 @@ class Row(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether the URL is due, or waits for the target of a redirect."""
+        """Whether the URL is due, or waits for a redirect's target."""
         return self.is_due or self.waits_for is not None
 
 
@@ -136,7 +136,10 @@ class DueRows(NamedTuple):
 
 
 def part_of(host: str) -> int:
-    """Return the part of a host, 0 to 255: the part of the host's registrable domain."""
+    """Return the part of a host, 0 to 255.
+
+    All hosts of a registrable domain have one part.
+    """
     return sha1(budget_domain_of(host).encode()).digest()[0]
 
 
@@ -161,7 +164,10 @@ class PageServer(ABC):
 
     @abstractmethod
     def ensure(self) -> None:
-        """Create the table where there is none. Raises KeyTablesError for a table of another version."""
+        """Create the table where there is none.
+
+        Raises KeyTablesError for a table of another version.
+        """
 
     @abstractmethod
     def exists(self) -> bool:
@@ -169,7 +175,10 @@ class PageServer(ABC):
 
     @abstractmethod
     def next_epoch(self) -> int:
-        """Return an epoch above all epochs of this server, for one writer alone, in a single transaction."""
+        """Return an epoch above all epochs of this server.
+
+        One transaction reserves the epoch for one writer.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -192,10 +201,16 @@ class PageServer(ABC):
 
     @abstractmethod
     def _finish(self, documents: Sequence[Finished]) -> None:
-        """Write documents of different keys, in ascending order, in a single statement or under a single lock."""
+        """Write documents of different keys, in ascending order.
+
+        They are written in a single statement or under a single lock.
+        """
 
     def problem(self) -> str:
-        """Return why the table cannot be used, "" if it can. Raises KeyServerDownError."""
+        """Return why the table cannot be used, "" if it can.
+
+        Raises KeyServerDownError.
+        """
         try:
             self._require_version()
         except (KeyTablesError, DamagedKeysError) as error:
@@ -203,7 +218,10 @@ class PageServer(ABC):
         return ""
 
     def submit(self, wishes: Sequence[Wish]) -> dict[bytes, Row]:
-        """Submit URLs, and return their rows without documents. Wishes for one key are one wish, with all shares."""
+        """Submit URLs, and return their rows without documents.
+
+        Wishes for one key are one wish, with all shares.
+        """
         together: dict[bytes, Wish] = {}
         names = sorted({wish.repeat for wish in wishes if wish.repeat})
         known = (
@@ -217,10 +235,10 @@ class PageServer(ABC):
         return self.states([*together])
 
     def finish(self, documents: Sequence[Finished]) -> None:
-        """Write documents; each row waits for nothing, and is due no more, unless the row is to stay due.
+        """Write documents, after which rows wait for nothing.
 
-        The statement's time is the time of the events. Readers of events may have passed the time of a slow
-        statement; then the documents are written again, with a later time.
+        A row is due no more, unless it is to stay due. The statement's time is the time of the events. Readers of
+        events may have passed the time of a slow statement; then the documents are written again, with a later time.
         """
         ordered = _in_order({document.key: document for document in documents})
         for _ in range(_WRITES):
@@ -230,7 +248,10 @@ class PageServer(ABC):
                 return
 
     def follow(self, hops: Sequence[Followed]) -> None:
-        """Let rows wait for the targets of their redirects; the caller submits the targets afterwards."""
+        """Let rows wait for the targets of their redirects.
+
+        The caller submits the targets afterwards.
+        """
         for hop in _in_order({hop.key: hop for hop in hops}):
             values = {"target": _blob(hop.target), "request": _blob(hop.request), "epoch": hop.epoch}
             self._changed(self._text("follow.sql", hash=_blob(hop.key), **values))
@@ -254,17 +275,23 @@ class PageServer(ABC):
         return list(found.values())
 
     def waiting(self, target: bytes, key: bytes, limit: int, parts: Collection[int] = ALL_PARTS) -> list[Row]:
-        """Return waiting rows of parts by target and key, from the given target and key on."""
+        """Return waiting rows of parts by target and key.
+
+        They begin at the given target and key.
+        """
         words = {"target": _blob(target), "after_key": _blob(key), "parts": ",".join(map(str, parts))}
         return list(self._found("waiting.sql", limit=limit, **words).values())
 
     def written_ms(self, key: bytes, epoch: int) -> int | None:
-        """Return when a document of an epoch was written into a row; None if the row has another one by now."""
+        """Return when a document of an epoch was written.
+
+        None: the row has another document by now.
+        """
         found = self._selected(self._text("written.sql", hash=_blob(key), epoch=epoch))
         return int(found[0][0]) if found else None
 
     def hosts(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return what fetchers know of hosts, as JSON, by the keys of authorities."""
+        """Return fetchers' knowledge of hosts, as JSON, by authorities' keys."""
         rows = self._selected(self._text("hosts.sql", keys=_list(keys))) if keys else ()
         return {bytes(key): bytes(data) for key, data in rows}
 
@@ -286,7 +313,10 @@ class PageServer(ABC):
         )
 
     def set_rate(self, rate: Rate) -> None:
-        """Set the rate of a domain; a rate that changes nothing is forgotten."""
+        """Set the rate of a domain.
+
+        A rate that changes nothing is forgotten.
+        """
         domain = _blob(rate.domain.encode())
         if rate == Rate(domain=rate.domain):
             self._changed(self._text("rate_drop.sql", domain=domain))
@@ -311,7 +341,10 @@ class PageServer(ABC):
         return [Mark(time_ms, bytes(key)) for time_ms, key in rows]
 
     def sweep(self, after: Mark, keep_ms: int, limit: int) -> Swept:
-        """Look at so many rows from a mark on, and delete rows neither shared nor fetched for so long."""
+        """Look at some rows, and delete those unused for long.
+
+        Such a row was neither shared nor fetched. The look begins after a mark.
+        """
         self._changed(self._text("sweep_repeats.sql", keep_ms=REPEATS_MS))
         self._changed(self._text("sweep_hosts.sql", keep_ms=HOSTS_MS))
         marks = self.events(after, limit)
@@ -333,7 +366,10 @@ class PageServer(ABC):
         return list(self._found("rows.sql", after_key=_blob(key), limit=limit).values())
 
     def put(self, rows: Sequence[tuple[int, Row]]) -> None:
-        """Write whole rows, each with its part, in place of rows with these keys. No service may work meanwhile."""
+        """Write whole rows, each with its part.
+
+        They replace rows with these keys. No service may work meanwhile.
+        """
         for start in range(0, len(rows), STATEMENT_DOCUMENTS):
             some = ",".join(_values(part, row) for part, row in rows[start : start + STATEMENT_DOCUMENTS])
             self._changed(self._text("put.sql", rows=some))
@@ -361,7 +397,10 @@ class PageServer(ABC):
         return rows_of(self._selected(self._text(name, **words)))
 
     def run(self, name: str, **words: object) -> None:
-        """Run the repeatable statements of a file of `sql/realtime/`, with values in place of words."""
+        """Run the repeatable statements of a file of `sql/realtime/`.
+
+        Values take the place of words.
+        """
         for statement in statements_of(name):
             self._changed(_filled(statement, {"now": self.NOW, **words}))
 
@@ -370,7 +409,10 @@ class PageServer(ABC):
         return self._selected(self._text(name, **words))
 
     def _text(self, name: str, **words: object) -> str:
-        """Return the statement of a file of `sql/realtime/` with values in place of words."""
+        """Return the statement of a file with values for words.
+
+        The file is in `sql/realtime/`.
+        """
         return _filled(statement_of(name), {"now": self.NOW, **words})
 
 
@@ -408,7 +450,7 @@ def statements_of(name: str) -> list[str]:
 
 
 def max_age_ms(wish: Wish) -> int:
-    """Return the age beyond which a document is too old for a submission."""
+    """Return the age beyond which a document is too old."""
     return _NEVER_MS if wish.max_age_ms is None else wish.max_age_ms
 
 
@@ -418,7 +460,10 @@ def _both(one: Wish, other: Wish) -> Wish:
 
 
 def _in_order(by_key: Mapping[bytes, Any]) -> list[Any]:
-    """Return the values by ascending keys: writers with an equal order of locks never deadlock."""
+    """Return the values by ascending keys.
+
+    Writers with an equal order of locks never deadlock.
+    """
     return [by_key[key] for key in sorted(by_key)]
 
 
@@ -435,7 +480,7 @@ def _list(keys: Sequence[bytes]) -> str:
 
 
 def _values(part: int, row: Row) -> str:
-    """Return a row as a list of SQL values, in the order of `put.sql`."""
+    """Return a row as SQL values, in the order of `put.sql`."""
     numbers = (part, row.due_ms, row.fetched_ms, row.again_ms, row.shared_ms, row.tries, row.shares)
     blobs = (row.waits_for, row.request, row.data)
     texts = [_blob(row.key), *("NULL" if number is None else str(number) for number in numbers)]

@@ -55,7 +55,10 @@ class MySqlPages(MySqlServer, PageServer):
             return False
 
     def next_epoch(self) -> int:
-        """Return an epoch above all epochs of this server; the statement's answer belongs to its connection."""
+        """Return an epoch above all epochs of this server.
+
+        The statement's answer belongs to its connection.
+        """
         return self._repeated(partial(_next_epoch, self.NOW))
 
     def _repeated(self, work: Callable[[Connection[Any]], _T]) -> _T:
@@ -103,7 +106,10 @@ class MySqlPages(MySqlServer, PageServer):
 
 
 def _limited(connection: Connection[Any], statement: str) -> str:
-    """Give a statement its time limit. MySQL has no such limit; there, only the wait for locks is limited."""
+    """Give a statement its time limit.
+
+    MySQL has no such limit; there, only the wait for locks is limited.
+    """
     if "MariaDB" in connection.get_server_info():  # type: ignore[no-untyped-call]
         return f"SET STATEMENT max_statement_time={EVENT_LIMIT_S:g} FOR {statement}"
     return statement

@@ -64,11 +64,17 @@ class SqlitePages(PageServer):
         return int(epoch)
 
     def problem(self) -> str:
-        """Return why the file cannot be used, "" if it can; all pages of the file are read."""
+        """Return why the file cannot be used, "" if it can.
+
+        All pages of the file are read.
+        """
         return self.damage() or super().problem()
 
     def damage(self) -> str:
-        """Return what is damaged in the file, "" for nothing, or without a file."""
+        """Return the damage of the file.
+
+        "": there is none, or no file.
+        """
         try:
             answers = self._selected("PRAGMA quick_check(1)") if self.path.exists() else [("ok",)]
         except DamagedKeysError as error:
@@ -90,7 +96,10 @@ class SqlitePages(PageServer):
         return self._by_key("states.sql", keys)
 
     def _by_key(self, name: str, keys: Sequence[bytes]) -> dict[bytes, Row]:
-        """Return rows by a prepared statement: to prepare a statement takes longer than to read a row."""
+        """Return rows by a prepared statement.
+
+        To prepare a statement takes longer than to read a row.
+        """
         statement = statement_of(name).replace(":keys", ",".join("?" * len(keys)))
         with self._open() as connection:
             return rows_of(connection.execute(statement, keys))
@@ -136,7 +145,7 @@ class SqlitePages(PageServer):
         self._write_all("finish.sqlite.sql", values)
 
     def _write_all(self, name: str, values: Sequence[dict[str, Any]], then: str = "") -> None:
-        """Run a statement with all these values, and another statement, in one transaction."""
+        """Run a statement with all values, then another, in one transaction."""
         statement = statement_of(name).replace(":now", self.NOW)
         with self._writing() as connection:
             connection.executemany(statement, values)

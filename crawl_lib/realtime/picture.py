@@ -23,7 +23,10 @@ _NETPBM = tuple(b"P%d" % number for number in range(1, 8))
 
 
 def picture_facts(fetched: Fetched, config: Config) -> dict[str, Any]:
-    """Return `type`, `width`, `height` (in pixels, as stored) and `length` (in bytes) of a picture, as far as known."""
+    """Return the type, size and length of a picture, if known.
+
+    These are `type`, `width`, `height` (in pixels, as stored) and `length` (in bytes).
+    """
     if fetched.outcome is not Outcome.OK:
         return {}
     headers = parse_head(fetched.head)
@@ -40,7 +43,10 @@ def picture_facts(fetched: Fetched, config: Config) -> dict[str, Any]:
 
 
 def size_of(data: bytes) -> dict[str, int]:
-    """Return `width` and `height` in pixels by the beginning of a picture; nothing for an unknown or malformed one."""
+    """Return `width` and `height` in pixels from a picture's beginning.
+
+    An unknown or malformed picture has none.
+    """
     if data.startswith(_NETPBM):
         return {}
     width, height = imagesize.get(io.BytesIO(data[:PROBE_BYTES]), exif_rotation=False)

@@ -12,7 +12,10 @@ FETCHER = "live-0"
 
 
 def fetcher_names(config: Config) -> list[str]:
-    """Name the fetchers of a service: fetchers on other machines, else the service's own."""
+    """Name the fetchers of a service.
+
+    They are the fetchers on other machines, or else the service's own.
+    """
     fetchers = config.realtime.fetchers if config.realtime else ()
     return [fetcher.name for fetcher in fetchers] or [FETCHER]
 
@@ -23,5 +26,8 @@ def live_spool(node_dir: Path, name: str) -> Path:
 
 
 def live_submissions(node_dir: Path, name: str) -> Path:
-    """Return where submissions lie until they are collected with the parts of a fetcher."""
+    """Return the folder of submissions that wait for collection.
+
+    They are collected with the parts of a fetcher.
+    """
     return NodeDirectory(node_dir).live / name / "submissions"

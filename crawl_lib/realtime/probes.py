@@ -37,7 +37,10 @@ class Probes:
         self._open = 0
 
     async def look(self, url: str, via: bytes, policy: PolicyConfig) -> Findings:
-        """Return the findings of a picture. `via`: the key of the page. Raises StoppedError once the service stops."""
+        """Return the findings of a picture.
+
+        `via`: the key of the page. Raises StoppedError once the service stops.
+        """
         service = self._service
         try:
             canonical = service.filter.chain.normalize(canonicalize(url, max_length_chars=service.max_length_chars))

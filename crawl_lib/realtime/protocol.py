@@ -47,7 +47,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_
     """A line. Unknown fields, as a later version may have them, are passed over."""
 
     def to_line(self) -> bytes:
-        """Return the line, with the newline. Raises ProtocolError for a line above the limit."""
+        """Return the line, with the newline.
+
+        Raises ProtocolError for a line above the limit.
+        """
         line = _encoder.encode(self) + b"\n"
         if len(line) > MAX_LINE_BYTES:
             raise ProtocolError(f"a line of {len(line)} bytes; the most is {MAX_LINE_BYTES}")
@@ -288,7 +291,10 @@ class LineReader(Generic[_Said]):
     """Reads the lines of the other end out of pieces of any size: first its `Hello`, then messages."""
 
     def __init__(self, kind: object, who: str) -> None:
-        """Read messages of a union, `ToFetcher` or `ToScheduler`. `who`: the other end, for messages of errors."""
+        """Read messages of a union, `ToFetcher` or `ToScheduler`.
+
+        `who`: the other end, for messages of errors.
+        """
         self._decoder = msgspec.json.Decoder(kind)
         self._who = who
         self._rest = bytearray()

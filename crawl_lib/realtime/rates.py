@@ -29,7 +29,10 @@ class RateList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rated(config: FetchConfig, rates: Collection[Rate]) -> FetchConfig:
-    """Return a config with rates in front of its entries for hosts; the longest domain that matches counts."""
+    """Return a config with rates before its entries for hosts.
+
+    The longest domain that matches counts.
+    """
     longest_first = sorted(rates, key=lambda rate: -len(rate.domain))
     entries = [HostConfig("domain", rate.domain, rate.delay_s, rate.connections) for rate in longest_first]
     return replace(config, hosts=(*entries, *config.hosts))
@@ -41,7 +44,10 @@ def is_blocked(rates: Collection[Rate], host: str) -> bool:
 
 
 def rate_of(given: Mapping[str, Any]) -> Rate:
-    """Return a rate of fields that a person gave, its domain in canonical form. Raises InputError for unusable ones."""
+    """Return a rate of fields that a person gave.
+
+    Its domain is in canonical form. Raises InputError for unusable fields.
+    """
     text = str(given["domain"])
     try:
         host = host_of(canonicalize(f"http://{text}/", max_length_chars=1000))
@@ -53,7 +59,10 @@ def rate_of(given: Mapping[str, Any]) -> Rate:
 
 
 def change_rate(stores: Stores, rate: Rate | None) -> tuple[Rate, ...]:
-    """Set the rate of a domain, if any, and return all rates. Raises InputError beyond `MOST_RATES`, KeyStoreError."""
+    """Set the rate of a domain, if any; return all rates.
+
+    Raises InputError beyond `MOST_RATES`, KeyStoreError.
+    """
     config = stores.config.key_storage
     with closing(connect_pages(config, stores.secrets.key_storage_password, config.servers[0])) as server:
         server.ensure()

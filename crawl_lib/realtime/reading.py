@@ -54,7 +54,10 @@ class Told:
 
 
 def facts_of(page: ParsedPage) -> dict[str, Any]:
-    """Return the facts of a page by name (docs/metadata.md): texts, the `image` with its size, and all `sources`."""
+    """Return the facts of a page by name (docs/metadata.md).
+
+    They are texts, the `image` with its size, and all `sources`.
+    """
     said = {name: value for name, value in (page.metadata or Metadata())._asdict().items() if value is not None}
     facts: dict[str, Any] = {name: value[0] for name, value in said.items()}
     if image := (page.metadata or Metadata()).image:
@@ -123,7 +126,10 @@ class AnswerReader:
         return with_refresh(page, refresh, url=url, config=self._parse) if refresh else page
 
     def _refresh(self, page: ParsedPage, headers: Headers) -> PageTarget | None:
-        """Return the target of a page's first refresh; None for a page with nofollow."""
+        """Return the target of a page's first refresh.
+
+        None for a page with nofollow.
+        """
         is_barred = page.nofollow or x_robots_nofollow(headers.all("x-robots-tag"), self._token)
         if is_barred and not self._parse.follow_nofollow:
             return None
@@ -141,7 +147,10 @@ class AnswerReader:
 
 
 def bounded(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return facts of at most `MAX_FACTS_BYTES`: the longest facts are left out first."""
+    """Return facts of at most `MAX_FACTS_BYTES`.
+
+    The longest facts are left out first.
+    """
     sizes = {name: len(msgspec.json.encode(value)) + len(name) + 4 for name, value in facts.items()}
     kept, total = dict(facts), sum(sizes.values())
     for name in sorted(sizes, key=lambda name: sizes[name], reverse=True):

@@ -52,9 +52,9 @@ class LineLostError(FetcherDiedError):
 
 
 def setup_of(config: Config, digest: str, name: str) -> Setup:
-    """Return the config of a fetcher on another machine: the sections that a fetcher needs.
+    """Return the config of a fetcher on another machine.
 
-    Args:
+    It has the sections that a fetcher needs. Args:
         config: The scheduler's config.
         digest: Hex SHA-256 of the scheduler's config, for WARC files.
         name: The name of the fetcher.
@@ -114,9 +114,10 @@ class RemoteLink(FetcherLink):
         *,
         turns: AddressTurns | None = None,
     ) -> None:
-        """Connect to nothing yet. `identity`: of the scheduler. `setup`: see `setup_of`. `store`: has `krakehosts`.
+        """Prepare a link, which connects to nothing yet.
 
-        `turns`: of addresses, for this fetcher alone.
+        `identity`: of the scheduler. `setup`: see `setup_of`. `store`: has `krakehosts`. `turns`: of addresses, for
+        this fetcher alone.
         """
         super().__init__(_none_here, turns=turns)
         self._hosts = HostNews(store)
@@ -167,7 +168,10 @@ class RemoteLink(FetcherLink):
 
     @property
     def epochs(self) -> dict[int, int]:
-        """The parts that the fetcher has now, as far as this end knows, with the epochs of their leases."""
+        """The parts that the fetcher has now, with leases' epochs.
+
+        This end may know less than the fetcher.
+        """
         return self._epochs if self.is_ready and time.monotonic() < self._until_s else {}
 
     @property
@@ -177,11 +181,17 @@ class RemoteLink(FetcherLink):
 
     @property
     def held_parts(self) -> int:
-        """How many parts of hosts the fetcher has now, as far as this end knows."""
+        """The number of hosts' parts that the fetcher has now.
+
+        This end may know less than the fetcher.
+        """
         return len(self.epochs)
 
     async def backlog(self) -> Backlog | None:
-        """Ask the gate what waits for the collection, by a line of its own; None without an answer."""
+        """Ask the gate for the backlog of collection.
+
+        The question has a connection of its own. None: no answer came.
+        """
         with suppress(KrakeError, OSError, ValueError):
             async with asyncio.timeout(BACKLOG_S):
                 reader, writer = await self._connect()
@@ -197,7 +207,10 @@ class RemoteLink(FetcherLink):
         return None
 
     async def end(self) -> None:
-        """Give the leases back after a planned end of `run`, if the fetcher has said its last word."""
+        """Give the leases back after a planned end of `run`.
+
+        The fetcher must have sent its last line.
+        """
         if self.has_ended:
             with suppress(KeyStoreError):
                 await self._leases.give_back(self._lessee)
@@ -207,7 +220,10 @@ class RemoteLink(FetcherLink):
         self.has_ended = not self._opened.is_cut
 
     async def _ask(self, wanted: dict[str, Any]) -> PendingFetch:
-        """Ask for a URL; the first URL of a host comes with all that earlier owners knew of the host."""
+        """Ask for a URL.
+
+        The first URL of a host comes with all that earlier owners knew of the host.
+        """
         authority = authority_of(wanted["url"])
         first = await self._hosts.first(authority, self._epochs.get(wanted["part"], 0))
         asked = await super()._ask({**wanted, **first})
@@ -217,13 +233,16 @@ class RemoteLink(FetcherLink):
         return asked
 
     def _on_clock(self, clock: Clock) -> None:
-        """Renew the leases, unless the key server still works on the last renewal."""
+        """Renew the leases, unless the last renewal is still running."""
         self._has_clock = True
         if self._writer is not None and (self._renewal is None or self._renewal.done()):
             self._renewal = asyncio.create_task(self._renew(clock, self._writer, time.monotonic()))
 
     async def _renew(self, clock: Clock, writer: asyncio.StreamWriter, heard_s: float) -> None:
-        """Renew the leases, which begin after the fetcher's time `clock`; grant them until that time + `GRANT_S`."""
+        """Renew the leases, and grant them to the fetcher.
+
+        Leases begin after the fetcher's time `clock`; the grant lasts until that time + `GRANT_S`.
+        """
         lessee = self._lessee
         try:
             epochs = await self._leases.renew(lessee)

@@ -35,9 +35,10 @@ class RowsReport:
 
 @contextmanager
 def page_servers(stores: Stores) -> Iterator[list[PageServer]]:
-    """Connect to the tables of all key servers, in their order; an empty list if no server has the table.
+    """Connect to the tables of all key servers, in order.
 
-    Raises KeyServerDownError for a server that is away, KeyTablesError if only some servers have the table.
+    The list is empty if no server has the table. Raises KeyServerDownError for a server that is away, KeyTablesError if
+    only some servers have the table.
     """
     config = stores.config
     with ExitStack() as stack:
@@ -50,7 +51,9 @@ def page_servers(stores: Stores) -> Iterator[list[PageServer]]:
 
 
 def row_facts(stores: Stores, key: bytes) -> Facts | None:
-    """Return what the table says of a URL, as JSON takes it; None if the crawl has no table.
+    """Return a URL's row in the table, for JSON.
+
+    None if the crawl has no table.
 
     `state`: `unknown` (no row), `due`, `redirected` (the row waits for a redirect's target), or `known`. Times are in
     ISO 8601. `document`: the newest one, None without any. Raises KeyStoreError, DamagedFileError for a damaged row.
@@ -92,10 +95,10 @@ def _utc(time_ms: int | None) -> str | None:
 def forget_rows(
     stores: Stores, urls: Sequence[str], hosts: Collection[str], older_than_s: float | None, *, dry_run: bool
 ) -> RowsReport | None:
-    """Delete the rows of URLs, of hosts, or with documents of a certain age; rows that wait stay.
+    """Delete rows by URL, by host, or by documents' age.
 
-    Returns None if the crawl has no table. `urls`: canonical. `hosts`: empty: of any host, if an age is given.
-    Raises KeyStoreError.
+    Rows that wait stay. Returns None if the crawl has no table. `urls`: canonical. `hosts`: empty: of any host, if an
+    age is given. Raises KeyStoreError.
     """
     keys = {key_of(url) for url in urls}
     age_ms = None if older_than_s is None else round(older_than_s * 1000)
@@ -122,9 +125,10 @@ def forget_rows(
 
 
 def drop_rows(stores: Stores, keys: Collection[bytes], *, dry_run: bool) -> int:
-    """Delete the rows of pages, and all rows with a document that came by one of these pages; return how many.
+    """Delete the rows of pages; return how many.
 
-    Rows that wait are deleted too, since their old documents may be such. Raises KeyStoreError.
+    Rows with a document that came by one of these pages are deleted, too. Rows that wait are deleted too, since their
+    old documents may be such. Raises KeyStoreError.
     """
     wanted, count = {key.hex().encode() for key in keys}, 0
 

@@ -115,7 +115,10 @@ class Scheduler:
             self.spawn(self._keep_waking())
 
     async def _run_link(self) -> None:
-        """Run the fetcher, which knows the rates of operators from its first request on."""
+        """Run the fetcher.
+
+        It knows the rates of operators from its first request on.
+        """
         with suppress(KeyStoreError):
             await self.store.ensure(0)
             await self._take_rates()
@@ -135,7 +138,10 @@ class Scheduler:
             self.link.set_rates(Rates(rates=rates))
 
     async def set_rate(self, rate: Rate) -> tuple[Rate, ...]:
-        """Set the rate of a domain, and return all rates. Raises InputError for too many, KeyStoreError."""
+        """Set the rate of a domain, and return all rates.
+
+        Raises InputError for too many, KeyStoreError.
+        """
         require_few(self.rates, rate)
         await self.store.set_rate(rate)
         await self._take_rates()
@@ -146,9 +152,10 @@ class Scheduler:
         return bool(self.rates) and is_blocked(self.rates, host)
 
     async def stop(self) -> None:
-        """Let requests under way end, leave all others due, and close everything; takes less than 10 s.
+        """Stop the scheduler within 10 s, and close everything.
 
-        The fetcher has its time too: the fetcher's open part is closed, ready for `collect`.
+        Requests under way end; all other URLs stay due. The fetcher has its time too: the fetcher's open part is
+        closed, ready for `collect`.
         """
         self.is_stopping = True
         await self.link.stop()
@@ -179,13 +186,18 @@ class Scheduler:
 
     @property
     def waiting(self) -> int:
-        """How many URLs are in memory, or in the table by other schedulers."""
+        """The number of URLs in memory, or in the table.
+
+        Other schedulers' URLs are in the table.
+        """
         return max(len(self.visits), self._queues.total()) + self._accepting
 
     async def accept(
         self, urls: Sequence[str], policy: str, max_age_s: float | None = None, *, token: str = "", repeat: str = ""
     ) -> list[Decision]:
-        """Submit URLs; return a decision for each. Raises BusyError if too many URLs wait, KeyError for the policy.
+        """Submit URLs; return a decision for each.
+
+        Raises BusyError if too many URLs wait, KeyError for the policy.
 
         `token`: the name of the submitter's token, for the log. `repeat`: a name of the submission; a repeated
         submission with this name counts once.
@@ -222,7 +234,10 @@ class Scheduler:
                 return
 
     def wait_s(self, host: str) -> float:
-        """Estimate how long a new URL of a host waits: the host's URLs times its pace, in seconds."""
+        """Estimate a new URL's wait on a host, in seconds.
+
+        That is the number of the host's URLs times its pace.
+        """
         return round(self._length(host) * self._pace_s(host), 1)
 
     def _length(self, host: str) -> int:
@@ -230,7 +245,10 @@ class Scheduler:
         return max(len(self._hosts.get(host, ())), self._queues[host])
 
     def is_full(self, host: str, key: bytes = b"") -> bool:
-        """Say whether a new URL of a host would wait too long; URLs on their way into the table count."""
+        """Return whether a new URL of a host would wait too long.
+
+        URLs on their way into the table count.
+        """
         reserved = self._reserved.get(host, Counter[bytes]())
         number = self._length(host) + len(reserved)
         return key not in reserved and number * self._pace_s(host) > self.config.max_wait_s
@@ -264,9 +282,9 @@ class Scheduler:
     # -- URLs that are due
 
     def begin(self, request: Request, row: Row) -> Visit | None:
-        """Begin the work on a due row, unless the work has begun; return its context.
+        """Begin the work on a due row; return its context.
 
-        Returns None where another scheduler has the fetcher with the part of the URL.
+        None: the work has begun already. Returns None where another scheduler has the fetcher with the part of the URL.
         """
         if row.key in self.visits:
             return self.visits[row.key]
@@ -290,7 +308,10 @@ class Scheduler:
             self.end(visit)
 
     def note_latency(self, visit: Visit) -> None:
-        """Count how long a URL took, by the first bucket with room for the time."""
+        """Count how long a URL took.
+
+        The first bucket with room for the time counts it.
+        """
         took_s = time.monotonic() - visit.began_s
         self.latency_s += took_s
         self.latencies[next(end_s for end_s in LATENCIES_S if took_s <= end_s)] += 1
@@ -334,18 +355,24 @@ class Scheduler:
         return said
 
     async def _epoch(self, key: bytes, part: int) -> int:
-        """Return the epoch for what is written into a row: of the lease on its part, else of this service."""
+        """Return the epoch for what is written into a row.
+
+        It is that of the lease on its part, else that of this service.
+        """
         epoch = await self.link.epoch(part)
         return await self.persistent(self.store.epoch, key) if epoch is None else epoch
 
     async def _earlier(self, before: Document | None) -> str:
-        """Return the last full capture of a page; "" without one in a segment."""
+        """Return the last full capture of a page.
+
+        "": no segment has one.
+        """
         if before is None or self.captures is None:
             return ""
         return await asyncio.to_thread(self.captures.earlier, before)
 
     def _learn(self, visit: Visit, done: Done) -> None:
-        """Note the pace of a host: the wait of a URL, by the number of URLs ahead."""
+        """Note a host's pace: a URL's wait per URL ahead."""
         if visit.ahead:
             self._paces.pop(visit.host, None)
             self._paces[visit.host] = done.waited_ms / 1000 / visit.ahead
@@ -353,14 +380,20 @@ class Scheduler:
                 del self._paces[next(iter(self._paces))]
 
     async def may_try_again(self, visit: Visit) -> bool:
-        """Say whether a URL is asked for again after the fetcher died; only the first URL of a host is suspected."""
+        """Return whether to retry a URL after the fetcher died.
+
+        Only the first URL of a host is suspected, and not retried.
+        """
         if next(iter(self._hosts[visit.host])) == visit.key:
             visit.tries += 1
             await self.persistent(self.store.tried, [visit.key])
         return visit.tries < MOST_TRIES
 
     async def fetch_bare(self, url: str, policy: str) -> BareAnswer:
-        """Fetch a URL without a trace. Raises UrlError, BusyError, FetcherDiedError, KeyError for the policy."""
+        """Fetch a URL without a trace.
+
+        Raises UrlError, BusyError, FetcherDiedError, KeyError for the policy.
+        """
         chosen = self.policies[policy]
         canonical = canonicalize(url, max_length_chars=self.max_length_chars)
         host = host_of(canonical)
@@ -397,9 +430,10 @@ class Scheduler:
     # -- redirects and documents
 
     async def follow(self, request: Request, epoch: int) -> Document | None:
-        """Let a row wait for the target of its redirect; return the whole document if the target has one.
+        """Let a row wait for the target of its redirect.
 
-        The fetch of a target without a row begins at once. Its document waits for the rows (`Visit.entered`).
+        Returns the whole document if the target has one. The fetch of a target without a row begins at once. Its
+        document waits for the rows (`Visit.entered`).
         """
         assert request.target is not None
         key, wanted = key_of(request.url), _after(request)
@@ -417,7 +451,10 @@ class Scheduler:
         return document
 
     async def _begin_unknown(self, wanted: Request) -> Visit | None:
-        """Begin the work on a URL without a row; the caller submits the URL, and sets `entered`."""
+        """Begin the work on a URL without a row.
+
+        The caller submits the URL, and sets `entered`.
+        """
         key = key_of(wanted.url)
         try:
             row = await self.store.state(key)
@@ -432,7 +469,10 @@ class Scheduler:
         return visit
 
     async def _ask_for_target(self, request: Request, wanted: Request) -> Document | None:
-        """Submit the target of a waiting row; return the row's document for a known target, or for a loop."""
+        """Submit the target of a waiting row.
+
+        Returns the row's document for a known target, or for a loop.
+        """
         assert request.hop is not None
         key, target = key_of(request.url), key_of(wanted.url)
         wish = Wish(target, part_of(host_of(wanted.url)), request_bytes(wanted), shares=0)
@@ -453,7 +493,10 @@ class Scheduler:
         return None
 
     async def _leads_to(self, row: Row, key: bytes) -> bool:
-        """Say whether the chain of waiting rows from a row on leads to a key."""
+        """Return whether a chain of waiting rows leads to a key.
+
+        The chain begins at `row`.
+        """
         for _ in range(self.max_redirects + 1):
             if row.waits_for is None:
                 return False
@@ -466,20 +509,28 @@ class Scheduler:
         return False
 
     async def write(self, document: Document, handing: Handing, *, stays_due: bool = False) -> None:
-        """Write a document into the row of its URL. `stays_due`: the document's picture is missing."""
+        """Write a document into the row of its URL.
+
+        `stays_due`: the document's picture is missing.
+        """
         again_ms = stages.again_ms(document, handing.policy)
         finished = Finished(handing.key, encoded(document), again_ms, handing.epoch, stays_due=stays_due)
         await self.persistent(self.store.finish, finished)
 
     async def _write_on(self, key: bytes, document: Document, handing: Handing) -> None:
-        """Write a document into a row that waited for it, unless the row has a younger document."""
+        """Write a document into a row that waited for it.
+
+        A row with a younger document keeps that.
+        """
         made_ms = await self.persistent(self.store.written_ms, handing.key, handing.epoch)
         if made_ms is not None:
             again_ms = stages.again_ms(document, handing.policy)
             await self.persistent(self.store.finish, Finished(key, encoded(document), again_ms, 0, made_ms))
 
     def hand_on(self, key: bytes, document: Document, handing: Handing, steps: int = 1) -> None:
-        """Wake the readers of a new document, and write the document into all rows waiting for its URL.
+        """Wake a document's readers, and write it into waiting rows.
+
+        These rows wait for its URL.
 
         `steps`: redirects from those rows to the document. A silent server has its turn later.
         """
@@ -515,7 +566,10 @@ class Scheduler:
         return joined(request.url, hops[0], rest)
 
     async def persistent(self, call: Callable[_P, Awaitable[_T]], *given: _P.args, **named: _P.kwargs) -> _T:
-        """Call the table until an answer comes: the URL stays in memory. Raises StoppedError once the service stops."""
+        """Call the table until an answer comes.
+
+        The URL stays in memory. Raises StoppedError once the service stops.
+        """
         pause_s = RETRY_S
         while True:
             try:
@@ -528,7 +582,10 @@ class Scheduler:
             pause_s = min(2 * pause_s, LONGEST_RETRY_S)
 
     def note_problem(self, error: KrakeError) -> None:
-        """Count a problem of a key server; the server's rows are read again."""
+        """Count a problem of a key server.
+
+        The server's rows are read again.
+        """
         if not self.counts["store_failed"] % 100:
             log.warning("a part of the service is away: %s", error)
         self.counts["store_failed"] += 1
@@ -543,7 +600,10 @@ class Scheduler:
             return None
 
     def document_in(self, row: Row | None) -> Document | None:
-        """Return the document of a row, None for a row without one, or with a damaged one."""
+        """Return the document of a row.
+
+        None: there is none, or it is damaged.
+        """
         if row is None or row.data is None:
             return None
         try:
@@ -567,7 +627,10 @@ class Scheduler:
             listener.set()
 
     def reader(self, key: bytes) -> "asyncio.Future[None]":
-        """Return a future for the next document of a URL; the reader gives the future back (`leave`)."""
+        """Return a future for the next document of a URL.
+
+        The reader gives the future back (`leave`).
+        """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._readers.setdefault(key, []).append(future)
         return future
@@ -601,7 +664,10 @@ class Scheduler:
     # -- after a start, and after problems
 
     async def _keep_recovering(self) -> None:
-        """Find due rows: all of them now and then, and new ones of other schedulers all the time."""
+        """Find due rows, also those of other schedulers.
+
+        All rows are looked at now and then, new ones all the time.
+        """
         known = frozenset[int]()
         again_s = 0.0
         while True:
@@ -647,7 +713,10 @@ class Scheduler:
             await asyncio.gather(*(self._begin_if_due(row.key) for row in rows if row.key not in self.visits))
 
     async def _begin_if_due(self, key: bytes) -> None:
-        """Begin a row after a new look: the earlier look may be out of date."""
+        """Begin a row after a new look.
+
+        The earlier look may be out of date.
+        """
         row = None if key in self.visits or key in self.pictureless else await self.store.state(key)
         if row is not None and row.due_ms is not None and (request := self.request_in(row)) is not None:
             self.begin(request, row)
@@ -667,7 +736,7 @@ class Scheduler:
             self.hand_on(row.key, document, handing)
 
     async def _keep_counting(self) -> None:
-        """Know how many URLs of a host wait, whichever scheduler they came to."""
+        """Count each host's waiting URLs, of whichever scheduler."""
         while True:
             with suppress(KeyStoreError):
                 counted = await self.store.queues()
@@ -722,6 +791,9 @@ def _after(request: Request) -> Request:
 
 
 def _blocked() -> Refused:
-    """Return the answer for a URL of a host that an operator has blocked."""
+    """Return the answer for a URL of a blocked host.
+
+    An operator has blocked the host.
+    """
     retry_at = math.ceil(time.time() + BLOCKED_S)
     return Refused(id=0, rule=Outcome.FILTERED.value, reason="an operator has blocked the host", retry_at=retry_at)

@@ -113,7 +113,10 @@ def serve_realtime(
 
 @contextlib.contextmanager
 def only_scheduler(config: KeyStorageConfig) -> Iterator[None]:
-    """Be the only scheduler of a table in a SQLite file. Raises ConfigError for a second one."""
+    """Be the only scheduler of a table in a SQLite file.
+
+    Raises ConfigError for a second scheduler.
+    """
     name = config.servers[0]
     if not is_sqlite_server(name):
         yield
@@ -133,7 +136,10 @@ def only_scheduler(config: KeyStorageConfig) -> Iterator[None]:
 
 
 def remote_fetchers(stores: Stores, store: PageStore) -> Fetchers | None:
-    """Return the fetchers on other machines; None if the config names none. Raises ConfigError."""
+    """Return the fetchers on other machines.
+
+    None if the config names none. Raises ConfigError.
+    """
     config, options = stores.config, realtime_of(stores.config)
     if not options.fetchers:
         return None
@@ -195,14 +201,20 @@ async def _serve(
 
 
 async def _stop(stores: Stores, service: Scheduler) -> None:
-    """Stop the service after the program's signal: uvicorn sends the last answers, and fetches end."""
+    """Stop the service after the program's signal.
+
+    Uvicorn sends the last answers, and fetches end.
+    """
     while not stores.stop.is_set():  # noqa: ASYNC110 - a signal sets it, and uvicorn looks as often
         await asyncio.sleep(STOP_LOOK_S)
     await service.stop()
 
 
 def fetcher_of(stores: Stores) -> Callable[[int], LinkedFetcher]:
-    """Return the start of a service's fetcher: a process behind the walls of a crawl's worker."""
+    """Return the start of a service's fetcher.
+
+    The fetcher is a process behind the walls of a crawl's worker.
+    """
     # The engine takes 0.2 s, and the scheduler itself needs no engine.
     from crawl_lib.realtime.fetcher import start_fetcher  # noqa: PLC0415
 

@@ -87,7 +87,10 @@ Answer = PartList | Piece | Acknowledged | Backlog
 
 
 def answers(spool: Path, asked: ListParts | GetFile | Acknowledge | AskBacklog) -> Iterator[Answer]:
-    """Carry out a line of the collector. Raises StorageError, which names the file."""
+    """Carry out a line of the collector.
+
+    Raises StorageError, which names the file.
+    """
     with os_errors(spool, "cannot be used"):
         match asked:
             case ListParts():
@@ -102,7 +105,10 @@ def answers(spool: Path, asked: ListParts | GetFile | Acknowledge | AskBacklog) 
 
 
 def backlog_of(spool: Path, now_s: float, *more: Path) -> Backlog:
-    """Return what waits in a spool. `more`: other files whose age counts, if they exist. Raises OSError."""
+    """Return what waits in a spool.
+
+    `more`: other files whose age counts, if they exist. Raises OSError.
+    """
     closed = [*spool.glob(f"*{ROWLESS_SUFFIX}")]
     times = [time_s for path in (*closed, *more) if (time_s := _changed_s(path))]
     oldest_ms = max(0, round(1000 * (now_s - min(times, default=now_s))))
@@ -111,14 +117,20 @@ def backlog_of(spool: Path, now_s: float, *more: Path) -> Backlog:
 
 
 def _changed_s(path: Path) -> float | None:
-    """Return the POSIX time of a file; None if the collection has taken it meanwhile."""
+    """Return the POSIX time of a file.
+
+    None: the collection has taken the file meanwhile.
+    """
     with suppress(FileNotFoundError):
         return path.stat().st_mtime
     return None
 
 
 def listed(spool: Path) -> list[PartEntry]:
-    """Return the closed parts of a spool. A part without its WARC file is one whose deletion was cut short."""
+    """Return the closed parts of a spool.
+
+    A part without its WARC file is one whose deletion was cut short.
+    """
     found = []
     for part in list_parts(spool):
         if part.is_rowless and part.warc.exists() and re.match(PART_PATTERN, part.stem.name):
@@ -128,7 +140,10 @@ def listed(spool: Path) -> list[PartEntry]:
 
 
 def pieces(spool: Path, asked: GetFile) -> Iterator[Piece]:
-    """Return the pieces of a file; an empty one for a missing file, and for a part that is not closed."""
+    """Return the pieces of a file.
+
+    A missing file, and a part that is not closed, have one empty piece.
+    """
     names = {f"{entry.name}{suffix}" for entry in listed(spool) for suffix in SUFFIXES}
     name = f"{asked.name}{asked.suffix}"
     if name not in names:
@@ -143,7 +158,10 @@ def pieces(spool: Path, asked: GetFile) -> Iterator[Piece]:
 
 
 def delete(spool: Path, names: tuple[str, ...]) -> None:
-    """Delete closed parts, each WARC file before its note, so that no half is taken for an open part."""
+    """Delete closed parts.
+
+    Each WARC file goes before its note, so that no half is taken for an open part.
+    """
     known = {part.stem.name: part for part in list_parts(spool) if part.is_rowless}
     for part in (known[name] for name in names if name in known):
         for suffix in SUFFIXES:

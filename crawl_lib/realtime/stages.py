@@ -132,7 +132,7 @@ Stage = Callable[[Visit, "Scheduler"], Awaitable[bool]]
 
 
 async def canonical(visit: Visit, service: Scheduler) -> bool:
-    """Bring the URL into its canonical form, by the normalisers of the config."""
+    """Bring the URL into canonical form by the config's normalisers."""
     try:
         url = canonicalize(visit.given, max_length_chars=service.max_length_chars)
     except UrlError as error:
@@ -173,7 +173,10 @@ async def decide(visit: Visit, service: Scheduler) -> bool:
 
 
 async def _submitted(visit: Visit, service: Scheduler) -> Row | None:
-    """Return the row after the submission; None where the host's wait is too long for a new URL."""
+    """Return the row after the submission.
+
+    None: the host's wait is too long for a new URL.
+    """
     if visit.key not in service.visits and service.is_full(visit.host, visit.key):
         row = await service.store.state(visit.key)
         if row is None or not (row.is_open or _is_fresh(row, visit)):
@@ -195,7 +198,10 @@ def _is_fresh(row: Row, visit: Visit) -> bool:
 
 
 async def fetch(visit: Visit, service: Scheduler) -> bool:
-    """Have the fetcher ask for the URL, with the conditions of the document before; then wait for the URL's row."""
+    """Have the URL fetched, then wait for its row.
+
+    The request has the conditions of the document before.
+    """
     before = await _document_before(visit, service)
     while True:
         try:
@@ -241,7 +247,7 @@ def _document(visit: Visit, said: Done | Refused, before: Document | None) -> Do
 
 
 async def follow(visit: Visit, service: Scheduler) -> bool:
-    """Let the row wait for the target of a redirect, and submit the target."""
+    """Let the row wait for a redirect's target; submit the target."""
     if not isinstance(visit.done, Done) or (target := visit.done.target) is None or visit.document is None:
         return True
     if problem := no_target(visit.request, target, service.filter, service.max_redirects):
@@ -294,14 +300,17 @@ async def write(visit: Visit, service: Scheduler) -> bool:
 
 
 async def notify(visit: Visit, service: Scheduler) -> bool:
-    """Wake readers and subscribers, and hand the document on to rows waiting for the URL."""
+    """Wake readers and subscribers; hand the document to waiting rows."""
     assert visit.document is not None
     service.hand_on(visit.key, visit.document, visit.handing)
     return True
 
 
 async def related(visit: Visit, service: Scheduler) -> bool:
-    """Probe the picture of the page, if the policy asks for a probe; the document is written again."""
+    """Probe the picture of the page, if the policy asks.
+
+    The document is written again.
+    """
     assert visit.document is not None
     url = _picture_of(visit)
     if not url:
@@ -314,7 +323,10 @@ async def related(visit: Visit, service: Scheduler) -> bool:
 
 
 async def hand_on_again(visit: Visit, service: Scheduler) -> bool:
-    """Write the document with its picture into rows that have had the document without."""
+    """Write the document with its picture into rows again.
+
+    These rows have had the document without the picture.
+    """
     assert visit.document is not None
     await service.hand_on_again(visit.document, visit.handing)
     return True

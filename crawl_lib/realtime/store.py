@@ -50,7 +50,10 @@ class Batches(Generic[_T, _R]):
         self._is_busy = False
 
     def __call__(self, item: _T) -> asyncio.Future[_R]:
-        """Add an item to the next batch; the future raises the errors of the work."""
+        """Add an item to the next batch.
+
+        The future raises the errors of the work.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_R] = loop.create_future()
         if self._pool is None:
@@ -124,7 +127,10 @@ class _Desk:
         return guarded
 
     def ask(self, question: Callable[[], _R]) -> _R:
-        """Ask the server in this thread. Raises KeyServerDownError at once after a recent failure."""
+        """Ask the server in this thread.
+
+        Raises KeyServerDownError at once after a recent failure.
+        """
         until_s, problem = self._down
         if time.monotonic() < until_s:
             raise KeyServerDownError(problem)
@@ -206,7 +212,10 @@ class PageStore:
         await self._write(place, lambda server: server.ensure())
 
     async def submit(self, wish: Wish) -> Row | None:
-        """Submit a URL, durably; return its row, None if the row was deleted at that moment."""
+        """Submit a URL, durably, and return its row.
+
+        None: the row was deleted at that moment.
+        """
         return await self._desk(wish.key).submit(wish)
 
     async def read(self, key: bytes) -> Row | None:
@@ -214,7 +223,10 @@ class PageStore:
         return await self._desk(key).read(key)
 
     async def read_many(self, keys: Sequence[bytes]) -> dict[bytes, Row | KeyStoreError]:
-        """Return the rows of known keys, with documents; the error for each key of a failing server."""
+        """Return the rows of known keys, with documents.
+
+        Each key of a failing server has the error.
+        """
         own: dict[int, list[bytes]] = {}
         for key in keys:
             own.setdefault(interval(key, len(self._desks)), []).append(key)
@@ -287,11 +299,14 @@ class PageStore:
         return sum((Counter(answer) for answer in answers if isinstance(answer, dict)), Counter[str]())
 
     async def events(self, place: int, after: Mark) -> list[Mark]:
-        """Return times and keys of documents of a server, from a mark on."""
+        """Return times and keys of a server's documents after a mark."""
         return await self._ask(place, lambda server: server.events(after, MOST))
 
     async def epoch(self, key: bytes) -> int:
-        """Return this store's epoch on a key's server: above the epochs of all earlier writers."""
+        """Return this store's epoch on a key's server.
+
+        The epoch is above those of all earlier writers.
+        """
         desk = self._desk(key)
         if desk.epoch is None:
             await self._write(interval(key, len(self._desks)), desk.take_epoch)
@@ -337,7 +352,7 @@ class PageStore:
         return asyncio.get_running_loop().run_in_executor(desk.writes, desk.ask, lambda: act(desk.writer))
 
     async def _ask_near(self, place: int, act: Callable[[PageServer], _R]) -> _R:
-        """Ask a file in the loop's own thread, another server in its thread."""
+        """Ask a file in this thread, another server in its own."""
         desk = self._desks[place]
         return desk.ask(lambda: act(desk.near)) if desk.is_near else await self._ask(place, act)
 
@@ -347,7 +362,9 @@ class PageStore:
 
 
 def open_pages(config: KeyStorageConfig, password: str | None = None) -> PageStore:
-    """Open the tables on the key servers of a config. Connects to nothing before the first call.
+    """Open the tables on the key servers of a config.
+
+    Connects to nothing before the first call.
 
     `password`: of `config.user` on MySQL servers. Raises ConfigError for the name of a server.
     """
@@ -361,7 +378,10 @@ def sqlite_path(name: str) -> Path:
 
 
 def connect_pages(config: KeyStorageConfig, password: str | None, name: str) -> PageServer:
-    """Return a connection to the table of one key server, made at the first statement."""
+    """Connect to the table of a key server.
+
+    The connection is made at the first statement.
+    """
     timeout_s = min(config.timeout_s, TIMEOUT_S)
     if is_sqlite_server(name):
         return SqlitePages(sqlite_path(name), timeout_s=timeout_s)

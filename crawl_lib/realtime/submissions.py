@@ -79,9 +79,9 @@ class SubmissionLog:
                 del self._waiting[max(before, MOST) :]
 
     def flush(self, *, ends: bool = False) -> None:
-        """Write what waits; close a file that is old enough, or any file at the end of the service.
+        """Write what waits, and close a file that is due.
 
-        Raises OSError; what waits then waits on.
+        A file is due when it is old enough, or at the end of the service. Raises OSError; what waits then waits on.
         """
         with self._writing:
             with self._turn:
@@ -125,14 +125,17 @@ def _close(path: Path) -> None:
 
 
 def closed_logs(folder: Path) -> list[str]:
-    """Return the names of closed files, the oldest first; there may be no folder."""
+    """Return the names of closed files, the oldest first.
+
+    There may be no folder.
+    """
     return sorted(path.name for path in folder.glob(f"*{CLOSED_SUFFIX}"))
 
 
 def write_submissions(paths: Iterable[Path], target: Path) -> Counter[str]:
-    """Write `submissions.parquet` of closed files. Returns `submissions`, and `unreadable` lines, such as torn ones.
+    """Write `submissions.parquet` of closed files.
 
-    Raises StorageError.
+    Returns `submissions`, and `unreadable` lines, such as torn ones. Raises StorageError.
     """
     counts = Counter[str]()
     with os_errors(target, "cannot be made"):

@@ -38,7 +38,10 @@ class TokenFile:
         self._lock = threading.Lock()
 
     def find(self, text: str) -> Token | None:
-        """Return the token of a client's text. Raises ConfigError for a damaged file."""
+        """Return the token of a client's text.
+
+        Raises ConfigError for a damaged file.
+        """
         self._refresh()
         # A dictionary of digests: the time of the search says nothing of the tokens themselves.
         return self._by_digest.get(_digest(text))
@@ -49,7 +52,10 @@ class TokenFile:
         return sorted(self._by_digest.values(), key=lambda token: token.name)
 
     def add(self, name: str, rights: Iterable[str], urls_per_s: float | None = None) -> str:
-        """Add a token with a new name; return its text. No file has the text. Raises ConfigError."""
+        """Add a token with a new name; return its text.
+
+        No file has the text. Raises ConfigError.
+        """
         if any(token.name == name for token in self.all()):
             raise ConfigError(
                 f"{self.path}: there is a token {name!r} already: choose another name, or remove it first"

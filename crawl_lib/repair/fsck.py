@@ -90,16 +90,22 @@ class FsckReport:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is inconsistent in what was looked at; there may be notes."""
+        """Whether all parts that were checked are consistent.
+
+        There may be notes.
+        """
         return all(finding.severity is Severity.NOTE for finding in self.findings)
 
     def to_mapping(self) -> dict[str, Any]:
-        """The form for `--json`."""
+        """Return the mapping for `--json`."""
         findings = [vars(finding) for finding in self.findings]
         return {**vars(self), "clean": self.clean, "findings": findings, "keys": self.keys and vars(self.keys)}
 
     def to_text(self) -> str:
-        """The report for people: a line a finding, then what was looked at, then what else to run."""
+        """Return the report for people.
+
+        It has a line for each finding, the parts that were checked, and further commands.
+        """
         lines = [finding.to_text() for finding in self.findings]
         lines += [f"skipped: {text}" for text in self.skipped]
         lines += [f"noted the keys of node {node} for checks on other machines" for node in self.noted]
@@ -111,11 +117,12 @@ class FsckReport:
 
 
 def fsck(stores: Stores, *, full: bool = True, here: Collection[str] = (), dry_run: bool = False) -> FsckReport:
-    """Check a whole crawl. `full`: every byte, else sizes and counts. `here`: nodes whose queues have to be here.
+    """Check a whole crawl.
 
-    Where there are other machines, a full check leaves a note of the keys that the nodes `here` hold.
-    `dry_run`: nothing is noted; locks are held without a trace, so a process that waits for one does not see this one.
-    Raises StorageError where the file store itself fails.
+    `full`: every byte is read, otherwise sizes and counts. `here`: nodes whose queues have to be here. Where there are
+    other machines, a full check leaves a note of the keys that the nodes `here` hold. `dry_run`: nothing is noted;
+    locks are held without a trace, so a process that waits for one does not see this one. Raises StorageError where the
+    file store itself fails.
     """
     report = FsckReport(full)
     with nodes_held(stores, "krake fsck", dry_run=dry_run) as (nodes, at_work):
@@ -137,11 +144,11 @@ def repair_crawl(
     dry_run: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> FsckReport:
-    """Repair what needs no choice. `only`: one of `PARTS`; `full`: every byte is looked at; `say`: told each line.
+    """Repair all damage that needs no choice.
 
-    Raises ConfigError where a place is of another crawl, DamagedFileError if what `only` is made from is damaged,
-    LockedError while another repair is at work on this
-    machine, StorageError, StoppedError.
+    `only`: one of `PARTS`; `full`: every byte is read; `say`: called with each line. Raises ConfigError where a place
+    is of another crawl, DamagedFileError if what `only` is made from is damaged, LockedError while another repair is at
+    work on this machine, StorageError, StoppedError.
     """
     report = FsckReport(full)
     require_own_places(stores)
@@ -211,7 +218,7 @@ class _Pass:
 
     @contextmanager
     def left_to_people(self, where: str) -> Iterator[None]:
-        """What cannot be repaired without a choice is named, and the rest goes on.
+        """Report an error that needs a choice, and go on.
 
         A look that fails is none: nothing would be found, and what was not looked at be called clean.
         """
@@ -225,7 +232,7 @@ class _Pass:
             self.report.skipped.append(f"{where}: {error}")
 
     def _may_cost(self, fetches: int, what: str) -> None:
-        """Say, before something is done, how many URLs may be fetched again for it."""
+        """Say, before a repair, how many URLs may be fetched again."""
         self.report.fetches += fetches
         if fetches and self.say is not None:
             self.say(f"{what}: at most {fetches:,} URLs are fetched again")
@@ -233,7 +240,10 @@ class _Pass:
     # Parts
 
     def folders(self) -> None:
-        """The small files of the crawl directory: injected seeds, lists, iterations, and what outlives them."""
+        """Check the small files of the crawl directory.
+
+        They are injected seeds, lists, iterations, and files that outlive iterations.
+        """
         crawl = self.stores.crawl
         files = SmallFiles(self.stores, self.did if self.say else None, dry_run=self.dry_run)
         files.shared(self.nodes)
@@ -248,7 +258,7 @@ class _Pass:
         self._add("", files.findings.list(), 0)
 
     def segments(self) -> None:
-        """All segments, and pages that a salvage could not bring back."""
+        """Check all segments, and the pages that salvages lost."""
         for name in self.stores.crawl.segments():
             found = check_segment(self.stores.storage, name.path, full=self.report.full, work=self.stores)
             if lost := lost_and_not_queued(self.stores, name):
@@ -282,7 +292,7 @@ class _Pass:
         self.did(f"{name.path}: made again from its WARC files: {done.pages} pages{aside}")
 
     def queue(self) -> None:
-        """The directories of this machine's nodes."""
+        """Check the directories of this machine's nodes."""
         for node in dict.fromkeys([*self.stores.config.servers, *self.nodes, *self.at_work]):
             directory = self.stores.node_dir(node)
             if node in self.at_work:
@@ -300,7 +310,7 @@ class _Pass:
                         self.did(f"{directory}: {line}")
 
     def _missing_queue(self, node: str) -> None:
-        """A queue that was there is lost, or on another machine."""
+        """Report a queue that is lost, or on another machine."""
         directory = self.stores.node_dir(node)
         embedded = all(map(is_sqlite_server, self.stores.config.key_storage.servers))
         waited = SettledNotes(self.stores.crawl, node).urls_of_lost_queue()
@@ -322,14 +332,20 @@ class _Pass:
             )
 
     def others(self) -> None:
-        """What no part repairs: nodes that left, what killed attempts left."""
+        """Report nodes that left, and files of killed attempts.
+
+        No part repairs these.
+        """
         found = check_nodes(self.stores) + check_leftovers(self.stores, self.nodes)
         self._add("queues", found, 0)
         with suppress(DamagedFileError, PathNotFoundError):  # a finding of the segment
             self._add("segments", check_revisits(self.stores) if self.report.full else [], 0)
 
     def outputs(self) -> None:
-        """All derived data; a repair sets aside what it can do without."""
+        """Check all derived data.
+
+        A repair sets damaged data aside where it can be made again.
+        """
         for output in OUTPUTS:
             found = output.check(self.stores, full=self.report.full)
             left = [one for one in found if self.say is None or not self._set_aside(output, one)]
@@ -343,7 +359,10 @@ class _Pass:
         return done is not None and not self.dry_run
 
     def keys(self, noting: Collection[str] = ()) -> None:
-        """The key tables. `noting`: nodes whose keys are noted before."""
+        """Check the key tables.
+
+        `noting`: nodes whose keys are noted before.
+        """
         for home in self.nodes.values() if self.say and not self.dry_run else ():
             with suppress(KrakeError):  # a finding of the queue
                 home.queue.finish_open_move()  # else its URLs have no keys to be looked for
@@ -374,7 +393,10 @@ class _Pass:
                 self.report.next.append(f"run {words} where these nodes are: {', '.join(done.elsewhere)}")
 
     def _let_go(self, lost: Collection[str]) -> None:
-        """With a CrawlDb, what a queue lost is listed once more when its lease is over."""
+        """Report URLs of damaged queues that the CrawlDb lists again.
+
+        That happens when their lease is over.
+        """
         for node in lost if self.say else ():
             self.did(f"{self.stores.node_dir(node)}: what it lost is listed again when its lease is over")
             if not self.dry_run:
@@ -403,7 +425,7 @@ class _Pass:
         return self._add("key servers", found, report.servers)
 
     def _replicas(self) -> None:
-        """What only some replicas know."""
+        """Check for keys that only some replicas have."""
         with self.stores.key_servers() as store:
             done = (check if self.dry_run else repair)(store, work=self.stores)
         if count := done.missing.total() + done.behind.total():

@@ -11,9 +11,10 @@ from crawl_lib.stores import Stores
 
 
 def repairs_locked(stores: Stores, *, dry_run: bool = False) -> AbstractContextManager[object]:
-    """One repair of segments at a time on this machine: what is dropped while a segment is made again could be missed.
+    """Allow one repair of segments at a time on this machine.
 
-    A dry run, which leaves no trace, does not count. Raises LockedError if there is another one.
+    Pages that are dropped while a segment is made again could be missed. A dry run, which leaves no trace, does not
+    count. Raises LockedError if there is another one.
     """
     return nullcontext() if dry_run else scratch_base(stores.config, "repair")
 
@@ -22,9 +23,10 @@ def repairs_locked(stores: Stores, *, dry_run: bool = False) -> AbstractContextM
 def nodes_held(
     stores: Stores, what: str, *, make: bool = False, dry_run: bool = False
 ) -> Iterator[tuple[dict[str, NodeHome], dict[str, str]]]:
-    """Hold the nodes of this machine, in the config's order, without waiting: their homes, and who works on the others.
+    """Hold the nodes of this machine, without waiting.
 
-    Those that left the config and were not retired come after them: what waits there is not lost yet.
+    Yields their homes in the config's order, and who works on the others. Those that left the config and were not
+    retired come after them: what waits there is not lost yet.
 
     `make`: also the lock of a node that has none; one that only looks leaves it, since such a node is at rest.
     `dry_run`: without a trace.

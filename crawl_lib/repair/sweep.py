@@ -59,10 +59,10 @@ class SweepReport:
 def sweep(
     stores: Stores, *, dry_run: bool = False, damaged: bool = False, clock: Callable[[], float] = time.time
 ) -> SweepReport:
-    """Delete what is left over. `damaged`: also damaged segments, seeds, lists and versions, whose place was taken by
-    whole ones.
+    """Delete leftovers.
 
-    Raises StorageError, StoppedError; run it again then.
+    `damaged`: also deletes damaged segments, seeds, lists and versions that have intact replacements. Raises
+    StorageError, StoppedError; run it again then.
     """
     report = SweepReport(dry_run)
     with nodes_held(stores, "krake sweep", dry_run=True) as (nodes, at_work):
@@ -81,8 +81,11 @@ def sweep(
 
 
 def _damaged(stores: Stores, report: SweepReport, now_s: float) -> Iterator[str]:
-    """What is damaged and was put aside, where what took its place passes a full check; and lists of the CrawlDb that
-    hold no URL: theirs were listed again, or the lease is over."""
+    """Yield damaged things that were set aside and are not needed.
+
+    Their replacements pass a full check. Lists of the CrawlDb that hold no URL count too: their URLs were listed again,
+    or the lease is over.
+    """
     crawl, storage = stores.crawl, stores.storage
     held = {one.folder for one in aside_lists(stores) if one.until > now_s}
     for kind in (FileName.SEEDS, FileName.LISTS):
@@ -156,7 +159,10 @@ def _leftover(path: str, problem: str) -> Finding:
 
 
 def _problem(stores: Stores, folder: str, name: str, nodes: Collection[str]) -> str:
-    """What a hidden name is left over from; "" if it may be in use."""
+    """Say which work a hidden name is left over from.
+
+    "": it may be in use.
+    """
     crawl, exists = stores.crawl, stores.storage.exists
     if problem := replaced(stores, folder, name):
         return problem
@@ -177,7 +183,7 @@ def _problem(stores: Stores, folder: str, name: str, nodes: Collection[str]) -> 
 
 
 def _is_over(stores: Stores, node: str, take_id: str, *, here: bool) -> bool:
-    """Whether a take is certainly open no more."""
+    """Return whether a take is certainly closed."""
     try:
         if here:
             take = Take.open(stores.node_dir(node))

@@ -44,17 +44,17 @@ def build_segment(
     more_files: Sequence[Path] = (),
     puts_back: bool = True,
 ) -> Manifest:
-    """Write all files of a segment into `out_dir`, the manifest last; run again, it begins again or finds it complete.
+    """Write all files of a segment into `out_dir`, the manifest last.
 
-    Where no URL was taken there are no tables and no index: the manifest is all, with `outlinks` if URLs are handed on.
+    After a kill, run it again: it starts anew, or finds the segment complete. Where no URL was taken there are no
+    tables and no index: the manifest is all, with `outlinks` if URLs are handed on.
 
     `spool`: closed parts of all workers (a missing folder is a node with nothing to fetch). `facts`: what is known of
     the segment besides; not `finished`: now; `queue_after` without what is tried again. `nodes`: all, in the order of
-    the owners' indexes. `handed_on`: owner, URL and flags of what comes before all that the pages lead to.
-    `puts_back`: whether failures that pass are in the queue again. `more_files`: what else belongs to the segment. The
-    WARC file of a sealed part is on the store already: the manifest names it by its seal. Others are linked, not
-    copied, where the disk allows.
-    Raises StorageError naming a part that is still open, DamagedFileError if the sums do not agree.
+    the owners' indexes. `handed_on`: owner, URL and flags of what comes before all that the pages lead to. `puts_back`:
+    whether failures that pass are in the queue again. `more_files`: what else belongs to the segment. The WARC file of
+    a sealed part is on the store already: the manifest names it by its seal. Others are linked, not copied, where the
+    disk allows. Raises StorageError naming a part that is still open, DamagedFileError if the sums do not agree.
     """
     done = read_built(out_dir)
     if done is not None and done.take_id == facts.take_id:
@@ -95,14 +95,20 @@ def build_segment(
 
 
 def read_built(out_dir: Path) -> Manifest | None:
-    """The manifest of a finished build, None if there is none. Raises DamagedFileError, StorageError."""
+    """Read the manifest of a finished build, None without one.
+
+    Raises DamagedFileError, StorageError.
+    """
     path = out_dir / MANIFEST_FILE
     with os_errors(path):
         return Manifest.from_bytes(path.read_bytes(), str(path)) if path.exists() else None
 
 
 def built_problem(folder: Path, *, full: bool) -> str:
-    """Why a segment that was built cannot be sent; "" if it can, or is not built to its end."""
+    """Say why a built segment cannot be sent.
+
+    "": it can be sent, or its build is unfinished.
+    """
     try:
         manifest = read_built(folder)
     except DamagedFileError as error:
@@ -115,7 +121,7 @@ def built_problem(folder: Path, *, full: bool) -> str:
 
 
 def _checked_counts(parts: list[Part], facts: Manifest) -> tuple[dict[str, Any], list[str]]:
-    """The sums of all parts, and hosts that join the scope.
+    """Return the sums of all parts, and hosts that join the scope.
 
     Raises StorageError or DamagedFileError where they cannot be those of the take.
     """
@@ -160,7 +166,10 @@ def _sorted(counter: Counter[str]) -> dict[str, int]:
 
 
 def _write_tables(parts: list[Part], out_dir: Path, counts: dict[str, Any]) -> tuple[int, int]:
-    """Write both tables; returns the number of links, and of pages that are tried again."""
+    """Write both tables.
+
+    Returns the number of links, and the number of pages that are tried again.
+    """
     again = 0
 
     def blocks(suffix: str) -> Iterator[pa.RecordBatch]:

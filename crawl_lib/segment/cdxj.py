@@ -40,9 +40,10 @@ _QUERY_SESSIONS = tuple(
 
 
 def surt(url: str) -> str:
-    """The urlkey of a canonical URL, in time linear in its length; "-" for an empty text.
+    """Return the urlkey of a canonical URL, in linear time.
 
-    Those of URLs that other writers have in their indexes (`dns:`, `whois:`, `filedesc:`) are right too.
+    The key of an empty text is "-". Those of URLs that other writers have in their indexes (`dns:`, `whois:`,
+    `filedesc:`) are right too.
     """
     if not url or url.startswith("filedesc"):
         return url or "-"
@@ -58,7 +59,7 @@ def surt(url: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _surt_of_host(scheme: str, authority: str) -> str:
-    """What means `scheme://host[:port]` in a urlkey."""
+    """Return the part of a urlkey for `scheme://host[:port]`."""
     if authority[0] == "[":
         host, _, port = authority[1:].partition("]")
         port = port[1:]
@@ -71,7 +72,10 @@ def _surt_of_host(scheme: str, authority: str) -> str:
 
 
 def _surt_of_path(path: str, authority: str | None) -> str:
-    """The path as it is in a urlkey. Without an authority it is any text: its slashes part nothing."""
+    """Return the path of a urlkey.
+
+    Without an authority the path is any text, and its slashes separate nothing.
+    """
     if "%" in path:
         path = _decoded(path)
     if authority and ("//" in path or "/." in path or not path):
@@ -84,7 +88,7 @@ def _surt_of_path(path: str, authority: str | None) -> str:
 
 
 def _surt_of_query(query: str) -> str:
-    """The query as it is in a urlkey; "" if nothing is left of it."""
+    """Return the query of a urlkey, or ""."""
     if "%" in query:
         query = _decoded(query)
     query = _UNSAFE.sub(_escaped, query).lower()
@@ -99,7 +103,10 @@ def _surt_of_query(query: str) -> str:
 
 
 def _decoded(text: str) -> str:
-    """A text whose escapes are decoded until there are none, a byte a character."""
+    """Decode the escapes of a text until none is left.
+
+    The result has a character for each byte.
+    """
     decoded = unquote_to_bytes(text)
     if _ESCAPE.search(decoded):
         # Escapes of escapes. Those that come to light end at the byte that was added last.
@@ -117,7 +124,7 @@ def _escaped(character: re.Match[str]) -> str:
 
 
 def _without_dots(path: str) -> str:
-    """A path without empty and dot segments."""
+    """Remove empty and dot segments from a path."""
     kept: list[str] = []
     for segment in path.split("/")[1:]:
         if segment == ".." and kept:
@@ -128,7 +135,10 @@ def _without_dots(path: str) -> str:
 
 
 def _without_session(path: str, session: re.Pattern[str]) -> str:
-    """A path without the last session id that is before an ASP page; a `?` in it, once escaped, parts them."""
+    """Remove the last session id before an ASP page.
+
+    The id and the page are separated by `?`, which was escaped.
+    """
     end = len(path)
     while end > 0:
         start = path.rfind("?", 0, end) + 1
@@ -140,7 +150,10 @@ def _without_session(path: str, session: re.Pattern[str]) -> str:
 
 
 def declared_mime(head: bytes) -> str:
-    """The media type of an HTTP head, in lower case, "unk" where it has none."""
+    """Return the media type of an HTTP head, in lower case.
+
+    A head without a type has "unk".
+    """
     start = head.lower().find(b"\ncontent-type:")
     if start < 0:
         return "unk"
@@ -149,7 +162,10 @@ def declared_mime(head: bytes) -> str:
 
 
 def cdxj_line(fetched: Fetched, digest: str, position: Position) -> str:
-    """The line of one response, or revisit. `digest`: "sha1:...", or "" for none."""
+    """Return the line of one response, or revisit.
+
+    `digest`: "sha1:...", or "" for none.
+    """
     url = fetched.url
     mime = declared_mime(fetched.head) if fetched.revisits is None else "warc/revisit"
     status = "" if fetched.status is None else fetched.status

@@ -48,9 +48,9 @@ _RESPONSE, _NEEDS_ROW, _POINTED_AT = 1, 2, 4
 
 
 def check_segment(storage: Storage, path: str, *, full: bool = True, work: Work | None = None) -> list[Finding]:
-    """What is wrong with one segment; nothing is changed. `path`: its folder, `<crawl>/<folder>/<node>`.
+    """Check one segment, and change nothing.
 
-    Raises StorageError only where the store itself fails.
+    `path`: its folder, `<crawl>/<folder>/<node>`. Raises StorageError only where the store itself fails.
     """
     findings = Findings("segment", "run `krake fsck --repair`")
     where = f"{path}/{MANIFEST_FILE}"
@@ -135,7 +135,7 @@ class _Check:
                 self._add("file_unknown", name, "the manifest does not list it", **more)
 
     def _dropped(self, name: str) -> None:
-        """A list of dropped pages is named by its digest."""
+        """Check that a list of dropped pages has its digest as name."""
         with suppress(DamagedFileError):
             if encode_dropped(read_dropped(self.storage, self.path, [name]))[0] == name:
                 return
@@ -155,7 +155,7 @@ class _Check:
                 self._add("counts_differ", MANIFEST_FILE, problem)
 
     def _contents(self) -> None:
-        """Digests of all files, and the records of WARC files."""
+        """Check the digests of all files, and the records of WARC files."""
         for entry in self.manifest.files:
             name, where = entry["name"], f"{self.path}/{entry['name']}"
             if name in self.useless:
@@ -172,7 +172,7 @@ class _Check:
                     self._add("record_damaged", name, f"{reason} after byte {last:,}", count=count)
 
     def _note_groups(self, entry: dict[str, Any], found: Iterator[WarcRecord], records: _Records) -> None:
-        """Note all records; the main one of each page's group needs a row."""
+        """Note all records; each page's main record needs a row."""
         main = -1
         for number, record in enumerate(found):
             if record.type == "warcinfo":
@@ -192,7 +192,10 @@ class _Check:
         self.work.report(checking=f"{self.path}/{name}", done=done, total=total, unit=unit)
 
     def _rows(self, name: str, count: int, columns: Sequence[str]) -> Iterator[list[list[Any]]]:
-        """Columns of a table as lists, by batch; stops at damage, which is a finding. Not `full`: none of them."""
+        """Yield the columns of a table as lists, by batch.
+
+        Damage becomes a finding, and ends the batches. Without `full` no column is read.
+        """
         done = 0
         if name in self.useless or self.manifest.lacks(name):
             return
@@ -233,7 +236,10 @@ class _Check:
                 self._add("record_without_row", name, f"the record at byte {first:,} has no row", count=len(lone))
 
     def _find(self, name: str, offset: int) -> tuple[_Records, int] | None:
-        """The records of a file, and which of them begins at a byte; None if none does."""
+        """Find the record that begins at a byte of a file.
+
+        Returns the records of the file and a place among them; None: no record begins there.
+        """
         records = self.records.get(name) or _Records()
         at = bisect_left(records.offsets, offset)
         return (records, at) if at < len(records.offsets) and records.offsets[at] == offset else None
@@ -278,7 +284,7 @@ class _Check:
             self._add("index_count", INDEX_NAME, f"has {entries} entries for {responses} responses")
 
     def _index_line(self, number: int, line: bytes) -> bool:
-        """Whether a line of the index points at a response."""
+        """Return whether a line of the index points at a response."""
         try:
             value = json.loads(line.split(b" ", 2)[2])
             name, offset, length = value["filename"], int(value["offset"]), int(value["length"])

@@ -70,7 +70,7 @@ class WarcInfo:
     part_of: str = ""
 
     def fields(self) -> dict[str, str]:
-        """The lines of the record's block, in order."""
+        """Return the fields of the record's block, in order."""
         return {
             "software": f"krake/{self.krake_version}",
             "format": "WARC File Format 1.1",
@@ -95,7 +95,10 @@ def new_record_id() -> str:
 
 
 def has_certain_end(head: bytes) -> bool:
-    """Whether all readers agree where the head ends: an empty line, and no line before it that could pass for one."""
+    """Return whether all readers agree where the head ends.
+
+    It ends with an empty line, and no earlier line could be taken for one.
+    """
     odd = ODD_LINE.search(head)
     return head.startswith(b"HTTP/") and head.endswith(END) and odd is not None and odd.start() == len(head) - 3
 
@@ -111,7 +114,9 @@ class RecordEncoder:
         self._level, self._new_id, self.file_id = gzip_level, new_id, file_id
 
     def warcinfo(self, filename: str, info: WarcInfo, seconds: float, file_id: str = "") -> bytes:
-        """Make the record at the head of a file, and go on with that file.
+        """Make the record at the head of a file.
+
+        The records that follow belong to that file.
 
         `file_id`: of records that the file has already; "": a new id.
         """
@@ -126,7 +131,10 @@ class RecordEncoder:
         return data
 
     def group(self, fetched: Fetched, taken: TakenUrl | None) -> Group:
-        """All records of a URL; `taken` is None for a robots.txt capture."""
+        """Encode all records of a URL.
+
+        `taken` is None for a robots.txt capture.
+        """
         if not (fetched.head and fetched.outcome in WITH_RESPONSE):
             data = self.metadata(fetched, taken)
             return Group(data, 0, len(data), None)
@@ -158,7 +166,10 @@ class RecordEncoder:
         return Group(b"".join((request, response, metadata)), len(request), len(response), digest)
 
     def metadata(self, fetched: Fetched, taken: TakenUrl | None, response_id: str = "") -> bytes:
-        """Make the record that ends a group; `response_id`: of its response, if it has one."""
+        """Make the record that ends a group.
+
+        `response_id`: the id of its response, if there is one.
+        """
         uri, ip = safe_uri(fetched.url), f"WARC-IP-Address: {fetched.ip}\r\n" if fetched.ip else ""
         more = f"WARC-Concurrent-To: {response_id}\r\n" if response_id else ip
         about = f"WARC-Target-URI: {uri}\r\nWARC-Date: {utc_text(fetched.time)}\r\n{more}"
@@ -180,7 +191,10 @@ class RecordEncoder:
 
 
 def _refers(fetched: Fetched, uri: str) -> str:
-    """What a revisit record says of the capture that has its body: of the same URL, as all that lines carry."""
+    """Return the fields that refer to the capture with the body.
+
+    That capture has the same URL, since outlink lines name no other.
+    """
     assert fetched.revisits is not None
     profile = "server-not-modified" if fetched.outcome is Outcome.NOT_MODIFIED else "identical-payload-digest"
     return (
@@ -190,7 +204,10 @@ def _refers(fetched: Fetched, uri: str) -> str:
 
 
 def metadata_fields(fetched: Fetched, taken: TakenUrl | None, uri: str) -> str:
-    """Return the block of a metadata record: what a rerun needs besides request and response, one field a line."""
+    """Return the block of a metadata record, one field a line.
+
+    A rerun needs these facts besides request and response.
+    """
     if taken is None:
         of_url = of_lists = ""
     else:

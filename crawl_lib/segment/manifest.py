@@ -70,13 +70,19 @@ class Manifest:
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def to_bytes(self) -> bytes:
-        """The file: with a digest inside, but for the manifest of an older version, whose bytes stay as they are."""
+        """Return the bytes of the file, with a digest inside.
+
+        A manifest of an older version keeps its bytes, which have no digest.
+        """
         value = asdict(self)
         return json.dumps(value if self.format_version == 1 else sealed(value), indent=1).encode() + b"\n"
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str, remedy: str = "") -> Self:
-        """Read the file; fields of later versions are ignored. Raises DamagedFileError naming `where`."""
+        """Parse the file, and ignore fields of later versions.
+
+        Raises DamagedFileError naming `where`.
+        """
         try:
             mapping = {
                 "history": [],
@@ -98,13 +104,15 @@ class Manifest:
         return bool(self.counts["pages"] or self.counts["links"])
 
     def lacks(self, name: str) -> bool:
-        """Tell whether a table or the index was not written, since the node took no URL."""
+        """Return whether a table is missing since no URL was taken."""
         listed = [entry["name"] for entry in self.files]
         return not (self.has_rows or name in listed or any(one.endswith(WARC_SUFFIX) for one in listed))
 
     def _require_usable(self) -> None:
-        """Raise what `from_bytes` translates where an entry is none: what passed it over would take a good file for
-        rubbish."""
+        """Raise an error for a malformed entry, which `from_bytes` translates.
+
+        To ignore the entry would make a good file look superfluous.
+        """
         for entry in self.files:
             if not (entry["name"] and "/" not in entry["name"] and _SHA256.fullmatch(entry["sha256"])):
                 raise ValueError(f"{entry} names no file")
@@ -131,12 +139,15 @@ DROPPED_REMEDY = "delete it, and run `krake segment drop` for its pages again"
 
 
 def is_dropped_file(name: str) -> bool:
-    """Whether a file of a segment lists dropped pages."""
+    """Return whether a file of a segment lists dropped pages."""
     return name.startswith(DROPPED_PREFIX)
 
 
 def dropped_files(storage: Storage, path: str) -> list[str]:
-    """Names of these files of a segment, sorted. Raises PathNotFoundError if there is no such segment."""
+    """Return the names of a segment's lists of dropped pages, sorted.
+
+    Raises PathNotFoundError if there is no such segment.
+    """
     return [entry.name for entry in storage.list(path) if is_dropped_file(entry.name)]
 
 
@@ -147,7 +158,10 @@ def encode_dropped(keys: Iterable[bytes]) -> tuple[str, bytes]:
 
 
 def read_dropped(storage: Storage, path: str, names: Sequence[str] | None = None) -> set[bytes]:
-    """The dropped keys of a segment; `names`: only those of these files. Raises DamagedFileError naming the file."""
+    """Read the dropped keys of a segment.
+
+    `names`: only those of these files. Raises DamagedFileError naming the file.
+    """
     keys: set[bytes] = set()
     for name in dropped_files(storage, path) if names is None else names:
         try:
@@ -163,7 +177,10 @@ def read_dropped(storage: Storage, path: str, names: Sequence[str] | None = None
 
 
 def write_dropped(storage: Storage, path: str, keys: Iterable[bytes]) -> str:
-    """Drop pages of a segment; returns the name of the file that says so. May be repeated."""
+    """Drop pages of a segment.
+
+    Returns the name of the new file. Repetition is harmless.
+    """
     name, data = encode_dropped(keys)
     with suppress(TargetExistsError):  # its name is the digest of what it says
         storage.write_bytes(f"{path}/{name}", data)

@@ -20,7 +20,7 @@ class WantedRecord(NamedTuple):
     length: int
 
     def damaged(self, problem: str) -> DamagedFileError:
-        """The error of its file, with the command that repairs its segment."""
+        """Return an error about the file, which names the repair command."""
         return DamagedFileError(f"{self.path}: {problem}; run `krake fsck --repair`")
 
 
@@ -32,9 +32,10 @@ class Member(NamedTuple):
 
 
 def read_members(storage: Storage, wanted: Iterable[WantedRecord]) -> Iterator[Member]:
-    """The members of wanted records, which come in order of file and offset: each file is opened once and read onward.
+    """Yield the members of records, sorted by file and offset.
 
-    Raises PathNotFoundError, or DamagedFileError naming file and offset where a file is shorter than `pages` says.
+    Each file is opened once and read onward. Raises PathNotFoundError, or DamagedFileError naming file and offset where
+    a file is shorter than `pages` says.
     """
     path, at = "", 0
     with ExitStack() as stack:

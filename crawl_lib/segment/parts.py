@@ -36,7 +36,10 @@ _BLOCK_BYTES = 1 << 18
 
 
 def part_prefix(folder: str, node: str, worker: int) -> str:
-    """How the names of a worker's files begin; `PartWriter` adds the number of the part."""
+    """Return the prefix of the names of a worker's files.
+
+    `PartWriter` adds the number of the part.
+    """
     return f"krake-{folder}-{node}-{worker}"
 
 
@@ -68,7 +71,7 @@ class Part:
     stem: Path
 
     def path(self, suffix: str) -> Path:
-        """One of its files."""
+        """Return the path of one of the part's files."""
         return self.stem.with_name(self.stem.name + suffix)
 
     @cached_property
@@ -82,7 +85,10 @@ class Part:
         return self.path(CLOSED_SUFFIX).exists()
 
     def close(self, counts: PartCounts, log: list[int]) -> None:
-        """Say, durably, that all files are whole. `log`: the sum of its WARC file. Raises StorageError."""
+        """Record durably that all files are complete.
+
+        `log`: the sum of the WARC file. Raises StorageError.
+        """
         sums = {path.name.removeprefix(self.stem.name): file_sum(path) for path in self._made()} | {WARC_SUFFIX: log}
         mapping = vars(counts) | {"scope_hosts": sorted(counts.scope_hosts), _SUMS: sums}
         write_durable(self.path(CLOSED_SUFFIX), sealed_json(mapping))
@@ -93,11 +99,14 @@ class Part:
         return self.path(ROWLESS_SUFFIX).exists()
 
     def close_without_rows(self, log: list[int], pages: int) -> None:
-        """Say, durably, that the WARC file is whole. `log`: its sum; `pages`: fetches in it. Raises StorageError."""
+        """Record durably that the WARC file is complete.
+
+        `log`: its sum; `pages`: fetches in it. Raises StorageError.
+        """
         write_durable(self.path(ROWLESS_SUFFIX), sealed_json({_SUMS: {WARC_SUFFIX: log}, "pages": pages}))
 
     def require_log(self) -> None:
-        """Compare the WARC file of a part without rows with the sum in the part's note.
+        """Compare the WARC file of a part without rows with its sum.
 
         Raises DamagedFileError with the name of the file and the number of lost fetches.
         """
@@ -112,11 +121,14 @@ class Part:
             )
 
     def counts(self) -> PartCounts:
-        """What a closed part holds. Raises DamagedFileError or StorageError naming the file."""
+        """Return the counts of a closed part.
+
+        Raises DamagedFileError or StorageError naming the file.
+        """
         return self._note()[0]
 
     def _note(self) -> tuple[PartCounts, dict[str, list[int]]]:
-        """The counts of a closed part, and the sums of its files by suffix."""
+        """Return a closed part's counts, and its files' sums by suffix."""
         path = self.path(CLOSED_SUFFIX)
         with own_file(path, "not the counts of a closed part"):
             mapping = unsealed(path.read_bytes())
@@ -128,7 +140,9 @@ class Part:
             return PartCounts(**mapping), sums
 
     def require_whole(self, only: str = "", *, full: bool = True) -> None:
-        """Raise DamagedFileError if files of a closed part are not what was written, StorageError if the disk fails.
+        """Compare the files of a closed part with their sums.
+
+        Raises DamagedFileError for a changed file, StorageError if the disk fails.
 
         `only`: the suffix of one of them; else all, but for the WARC file of a sealed part. `full`: reads them.
         """
@@ -142,9 +156,10 @@ class Part:
                 raise DamagedFileError(f"{path}: is not what was written; {REPAIR}")
 
     def positions(self) -> "array[int]":
-        """Batch positions that a closed part holds. Raises StorageError or DamagedFileError naming the file.
+        """Return the batch positions in a closed part.
 
-        They are believed: a wrong one would be taken for a fetch that was done.
+        Raises StorageError or DamagedFileError naming the file. They are believed: a wrong one would be taken for a
+        fetch that was done.
         """
         self.require_whole(POSITIONS_SUFFIX)
         positions = array("Q")
@@ -158,11 +173,17 @@ class Part:
         return self.path(SEALED_SUFFIX).exists() and not self.warc.exists()
 
     def seal(self, entry: dict[str, Any]) -> None:
-        """Say, durably, that the store has the WARC file. `entry`: its name, size_bytes and sha256 (hex)."""
+        """Record durably that the store has the WARC file.
+
+        `entry`: its name, size_bytes and sha256 (hex).
+        """
         write_durable(self.path(SEALED_SUFFIX), sealed_json({"format_version": SEALED_VERSION, **entry}))
 
     def sealed(self) -> dict[str, Any] | None:
-        """What `seal` was given; None if the part is not sealed. Raises StorageError, DamagedFileError."""
+        """Return the entry that `seal` wrote.
+
+        None: the part is not sealed. Raises StorageError, DamagedFileError.
+        """
         path = self.path(SEALED_SUFFIX)
         with suppress(FileNotFoundError), own_file(path, "not the seal of a part"):
             entry = unsealed_if_new(path.read_bytes())
@@ -170,7 +191,10 @@ class Part:
         return None
 
     def runs(self, kind: str) -> list[Path]:
-        """Its runs, `kind` `INDEX_RUNS` or `OUTLINK_RUNS`, in the order they were written."""
+        """List the runs of a kind in the order of writing.
+
+        `kind`: `INDEX_RUNS` or `OUTLINK_RUNS`.
+        """
         start = f"{self.stem.name}{kind}."
         return sorted(path for path in self.stem.parent.iterdir() if path.name.startswith(start))
 
@@ -180,16 +204,16 @@ class Part:
             path.unlink(missing_ok=True)
 
     def _made(self) -> list[Path]:
-        """Rows, positions, index lines, outlinks: those that are there."""
+        """List the existing files of rows, positions, index lines and outlinks."""
         single = [self.path(suffix) for suffix in (PAGES_SUFFIX, LINKS_SUFFIX, POSITIONS_SUFFIX)]
         return [*(path for path in single if path.exists()), *self.runs(INDEX_RUNS), *self.runs(OUTLINK_RUNS)]
 
 
 def list_parts(directory: Path, prefix: str | None = None) -> list[Part]:
-    """The parts of a spool, or of one worker's files in it, by name. No folder: no parts.
+    """List the parts of a spool, or of one worker, by name.
 
-    A part is seen by its WARC file, or by the note of a closed part, which stays when the WARC file goes: a listing
-    that is read while another process seals parts misses none.
+    A missing folder has no parts. A part is seen by its WARC file, or by the note of a closed part, which stays when
+    the WARC file goes: a listing that is read while another process seals parts misses none.
     """
     if not directory.is_dir():
         return []
@@ -208,9 +232,9 @@ def list_parts(directory: Path, prefix: str | None = None) -> list[Part]:
 
 
 def finished_positions(directory: Path, prefix: str | None = None) -> set[int]:
-    """Batch positions whose groups lie in closed parts of a spool, or of one worker's files in it.
+    """Return the batch positions in closed parts of a spool.
 
-    Raises StorageError or DamagedFileError naming the file.
+    `prefix`: of one worker's files. Raises StorageError or DamagedFileError naming the file.
     """
     finished: set[int] = set()
     for part in list_parts(directory, prefix):
@@ -220,12 +244,18 @@ def finished_positions(directory: Path, prefix: str | None = None) -> set[int]:
 
 
 def kept_outcomes(directory: Path, prefix: str | None = None) -> Counter[str]:
-    """How many fetches ended how that closed parts of a spool hold, or those of one worker. Raises as above."""
+    """Count fetches in closed parts of a spool by outcome.
+
+    `prefix`: of one worker's files. Raises as `finished_positions` does.
+    """
     return sum((part.counts().outcomes for part in list_parts(directory, prefix) if part.is_closed), Counter[str]())
 
 
 def file_sum(path: Path) -> list[int]:
-    """Size and CRC-32 of a file: finds each damage that lies within four bytes, and costs a hundredth of a digest."""
+    """Return size and CRC-32 of a file.
+
+    The sum finds any damage within four bytes, at a hundredth of a digest's cost.
+    """
     size = checksum = 0
     with os_errors(path, "cannot be read"), path.open("rb") as file:
         while block := file.read(_BLOCK_BYTES):

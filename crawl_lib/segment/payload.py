@@ -14,9 +14,10 @@ MAX_UNDONE_BYTES = 32 << 20
 
 
 def payload_of(fetched: Fetched) -> Payload:
-    """Find the digest of an answer's payload; `fetched` keeps it, also without its body.
+    """Return the digest of an answer's payload.
 
-    A damaged coding leaves what could be decoded. A coding that was named but not applied leaves the body as it is.
+    `fetched` keeps it, also without its body. A damaged coding leaves what could be decoded. A coding that was named
+    but not applied leaves the body as it is.
     """
     if fetched.payload is None:
         data, is_whole = fetched.body, True

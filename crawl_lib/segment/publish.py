@@ -45,17 +45,22 @@ from crawl_lib.storage import Storage
 
 
 def hidden_folder(folder: str, node: str, take_id: str) -> str:
-    """Where a take's segment is put together on the store. `folder`: path of the iteration."""
+    """Return the hidden folder on the store for a take's segment.
+
+    `folder`: path of the iteration.
+    """
     return f"{folder}/.{node}-{take_id}"
 
 
 def publish(storage: Storage, folder: str, node: str, take_id: str, out_dir: Path) -> str:
-    """Put a built segment at `<folder>/<node>`, all at once; returns that path. May be run again at any time.
+    """Publish a built segment at `<folder>/<node>`, atomically; return that path.
+
+    Repetition is harmless at any time.
 
     `folder`: path of the iteration on the store. `out_dir`: what `build_segment` wrote. What an earlier attempt
     uploaded whole is not sent again; sealed WARC files were checked when they were sealed, and need only be there in
-    their size. Raises OutputConflictError if the segment of another take is there, StorageError if an upload does
-    not have the size and digest it should (Airflow retries), or if a sealed file is gone.
+    their size. Raises OutputConflictError if the segment of another take is there, StorageError if an upload does not
+    have the size and digest it should (Airflow retries), or if a sealed file is gone.
     """
     target, hidden = f"{folder}/{node}", hidden_folder(folder, node, take_id)
     if storage.exists(target):
@@ -76,9 +81,9 @@ def publish(storage: Storage, folder: str, node: str, take_id: str, out_dir: Pat
 
 
 def upload_built(storage: Storage, out_dir: Path, hidden: str) -> None:
-    """Bring what `build_segment` wrote into a hidden folder, and delete what else is there.
+    """Upload a built segment to a hidden folder.
 
-    Raises StorageError, also for a file that is neither here nor there.
+    Other files in that folder are deleted. Raises StorageError, also for a file that is neither here nor there.
     """
     manifest = Manifest.from_bytes((out_dir / MANIFEST_FILE).read_bytes(), str(out_dir / MANIFEST_FILE))
     storage.make_dirs(hidden)
@@ -100,10 +105,12 @@ def upload_built(storage: Storage, out_dir: Path, hidden: str) -> None:
 
 
 def upload_checked(storage: Storage, local: Path, path: str, entry: dict[str, Any], found_bytes: int | None) -> None:
-    """Bring a finished file to the store and read it back, unless it is there already. `entry`: see `file_entry`.
+    """Upload a finished file and read it back, unless it was uploaded.
 
-    `found_bytes`: the size of the file that is there already, None if there is none.
-    Raises StorageError; a file that is not what was sent is deleted.
+    `entry`: see `file_entry`.
+
+    `found_bytes`: the size of the file that is there already, None if there is none. Raises StorageError; a file that
+    is not what was sent is deleted.
     """
     if found_bytes == entry["size_bytes"] and stored_digest(storage, path) == entry["sha256"]:
         storage.secure(path)
@@ -117,7 +124,7 @@ def upload_checked(storage: Storage, local: Path, path: str, entry: dict[str, An
 
 
 def _require_ours(storage: Storage, target: str, take_id: str) -> None:
-    """A segment of our take at the target is success; anything else is in the way."""
+    """Raise StorageError unless the target is this take's segment."""
     try:
         present = Manifest.from_bytes(storage.read_bytes(f"{target}/{MANIFEST_FILE}"), f"{target}/{MANIFEST_FILE}")
     except PathNotFoundError as error:
@@ -134,7 +141,9 @@ LONGEST_PAUSE_S = 60.0
 
 
 def seal_closed(storage: Storage, hidden: str, spool: Path, enough: Callable[[], bool] = lambda: False) -> None:
-    """Carry out the steps above for the parts of a spool that are closed; those that are done are not repeated.
+    """Seal the closed parts of a spool that are not sealed yet.
+
+    The steps are those above.
 
     `hidden`: the take's hidden folder on the store. `enough`: asked before each part. Raises StorageError and
     DamagedFileError, naming the file.
@@ -160,7 +169,9 @@ def seal_closed(storage: Storage, hidden: str, spool: Path, enough: Callable[[],
 
 
 def seal_all(storage: Storage, hidden: str, spool: Path, repair: str) -> None:
-    """Seal all parts of a spool, whose workers have ended, and check that the store has what was sealed before.
+    """Seal all parts of a spool, and check those sealed earlier.
+
+    The workers have ended.
 
     `repair`: the command after which the URLs of a lost file are fetched again. Raises StorageError, also for a part
     that is still open.
@@ -179,7 +190,9 @@ def seal_all(storage: Storage, hidden: str, spool: Path, repair: str) -> None:
 def damaged_parts(
     spool: Path, storage: Storage, hidden: str, *, full: bool, work: Work
 ) -> Iterator[tuple[Part, str, str]]:
-    """Closed parts that cannot be trusted, each with the name of a finding and why. `hidden`: the take's folder.
+    """Yield closed parts that cannot be trusted.
+
+    Each comes with the name of a finding and the reason. `hidden`: the take's folder.
 
     `full`: every byte is read, also of what is on the store, else sizes. Raises StorageError, StoppedError.
     """
@@ -195,7 +208,9 @@ def damaged_parts(
 
 
 def _seal_problem(storage: Storage, hidden: str, part: Part, work: Work | None = None) -> str:
-    """Why a part's file on the store cannot be trusted; "" if it can, or is still on the disk, or was never sealed.
+    """Say why a part's file on the store cannot be trusted.
+
+    "": it can be trusted, is still on the disk, or was never sealed.
 
     `work`: by which it is read.
     """
@@ -236,7 +251,7 @@ class Sealer:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Ends after the file that is being sent."""
+        """Stop sending after the current file."""
         self._done.set()
         self._thread.join()
 

@@ -51,7 +51,7 @@ class SegmentReader:
         return Manifest.from_bytes(self._manifest_bytes, f"{self.path}/{MANIFEST_FILE}", f"; {REPAIR}")
 
     def lacks(self, name: str) -> bool:
-        """Tell whether a table or the index was not written, since its node took no URL.
+        """Return whether a table is missing since no URL was taken.
 
         A manifest that cannot be read says nothing of it: repairs read the tables without one.
         """
@@ -62,9 +62,10 @@ class SegmentReader:
 
     @property
     def digest(self) -> str:
-        """What it holds, as one SHA-256 in hex: that of its manifest, and with dropped pages of their files too.
+        """The segment's content as one SHA-256, in hex.
 
-        Two equal digests mean equal rows. Raises PathNotFoundError naming the segment.
+        The digest covers the manifest and the lists of dropped pages. Two equal digests mean equal rows. Raises
+        PathNotFoundError naming the segment.
         """
         try:
             manifest = sha256(self._manifest_bytes).hexdigest()
@@ -80,25 +81,31 @@ class SegmentReader:
 
     @cached_property
     def dropped(self) -> frozenset[bytes]:
-        """Keys of the pages that were taken out and are still in its files: see `manifest`."""
+        """Keys of dropped pages that its files still have.
+
+        See `manifest`.
+        """
         listed = {entry["name"] for entry in self.manifest.files}
         names = [name for name in dropped_files(self._storage, self.path) if name not in listed]
         return frozenset(read_dropped(self._storage, self.path, names))
 
     @cached_property
     def taken_out(self) -> frozenset[bytes]:
-        """Keys of all pages that were ever taken out of it: they stay known."""
+        """Keys of all pages that were ever taken out; they stay known."""
         return frozenset(read_dropped(self._storage, self.path))
 
     def pages(self, columns: Sequence[str] | None = None, *, with_dropped: bool = False) -> Iterator[pa.RecordBatch]:
-        """Rows of `pages` in batches, all `columns` or these; those of dropped pages only if asked for.
+        """Yield rows of `pages` in batches, with all `columns` or some.
 
-        Raises PathNotFoundError, DamagedFileError or StorageError naming the file.
+        Rows of dropped pages come only if asked for. Raises PathNotFoundError, DamagedFileError or StorageError naming
+        the file.
         """
         return self._table(PAGES_NAME, columns, None if with_dropped else "key")
 
     def find(self, keys: Collection[bytes], group: int | None = None) -> Iterator[dict[str, Any]]:
-        """The rows of `pages` of some keys, without dropped pages; only groups of rows that have them are read whole.
+        """Yield the rows of `pages` of some keys, without dropped pages.
+
+        Only row groups with such rows are read whole.
 
         `group`: look in this row group alone; None: in all. Raises what `pages` does.
         """
@@ -118,7 +125,9 @@ class SegmentReader:
                         yield {**dict.fromkeys(PAGES_SCHEMA.names), **key, **row}
 
     def row_groups(self, columns: Sequence[str]) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the row groups of `pages` with their numbers, some columns of them, without dropped pages.
+        """Yield the row groups of `pages` with their numbers.
+
+        Dropped pages are left out.
 
         `columns`: `key` has to be among them. Raises what `pages` does.
         """
@@ -133,14 +142,18 @@ class SegmentReader:
                 yield number, rows.filter(pc.invert(pc.is_in(rows["key"], value_set=dropped))) if dropped else rows
 
     def links(self, columns: Sequence[str] | None = None, *, with_dropped: bool = False) -> Iterator[pa.RecordBatch]:
-        """Rows of `links`, all columns or some; those on dropped pages only if asked for."""
+        """Yield rows of `links`, with all columns or some.
+
+        Links on dropped pages come only if asked for.
+        """
         return self._table(LINKS_NAME, columns, None if with_dropped else "source")
 
     def verified(self, name: str, work: Work) -> str | None:
-        """Compare a table with its digest in the manifest; returns its path, None if the segment lacks the table.
+        """Compare a table with its digest in the manifest; return its path.
 
-        An engine does not notice changed bytes, so every table of a segment that one reads passes through here. `work`:
-        is told how far it is. Raises PathNotFoundError, DamagedFileError naming the repair, StorageError, StoppedError.
+        None: the segment lacks the table. An engine does not notice changed bytes, so every table of a segment that one
+        reads passes through here. `work`: is told how far it is. Raises PathNotFoundError, DamagedFileError naming the
+        repair, StorageError, StoppedError.
         """
         if self.lacks(name):
             return None
@@ -153,23 +166,30 @@ class SegmentReader:
         return where
 
     def rows(self, name: str) -> int:
-        """How many rows a table says it has; only its end is read. Raises what `pages` does."""
+        """Count the rows of a table by its footer alone.
+
+        Raises as `pages` does.
+        """
         if self.lacks(name):
             return 0
         with self._open(name) as table:
             return table.rows
 
     def read_record(self, warc_file: str, offset: int, length: int) -> WarcRecord:
-        """The record that a row of `pages` or a CDXJ line points at: a file of the segment, `length` bytes at `offset`.
+        """Read the record at an offset of a WARC file.
 
-        Raises PathNotFoundError or StorageError; DamagedFileError if no whole record is there.
+        A row of `pages` or a CDXJ line has the `offset` and the `length` in bytes. Raises PathNotFoundError or
+        StorageError; DamagedFileError if no whole record is there.
         """
         where = f"{self.path}/{warc_file}"
         with self._storage.open_read(where, offset, length) as file:
             return read_one(file.read(), offset, where)
 
     def records(self, warc_file: str) -> Iterator[WarcRecord]:
-        """All records of a WARC file in file order. Raises DamagedFileError after the last that can be read."""
+        """Yield all records of a WARC file in file order.
+
+        Raises DamagedFileError after the last readable record.
+        """
         found: Counter[str] = Counter()
         with self._storage.open_read(f"{self.path}/{warc_file}") as file:
             yield from walk(file, found)
@@ -177,7 +197,10 @@ class SegmentReader:
             raise DamagedFileError(f"{self.path}/{warc_file}: cannot be read to its end ({', '.join(found)}); {REPAIR}")
 
     def outlinks(self, owner: str) -> Iterator[bytes]:
-        """The outlink lines that go to the node `owner`, in the order of intake; none if it owns none."""
+        """Yield the outlink lines for the node `owner`, in intake's order.
+
+        There are none if the node owns none.
+        """
         mapping = self.manifest.outlinks.get(owner)
         if mapping is None:
             return iter(())

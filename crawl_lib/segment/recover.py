@@ -23,17 +23,18 @@ class Recovered(NamedTuple):
 
 
 def read_groups(path: Path, file_id: FileId | None = None) -> Iterator[Recovered | int]:
-    """Read the whole groups of a spooled WARC file in file order; first, as a number, where its warcinfo ends.
+    """Read the complete groups of a spooled WARC file, in file order.
 
-    Ends at the first byte that is no whole group: what follows was in flight when the process died. Ends also at a
-    record that does not carry the id of the file. `file_id` learns that id.
+    The first result is a number: where the warcinfo record ends. Ends at the first byte that is no whole group: what
+    follows was in flight when the process died. Ends also at a record that does not carry the id of the file. `file_id`
+    learns that id.
     """
     with path.open("rb") as file:
         yield from groups_of(walk(file, file_id=file_id), path.name)
 
 
 def groups_of(records: Iterable[WarcRecord], warc_file: str) -> Iterator[Recovered | int]:
-    """Read the whole groups of the records of a WARC file, as `read_groups` does."""
+    """Read the complete groups among records, as `read_groups` does."""
     held: list[WarcRecord] = []
     for record in records:
         end = record.offset + record.length
@@ -51,9 +52,9 @@ def groups_of(records: Iterable[WarcRecord], warc_file: str) -> Iterator[Recover
 
 
 def group_of(records: Sequence[WarcRecord], warc_file: str, end: int) -> Recovered:
-    """A group's records, its metadata record the last, as what was fetched.
+    """Decode a group's records as a fetch.
 
-    Raises KeyError or ValueError where they are no group.
+    The metadata record is the last one. Raises KeyError or ValueError where they are no group.
     """
     metadata = records[-1]
     fields = warc_fields(metadata.block)
@@ -94,7 +95,10 @@ def group_of(records: Sequence[WarcRecord], warc_file: str, end: int) -> Recover
 
 
 def taken_of(fields: dict[str, str], url: str) -> TakenUrl | None:
-    """The URL that a metadata record is about; None for a robots.txt capture. Raises KeyError or ValueError."""
+    """Return the URL of a metadata record.
+
+    None: a robots.txt capture. Raises KeyError or ValueError.
+    """
     if fields["krake-kind"] == "robots":
         return None
     via = fields.get("via")
@@ -112,7 +116,10 @@ def taken_of(fields: dict[str, str], url: str) -> TakenUrl | None:
 
 
 def _number(text: str, limit: int = 1 << 31) -> int:
-    """A number that the tables can hold. Raises ValueError: what a server sent may pass for a record of ours."""
+    """Parse a number that the tables can hold.
+
+    Raises ValueError: a server's answer may look like one of our records.
+    """
     number = int(text)
     if not 0 <= number < limit:
         raise ValueError(f"{text}: not a number of a record of ours")

@@ -16,9 +16,10 @@ from crawl_lib.states import Outcome
 
 
 def revisited(taken: TakenUrl, fetched: Fetched) -> Earlier | None:
-    """The capture that an answer has the body of; None: the answer is kept whole.
+    """Return the capture that has an answer's body.
 
-    A body that was cut is no body to compare, nor is one that readers could begin elsewhere.
+    None: the answer is kept whole. A body that was cut is no body to compare, nor is one that readers could begin
+    elsewhere.
     """
     earlier = Earlier.of(taken.queued.earlier)
     if earlier is None or fetched.outcome is Outcome.NOT_MODIFIED:

@@ -21,7 +21,10 @@ from crawl_lib.urlfiles import OutlinkWriter
 
 
 def merge_runs(paths: Iterable[Path]) -> Iterator[bytes]:
-    """All lines of all runs, in ascending order, each with its newline. Raises StorageError naming the file."""
+    """Merge runs into one ascending sequence of lines.
+
+    Each line keeps its newline. Raises StorageError naming the file.
+    """
     with ExitStack() as stack:
         with os_errors("runs"):
             files = [stack.enter_context(path.open("rb")) for path in paths]
@@ -33,7 +36,7 @@ RUNS_AT_ONCE = 200
 
 
 def merge_many(runs: Sequence[Path], room: Path) -> Iterator[bytes]:
-    """Merge any number of runs, a part of them first where they are many.
+    """Merge any number of runs, in several passes if necessary.
 
     `room`: a folder for larger runs; a run that lies in it is deleted once it is part of one.
     """
@@ -65,7 +68,10 @@ class _Runs:
         self.paths: list[Path] = []
 
     def _write(self, lines: list[bytes]) -> None:
-        """Sort lines (without newlines in them) and write them, durably; no line, no run. Raises StorageError."""
+        """Sort lines and write them durably as a run.
+
+        Lines have no newlines in them. No lines make no run. Raises StorageError.
+        """
         self._bytes = 0
         if lines:
             lines.sort()
@@ -86,7 +92,7 @@ class RunWriter(_Runs):
         self._lines: list[bytes] = []
 
     def add(self, line: str | bytes) -> None:
-        """One line, without a newline."""
+        """Add one line, without a newline."""
         data = line if isinstance(line, bytes) else line.encode("utf-8", "replace")
         self._lines.append(data)
         self._bytes += _LINE_BYTES + len(data)
@@ -122,11 +128,11 @@ class OutlinkRuns(_Runs):
         queued: tuple[str, bytes | None, int, int | str, str],
         flags: str = "",
     ) -> None:
-        """A place where a URL was found; the first place of a URL counts.
+        """Add a place of a URL; the first place counts.
 
         `owner`: index of its node. `position`: of the page in its batch, from 1; 0: handed on past the key check.
-        `index`: the link's place on the page. `queued`: URL, via, depth and redirects of a line (of a
-        requisite with its steps, `hops_text`), and its end.
+        `index`: the link's place on the page. `queued`: URL, via, depth and redirects of a line (of a requisite with
+        its steps, `hops_text`), and its end.
         """
         url, via, depth, redirects, metadata = queued
         line = (
@@ -166,7 +172,10 @@ def merge_outlinks(file: BinaryIO, runs: Sequence[Path], nodes: Sequence[str], s
 
 
 def _first_places(runs: Sequence[Path], scratch: Path) -> Iterator[bytes]:
-    """`owner \\t position \\t index \\t` and the outlink line, of the first place of each URL."""
+    """Yield the first place of each URL as a line.
+
+    The line is `owner \\t position \\t index \\t` and the outlink line.
+    """
     previous = b""
     for line in merge_many(runs, scratch):
         url, _, rest = line[:-1].partition(b"\t")

@@ -135,7 +135,10 @@ class PageRow(NamedTuple):
 
 
 def with_later_fields(batch: pa.RecordBatch, names: Iterable[str]) -> pa.RecordBatch:
-    """Rows of an older segment with those of `LATER_FIELDS` that `names` asks for, all null; others as they are."""
+    """Add missing `LATER_FIELDS` to an older segment's rows, as nulls.
+
+    `names`: the wanted columns. Other rows stay as they are.
+    """
     missing = [name for name in names if name in LATER_FIELDS and name not in batch.schema.names]
     if not missing:
         return batch

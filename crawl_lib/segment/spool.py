@@ -51,7 +51,10 @@ class _Log:
             fsync_dir(path.parent)
 
     def append(self, data: bytes) -> int:
-        """Add a group by one write to the system; returns its offset. What was written in part is cut off again."""
+        """Append a group by a single write, and return its offset.
+
+        A partial write is cut off again.
+        """
         offset = self.size
         with os_errors(self._path, "cannot be written"):
             try:
@@ -110,7 +113,10 @@ class OpenPart:
         self.outlinks = OutlinkRuns(part.path(OUTLINK_RUNS))
 
     def note(self, taken: TakenUrl | None, fetched: Fetched, position: Position, digest: str | None) -> None:
-        """Count a group whose bytes are in the log. `digest`: of its response's payload, None without a response."""
+        """Count a group whose bytes are in the log.
+
+        `digest`: of its response's payload, None without a response.
+        """
         if taken is None:
             self.counts.robots_captures += 1
         else:
@@ -123,7 +129,10 @@ class OpenPart:
 
     @property
     def size(self) -> int:
-        """Bytes of its largest file, since links may take more room than the page that they are on."""
+        """The size of its largest file in bytes.
+
+        Links may take more room than their page.
+        """
         return max(self.log.size, self.links.size)
 
     def close(self) -> None:
@@ -243,11 +252,12 @@ class PartWriter:
         return self._directory / f"{self._prefix}.reading"
 
     def recovered(self, positions: Iterator[int] | None = None) -> Iterator[tuple[TakenUrl | None, Fetched, Position]]:
-        """Yield the whole groups of an open part, and of parts without rows, in file order.
+        """Yield the complete groups of unfinished parts, in file order.
 
-        The taken URL is None for a robots.txt capture. Cuts a torn tail. The caller adds the rows of each group at
-        once. A part without rows is closed, with rows, before the next part is read. `positions`: new numbers for the
-        URLs. Raises DamagedFileError for a damaged part without rows.
+        Unfinished are the open part, and parts without rows. The taken URL is None for a robots.txt capture. Cuts a
+        torn tail. The caller adds the rows of each group at once. A part without rows is closed, with rows, before the
+        next part is read. `positions`: new numbers for the URLs. Raises DamagedFileError for a damaged part without
+        rows.
         """
         while self._unfinished:
             is_whole = self._unfinished[0].is_rowless
@@ -262,7 +272,7 @@ class PartWriter:
     def _read_again(
         self, unfinished: Part, positions: Iterator[int] | None
     ) -> Iterator[tuple[TakenUrl | None, Fetched, Position]]:
-        """Yield the groups of an unfinished part, and leave it as the open one."""
+        """Yield the groups of an unfinished part, and reopen the part."""
         unfinished.discard_rows()
         part = self._open = self._kind(unfinished, self._config)
         end, groups, file_id = 0, 0, FileId()
@@ -282,7 +292,9 @@ class PartWriter:
         self._begin_file(part)
 
     def append(self, taken: TakenUrl | None, fetched: Fetched) -> Position:
-        """Write the records of a fetch; returns where its response lies, or its metadata if it has no response.
+        """Write the records of a fetch.
+
+        Returns the position of its response, or of its metadata if there is no response.
 
         `taken`: None for a robots.txt capture, which is no row of `pages`. A visit that found the page as it was is
         marked as such in `fetched`, and its body is not written.
@@ -312,16 +324,19 @@ class PartWriter:
         return self._open
 
     def close(self) -> None:
-        """Close the open part, so that all of it is durable. A writer without a record leaves no file.
+        """Close the open part, so that everything is durable.
 
-        Raises RuntimeError if recovered groups were not asked for before.
+        A writer without a record leaves no file. Raises RuntimeError if recovered groups were not asked for before.
         """
         if self._unfinished:
             raise RuntimeError("PartWriter.recovered() comes before close()")
         self.close_part()
 
     def close_part(self) -> tuple[str, int]:
-        """Close the open part; return its name and number of pages, "" without a part. `append` begins another."""
+        """Close the open part; return its name and number of pages.
+
+        The name is "" without a part. `append` begins another one.
+        """
         if self._open is None:
             return "", 0
         self.before_close()

@@ -85,7 +85,7 @@ class PageTable(_Table):
         return self._written + len(self._held)
 
     def add(self, row: PageRow) -> None:
-        """One row."""
+        """Add one row."""
         self._held.append(row)
         self._bytes += _MOST_BYTES_OF_CHAR * sum([len(value) for value in row if type(value) is str])
         if len(self._held) >= PAGE_BLOCK_ROWS or self._bytes >= BLOCK_BYTES:
@@ -114,7 +114,10 @@ class LinkBlock(ctypes.Structure):
     _fields_ = (("buffers", _RowBuffer * 13), ("rows", ctypes.c_uint64))
 
     def batch(self) -> pa.RecordBatch:
-        """Return the rows without a copy. The batch is invalid once the block changes."""
+        """Return the rows without a copy.
+
+        The batch is invalid once the block changes.
+        """
         buffers = (pa.foreign_buffer(one.at, one.length) if one.length else pa.py_buffer(b"") for one in self.buffers)
         arrays = [
             pa.Array.from_buffers(field.type, self.rows, [None, *islice(buffers, field.type.num_buffers - 1)])
@@ -146,7 +149,10 @@ class LinkTable(_Table):
         return self._written + self.block.rows
 
     def grown(self, block_bytes: int) -> None:
-        """Write the block if it is large enough. `block_bytes`: size of the block now."""
+        """Write the block if it is large enough.
+
+        `block_bytes`: size of the block now.
+        """
         if self.block.rows >= LINK_BLOCK_ROWS or block_bytes >= BLOCK_BYTES:
             self._flush()
 
@@ -162,7 +168,10 @@ class LinkTable(_Table):
 
 
 def column(values: Sequence[Any], field: pa.Field[Any]) -> pa.Array[Any]:
-    """An Arrow array. Text that is not Unicode (lone surrogates out of a page) is written with `?` in its place."""
+    """Make an Arrow array.
+
+    A lone surrogate from a page is written as `?`.
+    """
     kind: pa.DataType = field.type
     if kind == _KEY and not (field.nullable and (None in values or set(map(len, values)) - {KEY_BYTES})):
         # Keys that follow each other: a sixth of the cost of turning each.
@@ -175,7 +184,10 @@ def column(values: Sequence[Any], field: pa.Field[Any]) -> pa.Array[Any]:
 
 
 def read_blocks(path: Path) -> Iterator[pa.RecordBatch]:
-    """The blocks of a part's Arrow stream. Raises DamagedFileError naming the file."""
+    """Yield the blocks of a part's Arrow stream.
+
+    Raises DamagedFileError naming the file.
+    """
     with parquet_errors(str(path)), path.open("rb") as file, pa.ipc.open_stream(file) as stream:
         yield from stream
 
@@ -208,7 +220,10 @@ def write_parquet(path: Path, schema: pa.Schema, blocks: Iterable[pa.RecordBatch
 
 
 def _groups(path: Path, blocks: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Blocks put together to row groups; those of a spool that an older version left have all columns too."""
+    """Combine blocks into row groups.
+
+    Blocks of an older version's spool have all columns too.
+    """
     most = PAGE_GROUP_ROWS if schema is PAGES_SCHEMA else GROUP_ROWS
     held: list[pa.RecordBatch] = []
     rows = size = 0

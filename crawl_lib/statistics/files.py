@@ -107,7 +107,7 @@ class StatisticsFiles:
             yield from self._of_date(date)
 
     def newest_of(self, date: str, *, days: bool = False) -> list[StatisticsFile]:
-        """Return the newest version of each hour of a date, or of the day."""
+        """Return a date's newest versions, of hours or the day."""
         newest = {found.period: found for found in self._of_date(date)}
         return [found for period, found in sorted(newest.items()) if (period.name == "day") is days]
 
@@ -134,7 +134,10 @@ class StatisticsFiles:
         return [entry.name for entry in storage.list(folder)] if storage.exists(folder) else []
 
     def next_path(self, period: Period) -> str:
-        """Return the path of the next version: above all that exist, and all that were set aside."""
+        """Return the path of the next version.
+
+        Its number is above all that exist, or were set aside.
+        """
         numbers = [0]
         for name in self._names(period.date):
             found = _NAME.match(name.removeprefix(FileName.DAMAGED_PREFIX))
@@ -158,14 +161,17 @@ class StatisticsFiles:
                 yield from batch.to_pylist()
 
     def verified(self, file: StatisticsFile) -> str:
-        """Read a version whole, with its checksums; return its SHA-256 in hex. Raises DamagedFileError."""
+        """Read a whole version; return its SHA-256 in hex.
+
+        Checksums are compared. Raises DamagedFileError.
+        """
         deque(self.rows(file), 0)
         return stored_digest(self.stores.storage, file.path, self.stores)
 
     def write(self, period: Period, inputs: Mapping[str, str], batches: Iterable[pa.RecordBatch]) -> str | None:
-        """Write the next version of a period; return its path, None if another task has written it meanwhile.
+        """Write the next version of a period; return its path.
 
-        Versions beyond the newest `crawldb.keep_versions` are deleted.
+        None: another task has written it meanwhile. Versions beyond the newest `crawldb.keep_versions` are deleted.
         """
         storage, target = self.stores.storage, self.next_path(period)
         noted, hidden = sealed_json({"inputs": dict(sorted(inputs.items()))}), hidden_next_to(target)
@@ -199,7 +205,10 @@ class StatisticsFiles:
         return target
 
     def set_aside(self, path: str) -> str:
-        """Rename a damaged version, so that the version before it counts; return the new path."""
+        """Set a damaged version aside; return the new path.
+
+        The version before it counts then.
+        """
         folder, _, name = path.rpartition("/")
         aside = f"{folder}/{FileName.DAMAGED_PREFIX}{name}-{time.time_ns()}"
         self.stores.storage.rename(path, aside)

@@ -39,7 +39,10 @@ class LiveSegments:
         yield from (one for one in self.stores.until_stopped(segments) if self._has_live(one.folder))
 
     def inputs(self, hour: Period) -> dict[str, SegmentRef]:
-        """Return the segments with rows of an hour, by name, in the order of names."""
+        """Return the segments with rows of an hour, by name.
+
+        They are in the order of names.
+        """
         found = {str(one): one for one in self.since(hour.begins) if hour in self.hours(one)}
         return dict(sorted(found.items()))
 

@@ -27,9 +27,10 @@ def bucket_of(latency_ms: int) -> int:
 
 
 def quantile_ms(buckets: Mapping[int, Bucket], share: float) -> float | None:
-    """Estimate a quantile of latencies in ms, None without latencies. `share`: 0.5 for the median.
+    """Estimate a quantile of latencies in ms, None without latencies.
 
-    Latencies of a bucket are taken as spread evenly, as far around their mean as their squares tell.
+    `share`: 0.5 for the median. Latencies of a bucket are taken as spread evenly, as far around their mean as their
+    squares tell.
     """
     total = sum(bucket.latencies for bucket in buckets.values())
     rank = max(1, math.ceil(share * total))  # from 1: the nearest rank

@@ -32,13 +32,14 @@ class StatisticsReport:
 
 
 def update_statistics(stores: Stores, *, hour: datetime, now: datetime) -> StatisticsReport:
-    """Make what is missing of an hour, of all hours with later rows in newer segments, and of the days of these hours.
+    """Make the missing statistics of an hour.
 
-    An hour that has a version gets a new one only for a segment that the version lacks. A day is made once it is over.
+    Hours with later rows in newer segments, and the days of all these hours, are made, too. An hour that has a version
+    gets a new one only for a segment that the version lacks. A day is made once it is over.
 
-    `hour`: any moment of the hour. `now`: an hour or day that ends later is not made.
-    Raises InputError for an hour that is not over, DamagedFileError naming a segment or version, StorageError,
-    NoRoomError, StoppedError, ConfigError.
+    `hour`: any moment of the hour. `now`: an hour or day that ends later is not made. Raises InputError for an hour
+    that is not over, DamagedFileError naming a segment or version, StorageError, NoRoomError, StoppedError,
+    ConfigError.
     """
     wanted = Period.hour(hour)
     if wanted.ends > now:
@@ -71,7 +72,10 @@ class _StatisticsUpdate:
         return self.report
 
     def make_hour(self, hour: Period) -> None:
-        """Make a version of an hour, unless the newest version knows all segments."""
+        """Make a version of an hour, unless nothing is new.
+
+        The newest version may know all segments.
+        """
         names = self.segments.inputs(hour)
         if not self._lacks(hour, names.keys()):
             return
@@ -85,7 +89,7 @@ class _StatisticsUpdate:
         self._write(hour, inputs, count)
 
     def make_day(self, day: Period) -> None:
-        """Make a version of a day of the newest versions of its hours, unless there is one."""
+        """Make a day's version from its hours, unless it exists."""
         hours = self.files.newest_of(day.date)
         inputs = {one.path.rpartition("/")[2]: self.files.verified(one) for one in hours}
         if not self._lacks(day, inputs.keys()):
@@ -98,7 +102,10 @@ class _StatisticsUpdate:
         self._write(day, inputs, add_up)
 
     def _lacks(self, period: Period, names: Set[str]) -> bool:
-        """Say whether a period has no version, or the newest version lacks an input."""
+        """Return whether a period's newest version lacks an input.
+
+        A period without a version lacks all.
+        """
         newest = self.files.newest(period)
         return newest is None or not names <= self.files.inputs(newest).keys()
 
@@ -110,7 +117,7 @@ class _StatisticsUpdate:
                 self.report.made.append(path)
 
     def _give(self, work: VersionWork, hour: Period, readers: dict[str, SegmentReader]) -> None:
-        """Give the tables of segments to the engine, and count them by host."""
+        """Give the engine the tables of segments, counted by host."""
         engine = work.engine
         pages = [reader.verified(PAGES_NAME, self.stores) for reader in readers.values()]
         submissions = [

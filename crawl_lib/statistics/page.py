@@ -17,9 +17,10 @@ _KINDS = ("urls", "images", "shares", "hits", "bytes")
 
 
 def write_statistics(stores: Stores, *, date: datetime.date | None, target: Path) -> str:
-    """Write the page of a date to a local file, which is replaced; return the date. `date`: None for the newest.
+    """Write the page of a date to a local file.
 
-    Raises InputError without statistics of the date, DamagedFileError, StorageError, StoppedError.
+    The file is replaced. Returns the date. `date`: None for the newest. Raises InputError without statistics of the
+    date, DamagedFileError, StorageError, StoppedError.
     """
     files = StatisticsFiles(stores)
     shown = str(date) if date else next(reversed(files.dates()), "")
@@ -42,7 +43,7 @@ def write_statistics(stores: Stores, *, date: datetime.date | None, target: Path
 
 
 def _of(files: StatisticsFiles, hours: list[StatisticsFile], names: list[str]) -> dict[str, Domain]:
-    """Return the sums of some domains, in the order of their names here."""
+    """Return the sums of some domains, in the given order."""
     found = {name: Domain(name) for name in names}
     for hour in hours:
         for one in domains_of(files, hour):

@@ -60,38 +60,47 @@ class OutlinkPart:
 
 
 def url_of_line(line: bytes) -> bytes:
-    """The URL of an outlink line, or of a line of data."""
+    """Return the URL of an outlink line, or of a data line."""
     return line.partition(b"\t")[0]
 
 
 def via_of_line(line: bytes) -> bytes:
-    """Return the second field of an outlink line: the key of the page that its URL was found on, as hex digits."""
+    """Return the second field of an outlink line.
+
+    It is the key of the page with the link, as hex digits.
+    """
     return line.split(b"\t", 2)[1] if b"\t" in line else b""
 
 
 def key_of_via(via: bytes) -> bytes:
-    """Return the key that hex digits say; empty for a seed, and where it is no key."""
+    """Decode a key from hex digits.
+
+    The result is empty for a seed, and for a malformed key.
+    """
     with suppress(ValueError):
         return bytes.fromhex(via.decode("ascii"))
     return b""
 
 
 def key_of_line(line: bytes) -> bytes:
-    """The key of its URL."""
+    """Return the key of an outlink line's URL."""
     return sha1(url_of_line(line)).digest()
 
 
 def some_lines(lines: Iterable[Line], count: int) -> Iterator[list[Line]]:
-    """Divide lines, or lines of data with their meta, into batches of `count`, or of `CHUNK_BYTES` if that is less."""
+    """Divide lines into batches of `count`, or of `CHUNK_BYTES`.
+
+    The smaller limit counts. Lines of data may come with their meta.
+    """
     source = iter(lines)
     while batch := next_lines(source, count, CHUNK_BYTES):
         yield batch
 
 
 def next_lines(source: Iterator[Line], count: int, most_bytes: int) -> list[Line]:
-    """Return the next `count` lines, or fewer once they have `most_bytes`; at least one, unless the source has ended.
+    """Return the next lines: `count`, or as `most_bytes` allows.
 
-    The batch may exceed `most_bytes` by a few hundred lines.
+    There is at least one, unless the source has ended. The batch may exceed `most_bytes` by a few hundred lines.
     """
     batch: list[Line] = []
     while most_bytes > 0 and (some := list(islice(source, min(_FEW_LINES, count - len(batch))))):
@@ -106,7 +115,10 @@ def bytes_of(lines: Sequence[Line]) -> int:
 
 
 def file_lines(path: Path, offset: int = 0) -> Iterator[bytes]:
-    """Stream the lines of a local file, from a byte on; none if it is not there."""
+    """Yield the lines of a local file, from a byte on.
+
+    A missing file has none.
+    """
     try:
         with path.open("rb") as file:
             file.seek(offset)
@@ -117,13 +129,16 @@ def file_lines(path: Path, offset: int = 0) -> Iterator[bytes]:
 
 
 def encode_meta(queued: QueuedUrl) -> bytes:
-    """The meta line of a URL, without its newline."""
+    """Encode the meta line of a URL, without its newline."""
     via = queued.via.hex() if queued.via else ""
     return f"{via}\t{queued.depth}\t{queued.hops}\t{metadata_and_tries(queued)}".encode()
 
 
 def metadata_and_tries(queued: QueuedUrl) -> str:
-    """The end of a line: the metadata; of a URL that is tried again two fields more, of one of a list three or four."""
+    """Encode the end of a line.
+
+    The metadata is followed by two fields for a retry, and by three or four for a URL of a list.
+    """
     earlier = f"\t{queued.earlier}" if queued.earlier else ""
     listed = f"\t{queued.list_name}{earlier}" if queued.list_name else ""
     again = f"\t{queued.retries}\t{queued.due}" if listed or queued.retries or queued.due else ""
@@ -131,13 +146,19 @@ def metadata_and_tries(queued: QueuedUrl) -> str:
 
 
 def due_of(meta: bytes) -> int:
-    """The POSIX seconds from which on a line may be taken, by its line of meta; 0: any time."""
+    """Return from when on a line may be taken.
+
+    In POSIX seconds, from its line of meta; 0: any time.
+    """
     fields = meta.split(b"\t", 6)
     return int(fields[5]) if len(fields) > 5 and fields[5].isdigit() else 0
 
 
 def is_requisite(line: bytes, *, is_meta: bool = False) -> bool:
-    """Tell whether the URL of an outlink line, or of a line of meta, is a requisite of a page."""
+    """Return whether the URL of a line is a requisite.
+
+    The line is an outlink line, or one of meta.
+    """
     if REQUISITE_MARK not in line:  # most lines: keys are of lower case
         return False
     fields = line.split(b"\t", 4)
@@ -145,12 +166,18 @@ def is_requisite(line: bytes, *, is_meta: bool = False) -> bool:
 
 
 def is_listed(line: bytes, *, is_meta: bool = False) -> bool:
-    """Whether a list asked for the URL of an outlink line, or of a line of meta."""
+    """Return whether a list asked for the URL of a line.
+
+    The line is an outlink line, or one of meta.
+    """
     return line.count(b"\t") > (5 if is_meta else 7)
 
 
 def decode_meta(url: bytes, meta: bytes, where: str) -> QueuedUrl:
-    """A URL from its lines of data and meta. `where`: the file that DamagedFileError names."""
+    """Decode a URL from its lines of data and meta.
+
+    `where`: the file that DamagedFileError names.
+    """
     try:
         via, depth, hops, metadata, *again = meta.split(b"\t")
         redirects, mark, requisite = hops.partition(REQUISITE_MARK)
@@ -166,26 +193,35 @@ def decode_meta(url: bytes, meta: bytes, where: str) -> QueuedUrl:
 
 
 def _with_tries_and_list(queued: QueuedUrl, fields: Sequence[bytes]) -> QueuedUrl:
-    """With the two, three or four fields that follow the metadata."""
+    """Add the fields that follow the metadata.
+
+    There are two, three or four.
+    """
     retries, due, *listed = fields
     list_name, earlier = (*listed, b"", b"")[: max(2, len(listed))]
     return replace(queued, retries=int(retries), due=int(due), list_name=list_name.decode(), earlier=earlier.decode())
 
 
 def encode_line(queued: QueuedUrl, flags: str = "") -> bytes:
-    """The outlink line of a URL, without its newline."""
+    """Encode the outlink line of a URL, without its newline."""
     via = queued.via.hex() if queued.via else ""
     return f"{queued.url}\t{via}\t{queued.depth}\t{queued.hops}\t{flags}\t{metadata_and_tries(queued)}".encode()
 
 
 def decode_line(line: bytes, where: str = "outlinks") -> tuple[QueuedUrl, str]:
-    """A URL and its flags from an outlink line. Raises DamagedFileError naming `where`."""
+    """Decode an outlink line as URL and flags.
+
+    Raises DamagedFileError naming `where`.
+    """
     url, meta, flags = split_line(line, where)
     return decode_meta(url, meta, where), flags.decode()
 
 
 def split_line(line: bytes, where: str = "outlinks") -> tuple[bytes, bytes, bytes]:
-    """Data line, meta line and flags of an outlink line, still as bytes. Raises DamagedFileError naming `where`."""
+    """Split an outlink line into data line, meta line and flags.
+
+    They are bytes. Raises DamagedFileError naming `where`.
+    """
     try:
         url, via, depth, redirects, flags, metadata = line.split(b"\t", 5)
     except ValueError as error:
@@ -194,7 +230,10 @@ def split_line(line: bytes, where: str = "outlinks") -> tuple[bytes, bytes, byte
 
 
 def join_line(url: bytes, meta: bytes, flags: bytes = b"") -> bytes:
-    """The outlink line of a data line and a meta line. Raises DamagedFileError."""
+    """Join a data line and a meta line as an outlink line.
+
+    Raises DamagedFileError.
+    """
     try:
         via, depth, redirects, metadata = meta.split(b"\t", 3)
     except ValueError as error:
@@ -216,7 +255,10 @@ class OutlinkWriter:
         self.parts: dict[str, OutlinkPart] = {}
 
     def add_part(self, owner: str, lines: Iterable[bytes]) -> OutlinkPart:
-        """Write the part of a node: outlink lines without their newlines, in the order of intake."""
+        """Write the part of a node.
+
+        `lines`: outlink lines without their newlines, in the order of intake.
+        """
         compressor = isal_zlib.compressobj(_LEVEL, isal_zlib.DEFLATED, 16 + zlib.MAX_WBITS)
         length = count = 0
         for some in some_lines(lines, _BLOCK_LINES):
@@ -228,7 +270,7 @@ class OutlinkWriter:
         return part
 
     def to_mapping(self) -> dict[str, dict[str, int]]:
-        """The manifest's `outlinks`: offset, length and count by owner."""
+        """Return the manifest's `outlinks`: offset, length, count by owner."""
         return {owner: asdict(part) for owner, part in self.parts.items()}
 
 
@@ -269,7 +311,10 @@ def _line_blocks(file: BinaryIO, where: str) -> Iterator[list[bytes]]:
 
 
 def part_mapping(value: Any, where: str) -> OutlinkPart:
-    """An `OutlinkPart` from a manifest's mapping. Raises DamagedFileError naming `where`."""
+    """Make an `OutlinkPart` from a manifest's mapping.
+
+    Raises DamagedFileError naming `where`.
+    """
     try:
         return OutlinkPart(int(value["offset"]), int(value["length"]), int(value["count"]))
     except (KeyError, TypeError, ValueError) as error:

@@ -15,27 +15,33 @@ class TakenIn:
         self.partial: dict[str, set[str]] = {folder: set(nodes) for folder, nodes in (partial or {}).items()}
 
     def __bool__(self) -> bool:
-        """Whether anything has been taken in."""
+        """Return whether anything has been taken in."""
         return bool(self.complete or self.partial)
 
     def __contains__(self, source: object) -> bool:
-        """Whether the pair (folder, node) has been taken in."""
+        """Return whether the pair (folder, node) has been taken in."""
         if not isinstance(source, tuple):
             return False
         folder, node = source
         return folder in self.complete or node in self.partial.get(folder, ())
 
     def __le__(self, other: "TakenIn") -> bool:
-        """Whether the other one has all that this one has."""
+        """Return whether the other record has all pairs of this one."""
         pairs = ((folder, node) for folder, nodes in self.partial.items() for node in nodes)
         return self.complete <= other.complete and all(pair in other for pair in pairs)
 
     def folders(self) -> list[str]:
-        """Those of iterations: the names of seeds and lists are longer, or no numbers."""
+        """Return the folders of iterations.
+
+        Names of seeds and lists are longer, or no numbers.
+        """
         return [name for name in (*self.complete, *self.partial) if name.isdecimal() and len(name) < _DIGEST_CHARS]
 
     def with_sources(self, sources: Iterable[tuple[str, str]], complete: Collection[str] = ()) -> "TakenIn":
-        """A new record with these pairs; `complete`: folders of which nothing else will ever be taken in."""
+        """Return a new record with these pairs added.
+
+        `complete`: folders of which nothing else will ever be taken in.
+        """
         more = TakenIn(self.complete, {folder: list(nodes) for folder, nodes in self.partial.items()})
         for folder, node in sources:
             if folder not in more.complete:
@@ -46,17 +52,20 @@ class TakenIn:
         return more
 
     def without_lists(self, but: Collection[str] = ()) -> "TakenIn":
-        """The same without lists that are complete, whose names alone have a dash; `but`: those that are there yet."""
+        """Return the record without complete lists.
+
+        Only names of lists have a dash. `but`: lists that still exist.
+        """
         kept = (folder for folder in self.complete if "-" not in folder or folder in but)
         return TakenIn(kept, self.to_mapping()["partial"])
 
     def __or__(self, other: "TakenIn") -> "TakenIn":
-        """What either of them has."""
+        """Return the union of both."""
         pairs = ((folder, node) for folder, nodes in other.partial.items() for node in nodes)
         return TakenIn(self.complete | other.complete, self.to_mapping()["partial"]).with_sources(pairs)
 
     def to_mapping(self) -> dict[str, Any]:
-        """The form that `state.krake` has."""
+        """Return the mapping in `state.krake`."""
         return {
             "complete": sorted(self.complete),
             "partial": {folder: sorted(nodes) for folder, nodes in sorted(self.partial.items())},

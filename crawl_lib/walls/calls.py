@@ -112,7 +112,7 @@ _Test = tuple[int, int, Sequence[int]]
 
 
 def can_filter() -> bool:
-    """Whether `refuse_calls` works here."""
+    """Return whether `refuse_calls` works here."""
     machine = os.uname().machine
     if machine not in _NUMBERS or sys.byteorder != "little" or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
@@ -120,10 +120,11 @@ def can_filter() -> bool:
 
 
 def refuse_calls(*, forks: bool, internet: bool, limits: bool) -> str:
-    """Have the kernel refuse this process, its later threads and its children what the reading of pages never needs.
+    """Have the kernel refuse system calls that reading pages never needs.
 
-    Always refused: programs, sockets but TCP and UDP over IP, connected pairs aside, servers, other ABIs, and calls
-    that read other processes or go around the filter. For a process of one thread.
+    This holds for the process, its later threads and its children. Always refused: programs, sockets but TCP and UDP
+    over IP, connected pairs aside, servers, other ABIs, and calls that read other processes or go around the filter.
+    For a process of one thread.
 
     Args:
         forks: Whether processes may still be made. False also refuses memory that limits do not count.
@@ -132,7 +133,6 @@ def refuse_calls(*, forks: bool, internet: bool, limits: bool) -> str:
 
     Returns:
         A line that says what is lacking, or "" if the filter is in place.
-
     """
     machine = os.uname().machine
     if not can_filter():
@@ -165,7 +165,10 @@ def _program(machine: str, *, forks: bool, internet: bool, limits: bool) -> list
 
 
 def _rules(*, forks: bool, internet: bool, limits: bool) -> dict[str, list[_Step]]:
-    """What decides on each call that is not simply allowed. The body of a rule ends in a return."""
+    """Return the rules for calls that are not simply allowed.
+
+    The body of a rule ends in a return.
+    """
     families = (socket.AF_INET, socket.AF_INET6) if internet else ()
     protocols = (0, socket.IPPROTO_TCP, socket.IPPROTO_UDP)  # not SCTP, nor what asks for raw packets
     rules = {
@@ -203,7 +206,10 @@ def _refuse(number: int) -> list[_Step]:
 
 
 def _only_if(tests: Iterable[_Test], number: int = errno.EACCES) -> list[_Step]:
-    """Allow a call whose arguments pass all tests, and refuse the others with an error number."""
+    """Allow a call whose arguments pass all tests.
+
+    Other calls are refused with an error number.
+    """
     steps: list[_Step] = []
     for half, mask, values in tests:
         steps += [(_LOAD, 0, 0, _ARGUMENTS_AT + 4 * half), (_AND, 0, 0, mask)]

@@ -44,14 +44,20 @@ WORKER = "crawl_lib.worker.worker"
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent dies (Linux), and end now if it is dead already."""
+    """Have the kernel kill this process when its parent dies.
+
+    This is for Linux. If the parent is dead already, the process ends now.
+    """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def fork_child(run: Callable[[], int]) -> int:
-    """Fork a process that dies with this one, and ends with what `run` returns; returns its id."""
+    """Fork a process that dies with this one; return its id.
+
+    The process exits with the result of `run`.
+    """
     parent = os.getpid()
     pid = os.fork()
     if pid:
@@ -81,14 +87,20 @@ class Forked:
     returncode: int | None = None
 
     def read(self) -> bytes:
-        """What it says, when there is something; empty at the end: it is dead."""
+        """Read output of the process.
+
+        The result is empty at the end, when the process is dead.
+        """
         try:
             return os.read(self.stdout, 1 << 16)
         except ConnectionResetError:  # it did not read all of what it was told
             return b""
 
     def write(self, data: bytes) -> bytes:
-        """Tell it something, as far as there is room; returns the rest. Nothing is left if it is dead."""
+        """Write input to the process, and return the rest.
+
+        The system may have no room for the rest. If the process is dead, nothing is left.
+        """
         with socket.socket(fileno=os.dup(self.stdout)) as stdout, suppress(BlockingIOError):
             try:
                 return data[stdout.send(data, socket.MSG_DONTWAIT) :]
@@ -102,7 +114,10 @@ class Forked:
             self.server.ask(f"kill {self.pid} {number:d}")
 
     def wait(self, timeout_s: float = _WEEK_S) -> int | None:
-        """Wait until the process is dead, or that long; returns its `returncode`. What it still says is not needed."""
+        """Wait for the end of the process, or for `timeout_s`.
+
+        Returns its `returncode`. Further output is dropped.
+        """
         left_s, end_s = timeout_s, time.monotonic() + timeout_s
         poll = select.poll()
         poll.register(self.stdout, select.POLLIN)
@@ -145,9 +160,10 @@ class ForkServer:
         self._end = weakref.finalize(self, _end, os.getpid(), self.process, self._socket)
 
     def fork(self, task: bytes, log: int, lock: int) -> Forked:
-        """Fork a process that reads `task` from its standard input, logs to a descriptor and holds another one.
+        """Fork a process with an input, a log and a lock.
 
-        Raises KrakeError if there is no server any more, OSError if the system has no room for another process.
+        The process reads `task` from its standard input, and logs to `log`. Raises KrakeError if there is no server any
+        more, OSError if the system has no room for another process.
         """
         ours, theirs = socket.socketpair()
         stdout = ours.detach()
@@ -163,7 +179,10 @@ class ForkServer:
         raise OSError(-pid, os.strerror(-pid))
 
     def ask(self, order: str, descriptors: Sequence[int] = ()) -> int | None:
-        """Have an order of `serve` carried out; returns the answer, None if the server is gone."""
+        """Have an order of `serve` carried out; return the answer.
+
+        None: the server is gone.
+        """
         try:
             socket.send_fds(self._socket, [order.encode()], descriptors)
             return int(self._socket.recv(_MAX_MESSAGE_BYTES))
@@ -174,7 +193,10 @@ class ForkServer:
             raise
 
     def _why_gone(self) -> str:
-        """The last line that a server said before it ended, else how it ended."""
+        """Say why a server ended.
+
+        That is its last line, or else its exit code.
+        """
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(_ENDING_S)
         code = self.process.returncode
@@ -183,12 +205,15 @@ class ForkServer:
 
 
 def ended(code: int) -> str:
-    """What ended a process, by its `returncode`."""
+    """Say how a process ended, by its `returncode`."""
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def fork_server(program: str = WORKER) -> ForkServer:
-    """The server of this thread for a program. Begins one if there is none yet, or none that would do."""
+    """Return this thread's server for a program.
+
+    A server is begun if there is none, or none that fits.
+    """
     servers: dict[str, ForkServer] = _here.__dict__.setdefault("servers", {})
     server = servers.get(program)
     if server is None or server.made_of != _surroundings() or server.process.poll() is not None:
@@ -197,12 +222,18 @@ def fork_server(program: str = WORKER) -> ForkServer:
 
 
 def _surroundings() -> tuple[int, str, dict[str, str]]:
-    """What makes a server another one: a process that was forked from ours must not use ours."""
+    """Return the surroundings that distinguish servers.
+
+    A process that was forked from ours must not use our server.
+    """
     return os.getpid(), sys.executable, clean_environment(os.environ)
 
 
 def _end(owner: int, process: subprocess.Popen[bytes], ours: socket.socket) -> str:
-    """End a server, if it is not that of a process of which we are a fork. Returns the last line that it said."""
+    """End a server of this process; return its last line.
+
+    A server of the process from which we were forked is left alone.
+    """
     ours.close()
     assert process.stderr is not None
     with process.stderr as said:
@@ -214,7 +245,7 @@ def _end(owner: int, process: subprocess.Popen[bytes], ours: socket.socket) -> s
 
 
 def serve(parent: int, descriptor: int, run: Callable[[], int]) -> None:
-    """Do what the other end of the socket says, until it closes: one order, one answer.
+    """Answer orders on the socket until it closes.
 
     `fork`: a process that `run`s; answered with its id, or an error number below 0. `kill <id> <signal>`. `wait <id>`:
     answered with its exit code. `parent`: the process that must be there; `run`: returns an exit code.
@@ -243,7 +274,10 @@ def serve(parent: int, descriptor: int, run: Callable[[], int]) -> None:
 
 
 def _be(task: socket.socket, descriptors: Sequence[int], run: Callable[[], int]) -> int:
-    """Be the new process: of what the server has open, it keeps the lock."""
+    """Turn into the new process.
+
+    Of the server's descriptors, it keeps the lock.
+    """
     for number, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, number)
         os.close(descriptor)

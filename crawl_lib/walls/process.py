@@ -28,12 +28,15 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 def bar_packages() -> None:
-    """Have packages that are not needed look as if they were not installed."""
+    """Make unneeded packages look as if they were not installed."""
     sys.modules.update(dict.fromkeys(BARRED))  # type: ignore[arg-type]
 
 
 def keep_memory() -> None:
-    """Set the allocator as the module's text says, before Arrow is loaded; that of glibc where it is the C library."""
+    """Set the allocator before Arrow is loaded.
+
+    See the module's text. Glibc's allocator is set only where glibc is the C library.
+    """
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     with suppress(AttributeError):
         mallopt = ctypes.CDLL(None).mallopt

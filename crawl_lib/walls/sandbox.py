@@ -68,17 +68,23 @@ SYSTEM_FILES = (
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The part of `environ` that fetching processes get."""
+    """Return the part of `environ` for fetching processes."""
     return {name: environ[name] for name in sorted(LET_THROUGH & environ.keys())}
 
 
 def landlock_abi() -> int:
-    """The version of Landlock that this kernel has; 0: none, or it is switched off or refused."""
+    """Return this kernel's version of Landlock.
+
+    0: Landlock is missing, disabled or refused.
+    """
     return max(0, _call(_CREATE_RULESET, None, 0, _VERSION_FLAG))
 
 
 def data_bytes() -> int:
-    """What this process has of the memory that RLIMIT_DATA counts. To be called before `shut_in`, which bars /proc."""
+    """Return the bytes of this process that RLIMIT_DATA counts.
+
+    Call this before `shut_in`, which bars /proc.
+    """
     try:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5]) * resource.getpagesize()
     except OSError:
@@ -86,9 +92,9 @@ def data_bytes() -> int:
 
 
 def set_limits(**limits: int) -> None:
-    """Set limits of this process and its children for good, by the name of the limit without `RLIMIT_`.
+    """Set limits of this process and its children for good.
 
-    A lower limit that is there already stays.
+    A limit is named without `RLIMIT_`. A lower limit that is there already stays.
     """
     for name, value in limits.items():
         kind = getattr(resource, f"RLIMIT_{name}")
@@ -98,7 +104,9 @@ def set_limits(**limits: int) -> None:
 
 
 def shut_in(*, read: Iterable[Path | str], write: Iterable[Path | str]) -> str:
-    """Have this process open nothing any more but these files and folders, with all below them.
+    """Let this process open only these files and folders.
+
+    Whatever is below the folders can be opened, too.
 
     `read`: in addition to those of the system and of Python; `write`: folders in which files are made, replaced and
     deleted, too. For a process of one thread. Returns what is lacking, in a line; "" if the walls are up.
@@ -146,9 +154,10 @@ def _let_in(rules: int, path: str, access: int) -> None:
 
 
 def _python_files() -> set[str]:
-    """The modules of Python and of what is installed; of other places in `sys.path`, only what was imported from them.
+    """Return the files of Python and of installed packages.
 
-    Such a place may be a project's folder, in which the config, or the queues, lie too.
+    Of other places in `sys.path` only the imported modules are returned. Such a place may be a project's folder, in
+    which the config, or the queues, lie too.
     """
     installed = {str(Path(prefix) / "lib") for prefix in (sys.prefix, sys.exec_prefix, sys.base_prefix)}
     installed |= {entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")}

@@ -62,12 +62,18 @@ class WarcRecord(NamedTuple):
 
     @property
     def is_answer(self) -> bool:
-        """Whether it is the main record of a group with an answer: whole, or without the body of an earlier one."""
+        """Whether it is the main record of an answer's group.
+
+        The answer is whole, or refers to an earlier capture for its body.
+        """
         return self.type in {"response", "revisit"}
 
     @property
     def url(self) -> str:
-        """The URL it is about, "" for none; without the brackets that some writers put around it."""
+        """The URL it is about, "" for none.
+
+        The brackets that some writers add are removed.
+        """
         return self.headers.get("warc-target-uri", "").strip("<>")
 
 
@@ -100,11 +106,17 @@ class FileId:
 
     @property
     def mark(self) -> bytes:
-        """The bytes that each record of the file has in its head; none in a file of an older version."""
+        """The bytes in the head of each record of the file.
+
+        A file of an older version has none.
+        """
         return self.value.encode("utf-8", "surrogateescape") if self.is_carried else b""
 
     def owns(self, record: WarcRecord) -> bool:
-        """Tell whether a record is one of this file. Call it in file order."""
+        """Return whether a record belongs to this file.
+
+        Call it in file order.
+        """
         if record.type == "warcinfo":
             said = record.headers.get("warc-record-id", "")
             if record.offset == 0:
@@ -128,7 +140,10 @@ class _Torn(Exception):  # noqa: N818 - not an error of the tree: readers turn i
 
 
 def read_one(data: bytes, offset: int, where: str) -> WarcRecord:
-    """The record of one gzip member. Raises DamagedFileError naming `where` and the offset."""
+    """Parse the record of one gzip member.
+
+    Raises DamagedFileError naming `where` and the offset.
+    """
     try:
         return _parsed(isal_zlib.decompress(data, 31), offset, len(data))[0]
     except _Torn as torn:
@@ -138,7 +153,9 @@ def read_one(data: bytes, offset: int, where: str) -> WarcRecord:
 
 
 def walk(file: BinaryIO, damage: Counter[str] | None = None, file_id: FileId | None = None) -> Iterator[WarcRecord]:
-    """Read records of one of Krake's own files in file order, until its end or the first damage.
+    """Yield the records of one of Krake's own files.
+
+    They come in file order, until its end or the first damage.
 
     `damage` counts, by its reason, what the walk ended at. `file_id` learns the id of the file.
     """
@@ -154,9 +171,10 @@ def walk(file: BinaryIO, damage: Counter[str] | None = None, file_id: FileId | N
 def scan(
     file: BinaryIO, max_record_bytes: int = MAX_RECORD_BYTES, file_id: FileId | None = None
 ) -> Iterator[Whole | Damage]:
-    """Read all of one of Krake's own files in file order, records and damage.
+    """Yield records and damage of one of Krake's own files.
 
-    Behind damage a file with ids is read on at the next member that carries its id. `file_id`: what is known of it.
+    They come in file order. Behind damage a file with ids is read on at the next member that carries its id. `file_id`:
+    what is known of it.
     """
     raw, effort = _Buffer(iter(lambda: file.read(BLOCK_BYTES), b"")), _Effort()
     file_id = file_id or FileId()
@@ -183,8 +201,11 @@ def scan(
 
 
 def read_archive(file: BinaryIO, max_record_bytes: int = MAX_RECORD_BYTES) -> Iterator[WarcRecord | Damage]:
-    """All records of an archive of any writer, and its damaged places, in file order. `file`: at its beginning,
-    seekable. Offsets are of the gzip member or, in a plain file, of the record."""
+    """Yield an archive's records and damage, in file order.
+
+    The writer may be any. `file`: at its beginning, seekable. Offsets are those of the gzip member or, in a plain file,
+    of the record.
+    """
     kind = _kind(file)
     if kind == "arc":
         yield from _read_arc(file, max_record_bytes)
@@ -231,9 +252,10 @@ class _Head(NamedTuple):
 
 
 def _head(data: bytes | bytearray, max_bytes: int = MAX_RECORD_BYTES) -> _Head:
-    """Read the head at the beginning of `data`. Raises _Torn, also where the block is not all there.
+    """Read the head at the beginning of `data`.
 
-    The next line that begins as a record does ends a head too: else lines without a head would be read many times.
+    Raises _Torn, also for an incomplete block. The next line that begins as a record does ends a head too: else lines
+    without a head would be read many times.
     """
     if not data.startswith(b"WARC/"):
         raise _Torn("no_record_head")
@@ -265,7 +287,10 @@ def _with_block(head: _Head, data: bytes | bytearray, offset: int, length: int) 
 
 
 def _parsed(data: bytes | bytearray, offset: int, length: int) -> tuple[WarcRecord, int]:
-    """Return the record at the beginning of `data`, and where its block ends. Raises _Torn."""
+    """Return the record at the beginning of `data`, and its end.
+
+    Raises _Torn.
+    """
     head = _head(data)
     return _with_block(head, data, offset, length), head.end
 
@@ -279,7 +304,7 @@ class _Buffer:
         self.data = bytearray()
 
     def fill(self, size: int) -> bool:
-        """Whether there are `size` bytes, after reading on."""
+        """Read on, and return whether there are `size` bytes."""
         while len(self.data) < size:
             piece = next(self._pieces, None)
             if piece is None:
@@ -288,7 +313,7 @@ class _Buffer:
         return True
 
     def take(self, size: int) -> bytes:
-        """The next bytes, which were read; they leave it."""
+        """Take the next bytes out of the buffer."""
         data = bytes(self.data[:size])
         del self.data[:size]
         self.offset += size
@@ -305,13 +330,18 @@ class _Effort:
         self.spent = self.seen = 0
 
     def feed(self, size: int, end: int) -> bool:
-        """Count `size` bytes that end at byte `end` of the file; returns whether they may be inflated."""
+        """Count `size` bytes; return whether they may be inflated.
+
+        They end at byte `end` of the file.
+        """
         self.spent, self.seen = self.spent + size, max(self.seen, end)
         return self.spent <= TIMES_INFLATED * self.seen
 
 
 def _skip_to_member(raw: _Buffer, effort: _Effort, magic: bytes = _GZIP_MAGIC, mark: bytes = b"") -> None:
-    """Go to the next place after this one where a record may begin, or to the end.
+    """Skip to the next place where a record may begin.
+
+    Without one, skip to the end.
 
     `magic`: how a member begins. `mark`: bytes near the beginning of each record. Where too much was inflated already,
     what was looked at is passed over.
@@ -380,7 +410,7 @@ class _Member:
 def _records(
     pieces: Iterator[bytes], max_bytes: int, member: _Member | None = None, start: int = 0
 ) -> Iterator[WarcRecord | Damage]:
-    """Records out of a stream of plain bytes.
+    """Yield the records in a stream of plain bytes.
 
     `member`: what the stream is the content of, so that all its records have one offset, `start`; None for a plain
     file. Where the member itself ends in damage, its reader says so, not the record that it cuts.
@@ -404,7 +434,10 @@ def _records(
 
 
 def _record(buffer: _Buffer, offset: int, max_bytes: int) -> WarcRecord:
-    """Take the record at the beginning of the buffer out of it. Raises _Torn."""
+    """Take the first record out of the buffer.
+
+    Raises _Torn.
+    """
     buffer.fill(5)
     while True:
         try:
@@ -423,7 +456,10 @@ def _record(buffer: _Buffer, offset: int, max_bytes: int) -> WarcRecord:
 
 
 def _skip_to_record(buffer: _Buffer) -> None:
-    """Go to the next line that begins as a record does, or to the end."""
+    """Skip to the next line that begins a record.
+
+    Without one, skip to the end.
+    """
     while True:
         found = _NEXT.search(buffer.data, 1)
         if found is not None:
@@ -436,7 +472,10 @@ def _skip_to_record(buffer: _Buffer) -> None:
 
 
 def _read_arc(file: BinaryIO, max_bytes: int) -> Iterator[WarcRecord | Damage]:
-    """Records of an ARC file, as warcio turns them into those of a WARC."""
+    """Yield the records of an ARC file.
+
+    Warcio turns them into WARC records.
+    """
     from warcio.archiveiterator import (  # type: ignore[import-untyped]  # noqa: PLC0415 - only for such files
         ArchiveIterator,
     )

@@ -19,7 +19,10 @@ _DAY = re.compile("([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
 
 
 def microseconds(seconds: float) -> int:
-    """POSIX seconds in whole microseconds: what a WARC date can carry, there and back."""
+    """Round POSIX seconds to whole microseconds.
+
+    A WARC date can carry these without loss.
+    """
     return round(seconds * 1_000_000)
 
 
@@ -35,26 +38,35 @@ def _second_text(second: int) -> str:
 
 
 def escape_field(text: str) -> str:
-    """A text that stays on one line of `application/warc-fields`: backslash, CR and LF escaped."""
+    """Escape a text for one line of `application/warc-fields`.
+
+    Backslash, CR and LF are escaped.
+    """
     return text.translate(FIELD_ESCAPES)
 
 
 def unescape_field(text: str) -> str:
-    """What `escape_field` was given."""
+    """Undo `escape_field`."""
     if "\\" not in text:
         return text
     return re.sub(r"\\(.)", lambda found: {"n": "\n", "r": "\r"}.get(found[1], found[1]), text)
 
 
 def safe_uri(url: str) -> str:
-    """A URL as a WARC header takes it: visible ASCII; anything else (never in a canonical URL) is escaped."""
+    """Escape a URL for a WARC header.
+
+    Only visible ASCII stays; a canonical URL has nothing else.
+    """
     if url.isascii() and url.isprintable() and " " not in url and "<" not in url and ">" not in url:
         return url
     return quote(url, safe=SAFE_IN_URI, errors="replace")
 
 
 def split_head(block: bytes) -> tuple[bytes, bytes]:
-    """An HTTP block as head (with its empty line) and body; all is head where no empty line is found."""
+    """Split an HTTP block into head and body.
+
+    The head includes its empty line. Without an empty line all is head.
+    """
     end = block.find(END)
     newline = block.find(b"\n\n")
     if newline >= 0 and (end < 0 or newline < end):
@@ -63,13 +75,16 @@ def split_head(block: bytes) -> tuple[bytes, bytes]:
 
 
 def base32(digest: bytes) -> str:
-    """Encode 20 bytes by Base32 (RFC 4648), two characters at a time: in half the time of `base64.b32encode`."""
+    """Encode 20 bytes by Base32 (RFC 4648).
+
+    Two characters at a time take half the time of `base64.b32encode`.
+    """
     bits = int.from_bytes(digest, "big")
     return "".join([_BASE32_PAIRS[bits >> start & 1023] for start in _PAIR_STARTS])
 
 
 def warc_fields(block: bytes) -> dict[str, str]:
-    """The lines of an `application/warc-fields` block, escapes undone."""
+    """Parse an `application/warc-fields` block, and undo escapes."""
     fields = {}
     for line in block.decode("utf-8", "replace").split("\r\n"):
         name, colon, value = line.partition(": ")
@@ -79,10 +94,10 @@ def warc_fields(block: bytes) -> dict[str, str]:
 
 
 def microseconds_of(date: str) -> int:
-    """Return POSIX microseconds of a WARC date: a year, month or day (in UTC), or a time with its zone; rounded down.
+    """Return POSIX microseconds of a WARC date, rounded down.
 
-    Raises ValueError.
-    Source: https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/#warc-date-mandatory
+    The date is a year, month or day (in UTC), or a time with its zone. Raises ValueError. Source:
+    https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/#warc-date-mandatory
     """
     if found := _DAY.fullmatch(date):
         year, month, day = found.groups()

@@ -69,23 +69,30 @@ class Aside:
         os.waitpid(self._pid, 0)
 
     def fileno(self) -> int:
-        """The descriptor to wait for."""
+        """Return the descriptor to wait for."""
         return self._socket.fileno()
 
     def is_ready(self, wait_ms: int = 0) -> bool:
-        """Whether `answer` would not wait. `wait_ms`: wait so long for it to be so."""
+        """Return whether `answer` would return at once.
+
+        `wait_ms`: waits so long for that.
+        """
         return bool(self._poll.poll(wait_ms))
 
     def ask(self, fetched: Fetched, position: Position, *, links: bool) -> None:
-        """Have an answer read: its content, and, if `links`, the page that it may be. One at a time."""
+        """Ask the reader for an answer's content, and its page.
+
+        `links`: read the page, if there is one. Only one request may be open at a time.
+        """
         path, head_bytes = str(self._directory / position.warc_file), len(fetched.head)
         message = [path, position.offset, position.length, head_bytes, fetched.url, fetched.outcome, fetched.truncated]
         self._socket.send(json.dumps([*message, links, fetched.time]).encode())
 
     def answer(self) -> tuple[Reading, Pieces] | None:
-        """Wait for what was read, and the pieces of the page, if it is one; None if the child died or passed a limit.
+        """Wait for the reading, and the pieces of the page, if any.
 
-        Raises KrakeError without a server, StoppedError if the worker is to stop before an answer is there.
+        None: the child died or exceeded a limit. Raises KrakeError without a server, StoppedError if the worker is to
+        stop before an answer is there.
         """
         while not self.is_ready(_POLL_MS):  # a loop makes the socket one that does not wait
             if self._stop():

@@ -63,7 +63,9 @@ class Discovery:
     def links(
         self, taken: TakenUrl, page: ParsedPage, nofollow: bool, start: int = 0, *, is_similar: bool = False
     ) -> None:
-        """Write the links of a page, and hand on those that are followed. `nofollow`: the page says so for all.
+        """Write the links of a page, and hand on the accepted ones.
+
+        `nofollow`: the page says so for all its links.
 
         `start`: the place on the page of the first of them, where it comes a part at a time. `is_similar`: too many
         pages have the same words, so no link of this page is followed.
@@ -101,7 +103,7 @@ class Discovery:
         self._writer.part.counts.rejections.update(rows.rejected())
 
     def _judge(self, taken: TakenUrl, ask: Ask, start: int) -> None:
-        """Ask the filter for a URL, and hand the URL on if the filter accepts it."""
+        """Ask the filter for a URL, and hand accepted URLs on."""
         target, depth = Target(ask.text, ask.key, host_of(ask.text), None), taken.queued.depth + 1
         accepted, rule = self._filter.verdict(target.url, target.host, depth)
         self._rows.judge(ask.number, accepted, rule, lasts=self._max_depth is None)
@@ -127,7 +129,9 @@ class Discovery:
     def _hand_on(
         self, taken: TakenUrl, target: Target, index: int, depth: int, redirects: int, *, requisite: int = 0
     ) -> None:
-        """Hand a discovered URL on. The first place in batch order counts; links of all pages come before requisites.
+        """Hand a discovered URL on.
+
+        The first place in batch order counts, and links of all pages come before requisites.
 
         `requisite`: steps from the page that needs it; 0: a link.
         """
@@ -141,18 +145,20 @@ class Discovery:
             self.on_found(taken, target.key, target.host)
 
     def sitemaps(self, url: str, links: bytes, start: int = 0) -> None:
-        """Hand on the sitemaps that the robots.txt at a URL names, as if a seed linked to them; behind all links.
+        """Hand on the sitemaps that a robots.txt names.
 
-        Accepted sitemaps are rows of `links` too, from which a CrawlDb learns of them. `links`: as `robots_sitemaps`
-        returns links. `start`: the place in the robots.txt of the first link, where links come a part at a time.
+        They count as if a seed linked to them, after all links. Accepted sitemaps are rows of `links` too, from which a
+        CrawlDb learns of them. `links`: as `robots_sitemaps` returns links. `start`: the place in the robots.txt of the
+        first link, where links come a part at a time.
         """
         taken = TakenUrl(_ROBOTS_POSITION, key_of(url), QueuedUrl(url))
         self.links(taken, ParsedPage("", None, None, None, None, url, links, nofollow=False, links_cut=0), False, start)
 
     def redirect(self, taken: TakenUrl, url: str, location: str) -> str | None:
-        """Hand the target of a redirect on, and return its URL; None if it is none.
+        """Hand the target of a redirect on, and return its URL.
 
-        A seed's redirect widens the scope by its target's host. The target of a requisite's redirect is a requisite.
+        None: the target is invalid. A seed's redirect widens the scope by its target's host. The target of a
+        requisite's redirect is a requisite.
         """
         self._resolver.enter(url)
         target, _ = self._resolver.find(location)

@@ -51,15 +51,21 @@ class ReadingNotes:
             self._count(line)
 
     def is_barred(self, name: int | str) -> bool:
-        """Say whether the page of this name is not to be worked on any more."""
+        """Return whether a page may no longer be worked on."""
         return bool(self._begun) and self._begun.get(str(name), 0) >= MOST_TRIES
 
     def over(self, name: int | str) -> AbstractContextManager["Noted"]:
-        """Note a page for the time of a `with` block. An error of the disk, or a stop, is not the page's fault."""
+        """Note a page for the duration of a `with` block.
+
+        A disk error or a stop is not the page's fault.
+        """
         return Noted(self, name)
 
     def in_turn(self) -> AbstractContextManager["Noted"]:
-        """Note one page after the other (`Noted.go_on`) in a `with` block, the last one until the end of the block."""
+        """Note one page after another (`Noted.go_on`) in a `with` block.
+
+        The last page is noted until the block ends.
+        """
         return Noted(self, None)
 
     def begin(self, name: int | str) -> None:
@@ -67,11 +73,14 @@ class ReadingNotes:
         self._write([f"+{name}"])
 
     def end(self, name: int | str) -> None:
-        """Note that the work has ended well: it counts as not begun. Earlier work without an end still counts."""
+        """Note the successful end of work on a page.
+
+        That work counts as not begun. Earlier work without an end still counts.
+        """
         self._write([f"-{name}"])
 
     def go_on(self, before: int | str, name: int | str) -> None:
-        """Note that work on a page has ended well, and that work on another page begins."""
+        """Note that work moves on from one page to another."""
         self._write([f"-{before}", f"+{name}"])
 
     def close(self) -> None:
@@ -114,7 +123,7 @@ class Noted(AbstractContextManager["Noted"]):
         return self
 
     def go_on(self, name: int | str) -> None:
-        """Note that work on the page so far has ended well, and that work on another page begins."""
+        """Note that work moves on to another page."""
         if self._name is None:
             self._notes.begin(name)
         else:
@@ -158,7 +167,7 @@ class LargePages:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits, is read, or is being written, and all went well."""
+        """Whether no page waits or is worked on, and no work failed."""
         return not (self._waiting or self._read or self._steps or self.failed)
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -168,7 +177,10 @@ class LargePages:
             loop.add_reader(self._aside.fileno(), self._in_turn, True)
 
     def detach(self) -> None:
-        """The loop ends. What is left waits for `drain`."""
+        """Detach from the loop, which ends.
+
+        Pages that still wait are left to `drain`.
+        """
         if self._loop is not None and self._aside is not None:
             self._loop.remove_reader(self._aside.fileno())
         if self._turn is not None:
@@ -188,7 +200,10 @@ class LargePages:
         self._go_on()
 
     def drain(self) -> None:
-        """Bring all to its end now. Raises what was raised in a turn: rows are missing then, and no part may close."""
+        """Finish all work now.
+
+        Raises the error of a turn: rows are missing then, and no part may close.
+        """
         while not self.is_idle:
             if self.failed is not None:
                 raise self.failed
@@ -198,7 +213,10 @@ class LargePages:
                 self._hear()
 
     def withdraw(self) -> None:
-        """The worker ends before an answer is there, which is not the page's fault: it counts as not begun."""
+        """Withdraw the open request of a worker that ends.
+
+        An unanswered request is not the page's fault, so the page counts as not begun.
+        """
         if self._read is not None and self._read[1]:
             self._notes.end(self._read[0][0].position)
         self._read = None
@@ -213,7 +231,10 @@ class LargePages:
             self._turn = self._loop.call_soon(self._in_turn, False)
 
     def _in_turn(self, is_heard: bool) -> None:
-        """Called by the loop: for a step, or for an answer, which `drain` may have taken in since."""
+        """Do a step, or take an answer, when the loop calls.
+
+        `drain` may have taken the answer meanwhile.
+        """
         try:
             if not is_heard:
                 self._turn = None
@@ -247,7 +268,7 @@ class LargePages:
             self._aside.ask(fetched, position, links=links)
 
     def _hear(self) -> None:
-        """Take in what was found, or that nothing was; begin with the next one."""
+        """Take the result of the open request, and send the next."""
         assert self._aside is not None
         assert self._read is not None
         asked, self._read = self._read, None

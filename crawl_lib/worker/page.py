@@ -94,14 +94,17 @@ class PageHandler:
         self._discovery.on_found = texts.found if texts.keeps_finders else None
 
     def add(self, taken: TakenUrl, fetched: Fetched, position: Position) -> None:
-        """Keep a fetch until there are `MOST_FETCHES` of them, or `MOST_BYTES` of bodies."""
+        """Keep a fetch until there are enough for a group.
+
+        A group has `MOST_FETCHES` fetches, or `MOST_BYTES` of bodies.
+        """
         self._waiting.append((taken, fetched, position))
         self._waiting_bytes += len(fetched.body)
         if len(self._waiting) >= MOST_FETCHES or self._waiting_bytes >= MOST_BYTES:
             self._some()
 
     def robots(self, fetched: Fetched) -> None:
-        """Hand on the sitemaps that an answer for robots.txt names. Its record is written."""
+        """Hand on the sitemaps in a robots.txt whose record is written."""
         links = self._reader.sitemaps(fetched)
         if self._notes.is_barred(fetched.url):
             self._writer.part.counts.rejections[Rejection.PAGE_LIMIT] += count_links(links)
@@ -115,12 +118,15 @@ class PageHandler:
                 yield
 
     def is_empty(self) -> bool:
-        """Whether all rows are written, after some more work on those that wait."""
+        """Write some waiting rows; return whether all are written."""
         self._some()
         return not self._waiting and self.large.is_idle
 
     def drain(self) -> None:
-        """Write the rows of all that waits. Before the part that holds their records is closed."""
+        """Write all waiting rows.
+
+        Call this before closing the part that holds their records.
+        """
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         self.handle_all(waiting)
         self.large.drain()
@@ -140,9 +146,10 @@ class PageHandler:
         self._waiting_bytes = sum(len(fetched.body) for _, fetched, _ in self._waiting)
 
     def handle_all(self, fetches: Sequence[Handled], most_s: float = float("inf")) -> int:
-        """Write the rows of fetches, whose records are written: first pages, then links.
+        """Write the rows of fetches: first pages, then links.
 
-        So each step finds its code in the caches. Ends after about `most_s`; returns how many were handled.
+        Their records are written already. So each step finds its code in the caches. Ends after about `most_s`; returns
+        how many were handled.
         """
         found: list[tuple[TakenUrl, ParsedPage, bool]] = []
         links_bytes = done = 0
@@ -164,7 +171,10 @@ class PageHandler:
         return done
 
     def _links(self, found: list[tuple[TakenUrl, ParsedPage, bool]], end_s: float) -> None:
-        """Write the links of pages: of long ones, and of all after `end_s`, by steps."""
+        """Write the links of pages.
+
+        Long pages, and all pages after `end_s`, are written in steps.
+        """
         self.texts.count()
         full = [self.texts.is_full(taken) for taken, *_ in found]
         with self._notes.in_turn() as noted:
@@ -195,7 +205,10 @@ class PageHandler:
         yield from self._link_steps(taken, chain([first] if first else [], pieces), nofollow, is_full)
 
     def _page(self, taken: TakenUrl, fetched: Fetched, position: Position) -> tuple[ParsedPage | None, bool]:
-        """Write the row of `pages`; returns the page, if it is one, and whether it says nofollow."""
+        """Write the row of `pages`.
+
+        Returns the page, if there is one, and whether the page says nofollow.
+        """
         if fetched.outcome not in WITH_RESPONSE:
             self._without_response(taken, fetched, position)
             return None, False
@@ -267,7 +280,10 @@ class PageHandler:
 
 
 def _metadata_of(page: ParsedPage | None) -> tuple[str | None, ...]:
-    """Return the last fields of `PageRow`: what a page says of itself, where that was asked for."""
+    """Return the last fields of `PageRow`: a page's own metadata.
+
+    The config says whether pages are asked for metadata.
+    """
     said = (page.metadata if page else None) or Metadata()
     return tuple(
         value and value[0] for value in (said.image, said.author, said.published, said.modified, said.language)
@@ -275,7 +291,10 @@ def _metadata_of(page: ParsedPage | None) -> tuple[str | None, ...]:
 
 
 def _always(taken: TakenUrl, fetched: Fetched, position: Position) -> tuple[Any, ...]:
-    """The first fields of `PageRow`: those that a URL without a response has too."""
+    """Return the first fields of `PageRow`.
+
+    URLs without a response have these fields too.
+    """
     queued = taken.queued
     return (
         taken.key,

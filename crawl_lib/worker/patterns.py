@@ -29,7 +29,7 @@ looked at and is none."""
 
 
 def room_of(hosts: HostStore, pattern: str, max_similar: int) -> int | None:
-    """The room of a large pattern."""
+    """Return the room of a large pattern."""
     sketches = hosts.pages.sketches(pattern)
     if _is_trap(sketches, max_similar):
         return 0
@@ -37,7 +37,10 @@ def room_of(hosts: HostStore, pattern: str, max_similar: int) -> int | None:
 
 
 def _is_trap(sketches: Iterable[bytes], max_similar: int) -> bool:
-    """Whether so many are nearly the same as one. As many as half of them can be, so some are looked at, not all."""
+    """Return whether too many pages are nearly the same as one.
+
+    Up to half of all pages can be so, and a sample suffices.
+    """
     pages = [int.from_bytes(one) for one in sketches if len(one) == SKETCH_BYTES]
     some = pages[:: max(1, len(pages) // _COMPARED)]
     for one in some:
@@ -53,7 +56,10 @@ def _alike(one: int, pages: Iterable[int]) -> int:
 
 
 def _likeness(one: int, other: int) -> float:
-    """An estimate of the share of their words that two pages have in common (Jaccard): of slots that either has."""
+    """Estimate the share of words that two pages have in common.
+
+    That is the Jaccard index of the slots that either sketch has.
+    """
     neither = (one | other).to_bytes(SKETCH_BYTES).count(0)
     equal = (one ^ other).to_bytes(SKETCH_BYTES).count(0) - neither
     return equal / (SKETCH_BYTES - neither) if neither < SKETCH_BYTES else 0.0
@@ -63,7 +69,10 @@ class Patterns:
     """The large patterns of one worker's share of a take. `folder`: of the host store."""
 
     def __init__(self, rooms: Rooms, max_similar: int | None, folder: Path) -> None:
-        """Without `max_similar` there are none."""
+        """Set up rooms of patterns.
+
+        Without `max_similar` no pattern has a limit.
+        """
         self._rooms = dict(rooms) if max_similar else {}
         self._most = max_similar or 0
         # Whether there is a trap, or a pattern of which it is yet to be known what its pages are like.
@@ -85,7 +94,10 @@ class Patterns:
         return name if name in self._rooms else None
 
     def note(self, taken: TakenUrl, fetched: Fetched, mime: str | None, html: bytes) -> None:
-        """Note what a page is like; of what is no page, that there is none."""
+        """Note the sketch of a page.
+
+        A document that is no page gets an empty sketch.
+        """
         is_one = not taken.key[0] % _ONE_IN
         if not (is_one or self._finds_out) or fetched.outcome is Outcome.FILTERED:
             return
@@ -99,7 +111,10 @@ class Patterns:
             del noted[min(noted)]
 
     def save(self) -> None:
-        """Write what was noted to the host store. Before the part that holds these pages is closed."""
+        """Save the noted sketches in the host store.
+
+        Call this before closing the part that holds these pages.
+        """
         if self._noted:
             with HostStore(self._folder) as store:
                 for name, noted in self._noted.items():
@@ -107,7 +122,10 @@ class Patterns:
             self._noted.clear()
 
     def divided(self, items: Iterable[TakenUrl]) -> tuple[list[TakenUrl], list[TakenUrl], list[TakenUrl]]:
-        """What is fetched now, what has no room before the pages of its pattern are compared, and what is of traps."""
+        """Divide URLs into those fetched now, those that wait, and traps.
+
+        A URL waits until pages of its pattern were compared.
+        """
         now: list[TakenUrl] = []
         later: list[TakenUrl] = []
         traps: list[TakenUrl] = []
@@ -124,7 +142,10 @@ class Patterns:
         return now, later, traps
 
     def compare(self, items: Iterable[TakenUrl]) -> None:
-        """Find out the room of the patterns of some URLs again. After `save`."""
+        """Compute the rooms of some URLs' patterns again.
+
+        Call `save` first.
+        """
         with HostStore(self._folder) as store:
             for name in {name for taken in items if (name := self._name(taken)) is not None}:
                 self._rooms[name] = room_of(store, name, self._most)

@@ -8,10 +8,10 @@ from crawl_lib.walls import allow_descriptors, bar_packages, keep_memory
 
 
 def main() -> int:
-    """Bar the packages, set allocator and limit, load the worker's modules, then fork workers as the task says.
+    """Prepare the process, load the worker, then fork workers on request.
 
-    Arguments of the program: the task's process, the descriptor of the socket to it, and the module whose `main` a
-    forked process runs, unless that is the worker's.
+    Packages are barred, and allocator and memory limit are set, first. Arguments of the program: the task's process,
+    the descriptor of the socket to it, and the module whose `main` a forked process runs, unless that is the worker's.
     """
     bar_packages()
     keep_memory()

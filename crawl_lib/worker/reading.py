@@ -87,11 +87,14 @@ class Reader:
         self._token = config.fetch.user_agent
 
     def content(self, headers: Headers, fetched: Fetched) -> Content:
-        """The content, up to `fetch.max_decompressed_bytes`."""
+        """Return the content, up to `fetch.max_decompressed_bytes`."""
         return _content(headers, fetched, self._max_bytes)
 
     def small_content(self, headers: Headers, fetched: Fetched) -> Content | None:
-        """The content, None if finding it out and reading it may take too long here. Bounded work itself."""
+        """Return the content, if it can be read here quickly.
+
+        None: to find that out, or to read the content, may take too long. The work is bounded.
+        """
         limit = self._max_bytes
         if headers.get("content-encoding") is not None or headers.get("transfer-encoding") is not None:
             if len(fetched.body) > IN_PLACE_BYTES:
@@ -115,7 +118,7 @@ class Reader:
         return content if found.name == "utf-8" and not may_change else None
 
     def facts(self, headers: Headers, fetched: Fetched, content: Content) -> Reading:
-        """All but the page."""
+        """Return the reading without the page."""
         data = content.data
         payload = fetched.payload  # of most pages the content, whose digest the record has needed already
         is_known = payload is not None and payload.data == data
@@ -125,7 +128,10 @@ class Reader:
         return Reading(detect_mime(headers.content_type[0], data), len(data), digest, error, None)
 
     def is_page(self, headers: Headers, outcome: Outcome, mime: str | None, data: bytes) -> bool:
-        """Say whether an answer's links are read: of a page or a Refresh field; if wanted, of sitemaps and sheets."""
+        """Return whether an answer's links are read.
+
+        Pages and Refresh fields have links, and so have sitemaps and style sheets, if wanted.
+        """
         if outcome is not Outcome.OK or mime in HTML_TYPES or headers.get("refresh"):
             return outcome is Outcome.OK
         if mime == CSS:
@@ -135,10 +141,10 @@ class Reader:
     def page(
         self, headers: Headers, url: str, content: Content, mime: str | None, time: float | None = None
     ) -> ParsedPage:
-        """Read the page, or the sitemap, that the content is. Content of another type has only its Refresh field.
+        """Read the page or sitemap in the content.
 
-        What a limit, a break or a damaged coding cut off does not count. `time`: POSIX seconds of the visit. Without
-        `time`, or without `parse.facts`, the page has no metadata.
+        Content of another type has only its Refresh field. What a limit, a break or a damaged coding cut off does not
+        count. `time`: POSIX seconds of the visit. Without `time`, or without `parse.facts`, the page has no metadata.
         """
         data, charset = content.data, headers.content_type[1]
         is_cut = content.truncated or content.broken
@@ -155,9 +161,10 @@ class Reader:
         return with_refresh(page, refresh, url=url, config=self._parse) if refresh else page
 
     def words(self, headers: Headers, outcome: Outcome, content: Content, reading: Reading) -> int | None:
-        """Digest the words of a page, or of an error in HTML (`ParsedPage.words`); None where there are none to count.
+        """Digest the words of a page, or of an HTML error.
 
-        An error without words does not count: it has nothing in common with a page without words.
+        See `ParsedPage.words`. None: there are no words to count. An error without words does not count: it has nothing
+        in common with a page without words.
         """
         if reading.page is not None:
             return reading.page.words
@@ -166,7 +173,10 @@ class Reader:
         return words_of(content.data[:IN_PLACE_BYTES], headers.content_type[1]) or None
 
     def sitemaps(self, fetched: Fetched) -> bytes:
-        """The sitemaps that an answer for robots.txt names, as links, if the config says so."""
+        """Return the sitemaps that a robots.txt names, as links.
+
+        The config says whether sitemaps are read.
+        """
         if fetched.outcome is not Outcome.OK or not self._parse.sitemaps:
             return b""
         is_cut = fetched.truncated is not None
@@ -174,20 +184,23 @@ class Reader:
 
 
 def _content(headers: Headers, fetched: Fetched, limit: int) -> Content:
-    """Decode the body of an answer, of which a limit or a break may have cut off the end."""
+    """Decode the body of an answer, which may be truncated."""
     content = decode_content(headers, fetched.body, max_bytes=limit)
     return content if fetched.truncated is None else content._replace(broken=True)
 
 
 def barred(reading: Reading) -> Reading:
-    """The same of a page that is not read any more: see `large.ReadingNotes`."""
+    """Return the reading of a page that is no longer read.
+
+    See `large.ReadingNotes`.
+    """
     return reading._replace(error=BARRED if reading.error is None else f"{reading.error}; {BARRED}", page=None)
 
 
 def places(links: bytes) -> Iterator[tuple[int, bytes]]:
-    """Divide links into slices of bounded number and size, each with the place of its first link.
+    """Divide links into slices of bounded number and size.
 
-    Without links there is one empty slice.
+    Each slice comes with the place of its first link. Without links there is one empty slice.
     """
     start = first = 0
     for number, link in enumerate(_LINK.finditer(links)):
@@ -198,9 +211,10 @@ def places(links: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def slices(page: ParsedPage) -> Pieces:
-    """Give the page with a part of its links at a time, and the place of the first of them; once if it has none.
+    """Yield the page with a slice of its links at a time.
 
-    The requisites come with the first part.
+    Each comes with the place of its first link. A page without links comes once. The requisites come with the first
+    part.
     """
     for start, links in places(page.links):
         if start:

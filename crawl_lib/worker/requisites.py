@@ -22,7 +22,9 @@ class Requisites:
         self.rows = LinkRows(REMEMBERED_BYTES // 4)
 
     def verdict(self, taken: TakenUrl, url: str, host: str) -> tuple[bool, str]:
-        """Say whether a requisite may be fetched, and by what name: see `UrlFilter.verdict_on_requisite`.
+        """Return whether a requisite may be fetched, and the rule's name.
+
+        See `UrlFilter.verdict_on_requisite`.
 
         `taken`: the page, or another requisite of it; both have the same registered domain where that counts.
         """
@@ -30,9 +32,10 @@ class Requisites:
         return self._filter.verdict_on_requisite(url, host, domain)
 
     def judge(self, taken: TakenUrl, url: str, host: str, letter: bytes) -> tuple[bool, str, bool]:
-        """Return the verdict on a URL by the letter of its element, and whether the verdict holds for all pages.
+        """Judge a URL by the letter of its element.
 
-        A frame is a requisite if scope or depth refuse the link, or the page is a requisite itself.
+        Returns the verdict, and whether it holds for all pages. A frame is a requisite if scope or depth refuse the
+        link, or the page is a requisite itself.
         """
         steps, lasts = taken.queued.requisite, not self._is_same_site
         if letter == _IMPORT:

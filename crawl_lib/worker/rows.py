@@ -77,13 +77,19 @@ class LinkRows:
         return self._asked(self._native.krake_rows_look(self._rows, links, len(links), folder, len(folder), how))
 
     def learn(self, number: int, target: Target, lasts: bool) -> int:
-        """Learn where a reference leads; return the number of the target. `lasts`: from all pages of the folder."""
+        """Learn where a reference leads; return the number of the target.
+
+        `lasts`: references on all pages of the folder lead there.
+        """
         rule = 0 if target.rejection is None else self._rule(target.rejection)
         url = target.url.encode()
         return _checked(self._native.krake_rows_learn(self._rows, number, url, len(url), target.key, rule, lasts))
 
     def target(self, target: Target) -> int:
-        """Return the number of the target of a redirect. Call this between two pages only."""
+        """Return the number of a redirect's target.
+
+        Call this between two pages only.
+        """
         self.look(b"", target.url, 0)
         return self.learn(_NO_REFERENCE, target, lasts=False)
 
@@ -95,19 +101,31 @@ class LinkRows:
         return self._asked(self._native.krake_rows_unjudged(self._rows, position))
 
     def judge(self, number: int, followed: bool, rule: str, lasts: bool) -> None:
-        """Learn whether a URL is followed, and by which rule. `lasts`: also on later pages, whatever their depth."""
+        """Learn whether a URL is followed, and by which rule.
+
+        `lasts`: the verdict holds on later pages, whatever their depth.
+        """
         self._native.krake_rows_judge(self._rows, number, followed, self._rule(rule), lasts)
 
     def send(self, number: int, position: int) -> bool:
-        """Note that a target is handed on; return False if an earlier position, or the same, did so already."""
+        """Note that a target is handed on.
+
+        Returns False if an earlier position, or the same, handed it on already.
+        """
         return bool(self._native.krake_rows_send(self._rows, number, position))
 
     def write(self, block: LinkBlock, source: bytes) -> int:
-        """Add the rows of the page to a block; return the size of the block in bytes. `source`: key of the page."""
+        """Add the page's rows to a block; return its size in bytes.
+
+        `source`: key of the page.
+        """
         return _checked(self._native.krake_rows_write(self._rows, ctypes.byref(block), source))
 
     def rejected(self) -> dict[str, int]:
-        """Return how many links of the last page each rule rejects. Links to invalid URLs count, without a row."""
+        """Count the last page's links that each rule rejects.
+
+        Links to invalid URLs count, without a row.
+        """
         rules = ctypes.string_at(self._native.krake_rows_rules(self._rows), _RULE.size * len(self._rules))
         return {name: count for name, (_, count) in zip(self._rules, _RULE.iter_unpack(rules), strict=True) if count}
 

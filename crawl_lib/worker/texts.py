@@ -56,7 +56,10 @@ class Texts:
         return self._store is not None
 
     def know(self, items: Iterable[TakenUrl]) -> None:
-        """Look up which URLs of the take were found on pages whose text is full, or may become full."""
+        """Look up which URLs were found on pages with full texts.
+
+        Texts that may become full count too.
+        """
         if self._store is None:
             return
         pages = set[int]()
@@ -81,19 +84,28 @@ class Texts:
         return store.pages.finder(domain_number(host_of(queued.url)), page_number(taken.key))
 
     def objection(self, taken: TakenUrl) -> str:
-        """Say why a URL is not to be fetched, which was found on a page whose text is full. "": fetch it."""
+        """Say why a URL is not to be fetched.
+
+        It was found on a page whose text is full. "": the URL is fetched.
+        """
         if self._found_on.get(taken.position) not in self._full_pages:
             return ""
         return f"{SIMILAR}: {self._most} pages of a domain have the words of the page it was found on (traps.max_equal)"
 
     def note(self, taken: TakenUrl, fetched: Fetched, words: int | None) -> None:
-        """Note the words of a page (`Page.words`), or of an error; None: it is no page of words."""
+        """Note the words of a page (`Page.words`), or of an error.
+
+        None: there are no words.
+        """
         if self._store is not None and words is not None and not taken.queued.requisite:
             text, time_us = Text(domain_number(host_of(fetched.url)), words), round(fetched.time * 1_000_000)
             self._noted.append((text, TextRow(*text, page_number(taken.key), time_us)))
 
     def found(self, taken: TakenUrl, key: bytes, host: str) -> None:
-        """Note on which page a URL was found, by its key and host."""
+        """Note on which page a URL was first found.
+
+        The URL is given by its key and host.
+        """
         self._finders.setdefault((domain_number(host), page_number(key)), page_number(taken.key))
         if len(self._finders) >= _MOST_FINDERS:
             self._write_finders()
@@ -120,7 +132,7 @@ class Texts:
             self._refused = {row.page for text, row in noted if text in self._full} if self._full else set()
 
     def _write(self, rows: list[TextRow]) -> None:
-        """Add pages to the counts of the node, and learn which texts are full."""
+        """Add pages to the node's counts, and learn the full texts."""
         if self._store is None or not rows:
             return
         self._store.pages.add_texts(rows)
@@ -144,11 +156,17 @@ class Texts:
             self._store.pages.add_finders(sorted((*url, page) for url, page in finders.items()))
 
     def is_full(self, taken: TakenUrl) -> bool:
-        """Whether links of a page are refused. After the `count` that followed the `note` of this page."""
+        """Return whether links of a page are refused.
+
+        Call this after `count`, which follows the page's `note`.
+        """
         return bool(self._refused) and page_number(taken.key) in self._refused
 
     def save(self) -> None:
-        """Write what was noted, and forget the oldest. Before the part that holds these pages is closed."""
+        """Save the notes, and forget the oldest.
+
+        Call this before closing the part that holds these pages.
+        """
         self.count()
         self._write_waiting()
         self._write_once()

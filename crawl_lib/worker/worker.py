@@ -112,7 +112,10 @@ class _Worker:
         return Patterns(take.header.extra.get("patterns", {}), self.config.traps.max_similar, self.hosts)
 
     def _visit(self, items: Iterable[TakenUrl], finished: Collection[int]) -> None:
-        """Fetch what is not finished, first those whose patterns have room; then it is known what the others are."""
+        """Fetch unfinished URLs, first those whose patterns have room.
+
+        After these, the pages of the other patterns can be compared.
+        """
         self.deadline_s = time.monotonic() + self.task.seconds_left
         patterns = self.handler.patterns
         while True:
@@ -130,7 +133,10 @@ class _Worker:
             items = later
 
     def _take_back(self) -> set[int]:
-        """Make the rows of the part that a kill left open again; returns the positions it holds."""
+        """Restore the rows of the part that a kill left open.
+
+        Returns the positions in the part.
+        """
         finished: set[int] = set()
         for taken, fetched, position in self.writer.recovered():
             if taken is None:
@@ -146,7 +152,10 @@ class _Worker:
         return finished
 
     def _admitted(self, items: list[TakenUrl]) -> list[TakenUrl]:
-        """Those of some URLs that the chain of `fetch` leaves as they are; the others end here, by the rule's name."""
+        """Return the URLs that the chain of `fetch` leaves unchanged.
+
+        The other URLs end here, with the rule's name.
+        """
         chain = Chain(self.config.urls, Scope.FETCH)
         if chain.is_empty:
             return items
@@ -217,17 +226,23 @@ class _Worker:
         say(self._done())
 
     def _done(self) -> dict[str, Any]:
-        """Fetches by outcome, how many of them earlier attempts had `kept`, and the bytes of the others."""
+        """Return fetches by outcome, those `kept`, and bytes.
+
+        Earlier attempts made the kept fetches; only the bytes of the others count.
+        """
         return {"outcomes": dict(self.outcomes), "kept": self.kept, "bytes": self.bytes}
 
 
 def say(message: dict[str, Any]) -> None:
-    """One line for the parent."""
+    """Write one line to the parent."""
     os.write(1, json.dumps(message).encode() + b"\n")
 
 
 def shared_spans(config: Config) -> Spans | None:
-    """The turns that nodes share, which the task reserves: asked for, and told, on the socket to it. On a loop."""
+    """Open the turns that nodes share.
+
+    The task reserves turns, and the socket to the task carries questions and answers. Call this on a loop.
+    """
     if not config.shares_addresses and not config.shares_hosts:
         return None
     spans = Spans(
@@ -250,10 +265,10 @@ def shared_spans(config: Config) -> Spans | None:
 
 
 def build_walls(node_dir: Path, spool: Path) -> None:
-    """Leave this process what a worker needs, before it reads a stranger's byte; log what the kernel lacks.
+    """Restrict this process before it reads a stranger's byte.
 
-    Of the node's directory that is the spool and what is known of hosts, to write, and the take. Processes may still
-    be forked, for `Aside`.
+    A line is logged for what the kernel lacks. Of the node's directory that is the spool and what is known of hosts, to
+    write, and the take. Processes may still be forked, for `Aside`.
     """
     boot_id()  # is kept; in /proc, where everything else is another process's
     lacking = shut_in(read=[NodeDirectory(node_dir).take], write=[spool, NodeDirectory(node_dir).hosts])
@@ -263,10 +278,11 @@ def build_walls(node_dir: Path, spool: Path) -> None:
 
 
 def limit_worker(config: Config, node: NodeDirectory, own_bytes: int) -> None:
-    """Limit memory, sizes of files and descriptors of this process to several times what a config makes it need.
+    """Limit memory, file sizes and descriptors of this process.
 
-    A body is held up to five times while its record is made. A file grows to the size of a WARC file, and by what one
-    page adds; what is known of hosts grows from take to take. `own_bytes`: what the process has now.
+    Limits are several times what a config makes it need. A body is held up to five times while its record is made. A
+    file grows to the size of a WARC file, and by what one page adds; what is known of hosts grows from take to take.
+    `own_bytes`: what the process has now.
     """
     fetch = config.fetch
     connections = fetch.connections + fetch.slow_connections

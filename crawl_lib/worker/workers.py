@@ -57,13 +57,13 @@ class NodeTurns(Protocol):
     """Who reserves the turns that workers ask for: `keys.SharedTurns`."""
 
     def fileno(self) -> int:
-        """A descriptor that is ready to read when there may be `answers`."""
+        """Return a descriptor that is readable when there may be `answers`."""
 
     def hear(self, who: int, message: Mapping[str, Any]) -> None:
-        """Take what the worker of this number says: a line with `ask` or `over`."""
+        """Take a line with `ask` or `over` from a worker."""
 
     def answers(self) -> list[tuple[int, dict[str, Any]]]:
-        """Lines for workers, each with the worker's number."""
+        """Return lines for workers, each with the worker's number."""
 
 
 @dataclass
@@ -184,7 +184,10 @@ def _read(worker: _WorkerProcess, turns: NodeTurns | None) -> bool:
 
 
 def _pass_on(turns: NodeTurns, workers: list[_WorkerProcess]) -> None:
-    """Tell workers of their turns, as far as they read; one that does not read must not hold us up."""
+    """Send workers their turns without blocking.
+
+    A worker that does not read must not block this process.
+    """
     for number, answer in turns.answers():
         workers[number].unread += json.dumps(answer).encode() + b"\n"
     for worker in workers:
@@ -206,7 +209,7 @@ def _result(worker: _WorkerProcess) -> dict[str, Any]:
 
 
 def _end(workers: list[_WorkerProcess]) -> None:
-    """No worker outlives this call: asked to stop, then killed."""
+    """Stop all workers, and kill those that do not end."""
     for worker in workers:
         worker.process.send_signal(signal.SIGTERM)
     deadline = time.monotonic() + STOP_GRACE_S

@@ -74,9 +74,10 @@ class SmallFiles:
         self._whole_scopes = set[str]()
 
     def shared(self, nodes: Collection[str]) -> None:
-        """Files that belong to no folder alone. `nodes`: those whose locks are held; their notes may be deleted.
+        """Check the files that folders share.
 
-        Without a choice the next start makes it again; without a note the next settle writes it.
+        `nodes`: those whose locks are held; their notes may be deleted. Without a choice the next start makes it again;
+        without a note the next settle writes it.
         """
         folders = self.crawl.folders()
         for name in self.crawl.names(FileName.STARTED, files=True):
@@ -106,7 +107,10 @@ class SmallFiles:
                 self._found("mark_damaged", str(error).split(":")[0], str(error), delete, repair=repair)
 
     def seeds(self, digest: str, kind: str, *, full: bool) -> None:
-        """A folder of injected seeds, or (`kind`) of a list. `full`: each line is read."""
+        """Check a folder of injected seeds, or (`kind`) of a list.
+
+        `full`: each line is read.
+        """
         found = check_seeds(self.crawl, digest, kind, full=full)
         for one in found:
             self.findings.add(one.name, one.where, one.problem, repair=one.repair)
@@ -124,7 +128,7 @@ class SmallFiles:
                 self._note_digest(f"{path}/{MANIFEST_FILE}", manifest, data)
 
     def iteration(self, folder: str) -> None:
-        """An iteration's folder, and what outlives it."""
+        """Check an iteration's folder, and its files elsewhere."""
         path = self.crawl.at(folder)
         self._identity(path, folder)
         for entry in self.stores.until_stopped(self.storage.list(path)):
@@ -182,20 +186,23 @@ class SmallFiles:
                 self._scope_again(where, read_json(self.storage, where), scope_bytes(hosts))
 
     def _scope_again(self, where: str, value: dict[str, Any], scope: bytes) -> None:
-        """Write an iteration's scope, unless it is there, and `where`, the file that names it."""
+        """Write a missing scope, and the file `where` that names it."""
         place = self.crawl.at(FileName.SCOPE, Scopes.digest(scope))
         if not self.storage.exists(place) or scope != old_scope(self.stores, place):
             self._do(f"{place}: made again", partial(self._write, place, scope))
         self._note_digest(where, value, scope)
 
     def _note_digest(self, where: str, value: dict[str, Any], scope: bytes) -> None:
-        """Write the file that has the digest of a scope, unless it has it."""
+        """Write a scope's digest into a file, unless it is there."""
         whole = {**value, Scopes.DIGEST: Scopes.digest(scope)}
         if value.get(Scopes.DIGEST) != whole[Scopes.DIGEST]:
             self._do(f"{where}: made again, for this scope", partial(self._write, where, write_json_bytes(whole)))
 
     def _swaps(self, folder: Folder) -> bool:
-        """Repairs of segments that were stopped half-way; whether some still are."""
+        """Finish repairs of segments that were stopped half-way.
+
+        Returns whether some remain.
+        """
         begun, readable, undone = swap_files(folder), 0, self._say is None or self._dry_run
         for node, name in begun:
             where = folder.at(name)
@@ -237,7 +244,10 @@ class SmallFiles:
         return all(one.severity is not Severity.ERROR for one in found)
 
     def _undecided(self, folder: Folder, node: str, name: str) -> None:
-        """A decision that cannot be read: what is whole of the new segment decides."""
+        """Finish a swap whose decision cannot be read.
+
+        A complete new segment decides.
+        """
         for new in new_segments(folder, node):
             if not self.storage.exists(folder.at(node)):
                 with suppress(PathNotFoundError):

@@ -23,7 +23,10 @@ from crawl_lib.version import VERSION
 
 
 def readable_iterations(stores: Stores) -> list[Iteration]:
-    """The iterations whose `iteration.json` can be read, oldest first. Raises StoppedError."""
+    """Return the iterations with a readable `iteration.json`, oldest first.
+
+    Raises StoppedError.
+    """
     found = []
     for folder in stores.until_stopped(stores.crawl.folders()):
         with suppress(DamagedFileError, PathNotFoundError):
@@ -32,7 +35,10 @@ def readable_iterations(stores: Stores) -> list[Iteration]:
 
 
 def nodes_left(stores: Stores) -> list[str]:
-    """Nodes that had a part in the crawl, are in `servers` no more, and were not retired, as far as that is known."""
+    """Return the nodes of the crawl that left without being retired.
+
+    They are not in `servers`; readable iterations name them.
+    """
     parts = {node for one in readable_iterations(stores) if one.is_round for node in one.nodes}
     left = []
     for node in sorted({*parts, *SettledNotes.nodes(stores.crawl)} - set(stores.config.servers)):
@@ -44,7 +50,10 @@ def nodes_left(stores: Stores) -> list[str]:
 
 
 def check_nodes(stores: Stores) -> list[Finding]:
-    """What `nodes_left` names: what waits in their queues is not crawled."""
+    """Check for nodes that left: URLs in their queues are not crawled.
+
+    See `nodes_left`.
+    """
     findings = Findings("queue", "")
     for node in nodes_left(stores):
         where = str(stores.node_dir(node)) if stores.node_dir(node).is_dir() else node
@@ -75,10 +84,10 @@ class FolderIdentity:
         self._whose = {(run, number) for run, number in pairs if isinstance(run, str) and isinstance(number, int)}
 
     def mapping(self, scope: set[str]) -> dict[str, Any]:
-        """The content of the file, but for the digest of the scope. `scope`: hosts of the folder's, as far as known.
+        """Return the content of the file without the scope's digest.
 
-        Where nothing says whose iteration it is, it becomes the first of a run of its own name. Raises InputError where
-        two do and differ.
+        `scope`: the known hosts of the folder. Where nothing says whose iteration it is, it becomes the first of a run
+        of its own name. Raises InputError where two do and differ.
         """
         if len(self._whose) > 1:
             said = "; ".join(f"iteration {iteration} of {run_id}" for run_id, iteration in sorted(self._whose))
@@ -108,7 +117,10 @@ class FolderIdentity:
         }
 
     def contradicts(self, iteration: Iteration) -> str:
-        """How what is in the folder says something else than its `iteration.json`, in words; "" if it does not."""
+        """Say how the folder contradicts its `iteration.json`.
+
+        "": it does not.
+        """
         if self._whose and (iteration.run_id, iteration.iteration) not in self._whose:
             run_id, number = min(self._whose)
             return f"says iteration {iteration.iteration} of {iteration.run_id}, and the folder {number} of {run_id}"
@@ -118,7 +130,10 @@ class FolderIdentity:
         return ""
 
     def _kind(self, iteration: int) -> Kind:
-        """Return the kind of the folder by the manifests; an iteration 0 without a manifest is an import."""
+        """Return the kind of the folder by the manifests.
+
+        An iteration 0 without a manifest is an import.
+        """
         if iteration:
             return Kind.CRAWL
         said = {entry.get("what") for one in self._manifests.values() for entry in one.get("history", ())}
@@ -139,7 +154,10 @@ class FolderIdentity:
         return str(next((one[name] for one in said if name in one), otherwise))
 
     def _batch_size(self, node: str, iteration: int) -> int:
-        """What a node took; of one that has not begun, what the config says, or, under `crawl.max_pages`, nothing."""
+        """Return the number of URLs that a node took.
+
+        For a node that has not begun the config decides; under `crawl.max_pages` the number is 0.
+        """
         if node in self._manifests:
             return int(self._manifests[node]["counts"].get("taken", 0))
         if node in self._takes:
@@ -148,7 +166,10 @@ class FolderIdentity:
         return 0 if limited or iteration == 0 else self.stores.config.batch.size
 
     def _seeds(self, scope: set[str], after: Iteration | None) -> set[str]:
-        """Injected folders whose hosts are all in the scope, and that the iteration after it has too."""
+        """Return injected folders whose hosts are all in the scope.
+
+        The iteration after it must have them too.
+        """
         found = set()
         for digest in self.stores.until_stopped(self.stores.crawl.inbox.seeds() if after is None else after.seeds):
             with suppress(DamagedFileError, PathNotFoundError):

@@ -18,17 +18,17 @@ from crawl_lib.urls import is_list_of_hosts, scope_bytes, whole_hosts
 
 
 def old_scope(stores: Stores, path: str) -> bytes:
-    """Return what is left of a scope; nothing, if it is not there."""
+    """Return the rest of a scope; an empty one, if missing."""
     with suppress(PathNotFoundError):
         return stores.storage.read_bytes(path)
     return b""
 
 
 def lost_scope(stores: Stores, folder: str) -> bytes:
-    """Return what may be the scope of a folder whose `iteration.json` is lost. Each host is in the crawl's scope.
+    """Guess the scope of a folder whose `iteration.json` is lost.
 
-    A folder of an older version has the file. Else a scope that no other iteration names is taken, or the scope of the
-    next iteration, in which there may be more hosts.
+    Each host is in the crawl's scope. A folder of an older version has the file. Else a scope that no other iteration
+    names is taken, or the scope of the next iteration, in which there may be more hosts.
     """
     if own := old_scope(stores, stores.crawl.at(folder, FileName.SCOPE)):
         return own
@@ -42,9 +42,10 @@ def lost_scope(stores: Stores, folder: str) -> bytes:
 
 
 def unused_scopes(stores: Stores, iterations: list[Iteration]) -> list[str]:
-    """Return digests of scopes that no iteration has, and none will get: they lack a host of the newest one's.
+    """Return digests of scopes that no iteration has or will get.
 
-    Each start adds to the scope of the newest iteration. `iterations`: all that can be read. Raises StoppedError.
+    Such a scope lacks a host of the newest iteration's scope. Each start adds to the scope of the newest iteration.
+    `iterations`: all that can be read. Raises StoppedError.
     """
     if not iterations or len(iterations) < len(stores.crawl.folders()):
         return []
@@ -61,7 +62,9 @@ def _shared(stores: Stores, digest: str) -> set[str]:
 
 
 def scope_of_iteration_again(stores: Stores, iteration: Iteration, old: bytes) -> set[str]:
-    """Return the hosts that an iteration's scope should have. `scope_sha256` may be "", if it is not known.
+    """Compute the hosts that an iteration's scope should have.
+
+    `scope_sha256` is "" if it is unknown.
 
     `old`: what is left of the scope.
     """
@@ -76,7 +79,7 @@ def scope_of_iteration_again(stores: Stores, iteration: Iteration, old: bytes) -
 
 
 def scope_of_seeds_again(stores: Stores, digest: str) -> set[str]:
-    """The hosts that the scope of injected seeds should have.
+    """Compute the hosts that injected seeds' scope should have.
 
     Raises InputError where that is not known: of the queue of a retired node that people had put URLs into; and
     DamagedFileError or PathNotFoundError if the manifest or the URLs cannot be read.
@@ -96,7 +99,7 @@ def scope_of_seeds_again(stores: Stores, digest: str) -> set[str]:
 
 
 def _scopes(stores: Stores, iterations: list[Iteration]) -> set[str]:
-    """All hosts of the scopes of these, of those that are whole."""
+    """Return all hosts in the intact scopes of iterations."""
     found: set[str] = set()
     for iteration in stores.until_stopped({one.scope_sha256: one for one in iterations}.values()):
         with suppress(DamagedFileError):
@@ -105,7 +108,10 @@ def _scopes(stores: Stores, iterations: list[Iteration]) -> set[str]:
 
 
 def _found_before(stores: Stores, iteration: Iteration) -> set[str]:
-    """What `start` takes its scope from: the iteration before, its seeds, and what older folders added."""
+    """Compute the scope from which `start` begins.
+
+    Its hosts are those of the iteration before, of its seeds, and of older folders' additions.
+    """
     crawl, current = stores.crawl, int(iteration.folder)
     hosts = _scopes(stores, [one for one in readable_iterations(stores) if int(one.folder) < current][-1:])
     for digest in stores.until_stopped(iteration.seeds):
@@ -123,7 +129,10 @@ def _found_before(stores: Stores, iteration: Iteration) -> set[str]:
 
 
 def added_by_index(stores: Stores, folder: str) -> set[str]:
-    """Hosts that a committed folder added to the scope, as its index says; that it says nothing is a finding of it."""
+    """Return the hosts that a committed folder added to the scope.
+
+    The folder's index names them; an index without them is a finding of its own.
+    """
     with suppress(TypeError):
         return set(readable_json(stores.storage, stores.crawl.at(folder, FileName.INDEX)).get("scope_added", ()))
     return set()
@@ -142,9 +151,9 @@ def _hosts_of_urls(stores: Stores, path: str, parts: object) -> set[str]:
 
 
 def kept_hosts(stores: Stores) -> list[tuple[str, set[str] | None]]:
-    """The files that keep hosts which folders added to the scope, also of folders that are gone: names, and hosts.
+    """Read the files with hosts that folders added to the scope.
 
-    None: it is no list of hosts.
+    Files of deleted folders count too. The result has names and hosts. None: it is no list of hosts.
     """
     found: list[tuple[str, set[str] | None]] = []
     for path in stores.until_stopped(stores.crawl.scopes.kept()):

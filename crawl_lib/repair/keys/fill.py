@@ -90,7 +90,7 @@ class KeysReport:
         return self.added + self.raised + self.dropped
 
     def to_text(self) -> str:
-        """For people."""
+        """Return the report for people."""
         return (
             f"{self.added:,} keys of {self.pages:,} pages and {self.queued:,} queued URLs were missing,"
             f" {self.raised:,} in a lower state; {self.dropped:,} that nothing holds were taken out"
@@ -98,11 +98,11 @@ class KeysReport:
 
 
 def check_keys(stores: Stores, nodes: Mapping[str, NodeHome], *, full: bool = True) -> tuple[list[Finding], KeysReport]:
-    """What is wrong with the key tables; nothing is changed, and no table is made.
+    """Check the key tables, and change nothing.
 
-    Fast: servers, their ring, their counts. `full`: replicas against each other, and every key that should be known;
-    with a CrawlDb none should be.
-    `nodes`: the homes whose queues may be read: these lie on this machine, and no one works on them.
+    No table is made. Fast: servers, their ring, their counts. `full`: replicas against each other, and every key that
+    should be known; with a CrawlDb none should be. `nodes`: the homes whose queues may be read: these lie on this
+    machine, and no one works on them.
     """
     findings, report = Findings("keys", REPAIR), KeysReport()
     with ExitStack() as stack:
@@ -135,7 +135,10 @@ def check_keys(stores: Stores, nodes: Mapping[str, NodeHome], *, full: bool = Tr
 
 
 def _are_to_be_made(stores: Stores, store: ShardedKeyStore) -> bool:
-    """Whether no task of the crawl has come to the embedded tables: no file is there, nor what goes with keys."""
+    """Return whether no task has used the embedded tables.
+
+    No file exists, nor anything that goes with keys.
+    """
     return (
         all(is_sqlite_server(server.name) and not has_tables(server) for server in store.servers)
         and not any(SettledNotes(stores.crawl, node).urls_of_lost_queue() is not None for node in stores.config.servers)
@@ -146,12 +149,14 @@ def _are_to_be_made(stores: Stores, store: ShardedKeyStore) -> bool:
 def fill_keys(
     stores: Stores, nodes: Mapping[str, NodeHome], *, dry_run: bool = False, drop_queued: bool = False
 ) -> KeysReport:
-    """Fill the key tables. `drop_queued`: take out what is only queued and held by nothing, so that URLs that are in no
-    queue any more are new when they are found again. `dry_run`: count only.
+    """Fill the key tables.
 
-    `nodes`: the homes of this machine's nodes, by name. A segment or a queue that cannot be read is left out,
-    and named; then nothing is taken out. Raises LockedError naming which node of another machine somebody began to work
-    on; KeyStoreError.
+    `drop_queued`: takes out keys that are only queued and held by nothing. URLs that are in no queue any more are new
+    then when they are found again. `dry_run`: counts only.
+
+    `nodes`: the homes of this machine's nodes, by name. A segment or a queue that cannot be read is left out, and
+    named; then nothing is taken out. Raises LockedError naming which node of another machine somebody began to work on;
+    KeyStoreError.
     """
     with ExitStack() as stack:
         report = KeysReport(dry_run)
@@ -180,9 +185,9 @@ def fill_keys(
 
 
 def take_all_in_again(stores: Stores, home: NodeHome) -> None:
-    """Have a node's next intake read every segment: for URLs whose keys were taken out.
+    """Make a node's next intake read every segment.
 
-    With a CrawlDb nothing is done: no queue is filled from segments.
+    For URLs whose keys were taken out. With a CrawlDb nothing is done: no queue is filled from segments.
     """
     if not stores.config.order.keeps_keys:
         return
@@ -220,7 +225,10 @@ class _Walk:
             self._unheld(self.heap)
 
     def drop_foreign(self) -> None:
-        """Delete the keys whose keyinfo is none of ours; what should be known of them is written after that."""
+        """Delete the keys whose keyinfo Krake does not write.
+
+        Those that should be known are written afterwards.
+        """
         ours = set(KeyState)
         for server in self.store.servers:
             rows = (key for key, keyinfo in server.scan(*_ALL) if keyinfo not in ours)
@@ -232,7 +240,10 @@ class _Walk:
 
     @contextmanager
     def _if_readable(self, source: str = "") -> Iterator[None]:
-        """What cannot be read is noted: it is repaired first, or people have to choose. Else the source is filled."""
+        """Fill from a source, or note that it is unreadable.
+
+        Such a source is repaired first, or people have to choose.
+        """
         before = len(self.report.unread)
         try:
             yield
@@ -273,7 +284,10 @@ class _Walk:
         return forgotten
 
     def _waiting(self, node: str) -> None:
-        """URLs that wait for a node, here or on their way; an unknown one is fetched again when it is found again."""
+        """Fill URLs that wait for a node, here or on their way.
+
+        An unknown one is fetched again when it is found again.
+        """
         stores, directory = self.stores, self.stores.node_dir(node)
         with self._if_readable(node):
             if node in self.nodes:
@@ -302,7 +316,10 @@ class _Walk:
         *,
         marked: bool = True,
     ) -> None:
-        """Ask for keys that should be known; what is missing, or queued and not to be, is counted, and written."""
+        """Compare keys that should be known with the tables.
+
+        Keys that are missing, or wrongly queued, are counted and written.
+        """
         known = dict.fromkeys(keys) if self.is_empty else self.store.states(keys)
         missing = [key for key, before in known.items() if before is None]
         behind = [key for key, before in known.items() if before is KeyState.QUEUED and state is not before]
@@ -324,7 +341,10 @@ class _Walk:
         self.stores.report(checking=f"keys of {where}", done=done, unit="keys")
 
     def _unheld(self, heap: KeyHeap) -> None:
-        """Keys that are queued, and whose URLs are nowhere. Raises LockedError if a node elsewhere began to work."""
+        """Return the queued keys whose URLs are nowhere.
+
+        Raises LockedError if a node elsewhere began to work.
+        """
         with self._if_readable():
             hold_all(self.stores, self.nodes, self.sight.notes, heap)
         if self.report.unread:

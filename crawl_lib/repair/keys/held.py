@@ -49,7 +49,7 @@ _MOVED_IN = (
 
 
 def page_states(stores: Stores, path: str, forgotten: Forgotten) -> Iterator[dict[KeyState, list[bytes]]]:
-    """Keys of a segment's pages by the state that they leave, some at a time.
+    """Yield the keys of a segment's pages by state, in pieces.
 
     Those of pages that were taken out too: they stay known. None that was forgotten since.
     """
@@ -72,11 +72,11 @@ def page_states(stores: Stores, path: str, forgotten: Forgotten) -> Iterator[dic
 
 
 def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
-    """URLs that a node's queue has made known, with the file they are of; some at a time.
+    """Yield the URLs that a node's queue has made known.
 
-    The queue itself, URLs handed on, and those that an open intake has decided on and sent. Not the file
-    `undecided`, nor the end of `new`: if those were known, the next intake would drop their URLs.
-    A queue that has yet to be adopted, or has an open move, gives nothing: the next task inserts its keys.
+    They come in pieces, each with its file's name. The queue itself, URLs handed on, and those that an open intake has
+    decided on and sent. Not the file `undecided`, nor the end of `new`: if those were known, the next intake would drop
+    their URLs. A queue that has yet to be adopted, or has an open move, gives nothing: the next task inserts its keys.
     """
     queue = Queue(stores.node_dir(node), node)
     if not queue.directory.is_dir() or Move.read(queue.directory) is not None or not queue.files.state.exists():
@@ -96,10 +96,12 @@ def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
 
 
 def urls_on_their_way(stores: Stores, node: str, taken_in: TakenIn | None = None) -> Iterator[list[bytes]]:
-    """URLs that other nodes (or this one) handed on to a node past the key check, and that it has yet to take in.
+    """Yield URLs on their way to a node past the key check.
 
-    `taken_in`: None: what its queue on this machine says.
-    Raises DamagedFileError: a finding of the segment, or of injected seeds.
+    Other nodes, or this one, handed them on, and the node has not taken them in.
+
+    `taken_in`: None: what its queue on this machine says. Raises DamagedFileError: a finding of the segment, or of
+    injected seeds.
     """
     taken_in = _taken_in(stores, node) if taken_in is None else taken_in
     sources, _ = waiting_sources(stores, node, taken_in, before=None, planned=[])
@@ -115,9 +117,10 @@ def _taken_in(stores: Stores, node: str) -> TakenIn:
 
 
 def held_keys(stores: Stores, node: str) -> Iterator[list[bytes]]:
-    """Keys of all URLs that a node's directory holds, in whatever state it is; some at a time.
+    """Yield the keys of all URLs in a node's directory.
 
-    What is processed by `state` counts as gone, unless a move is open or `state` cannot be believed.
+    The directory may be in any state. Keys come in pieces. What is processed by `state` counts as gone, unless a move
+    is open or `state` cannot be believed.
     """
     queue = Queue(stores.node_dir(node), node)
     if not queue.directory.is_dir():
@@ -138,9 +141,10 @@ def held_keys(stores: Stores, node: str) -> Iterator[list[bytes]]:
 
 
 def note_held(stores: Stores, node: str) -> HeldNote:
-    """Leave a note of what a node's directory holds, for checks on other machines. The caller holds the node's lock.
+    """Write a note of the URLs that a node's directory holds.
 
-    Raises LockedError while another process of this machine does the same, StorageError.
+    The note is for checks on other machines. The caller holds the node's lock. Raises LockedError while another process
+    of this machine does the same, StorageError.
     """
     with ExitStack() as stack:
         heap = KeyHeap(lambda: stack.enter_context(scratch_folder(stores.config, f"repair-held-{node}")))
@@ -156,7 +160,10 @@ def note_held(stores: Stores, node: str) -> HeldNote:
 
 
 def open_folder(stores: Stores, node: str) -> str:
-    """The folder of a node's open take; "" if there is none, or it cannot be read."""
+    """Return the folder of a node's open take.
+
+    "": there is none, or it cannot be read.
+    """
     take = Take.readable(stores.node_dir(node))
     return take.header.folder if take else ""
 
@@ -174,17 +181,22 @@ class Sight:
     damaged: dict[str, str] = field(default_factory=dict)
 
     def refusals(self) -> list[str]:
-        """All that has to be done, in words."""
+        """Say what has to be done, a text for each node."""
         return [f"node {node} {problem}" for node, problem in self.unknown.items()]
 
     def began(self, stores: Stores) -> list[str]:
-        """Nodes that somebody began to work on since: what was read of the key tables says nothing of them."""
+        """Return the nodes on which somebody began to work since.
+
+        What was read of the key tables does not cover these nodes.
+        """
         return [node for node, note in self.notes.items() if not note.is_there(stores.crawl)]
 
 
 def look(stores: Stores, nodes: Collection[str], heap: "KeyHeap | None" = None) -> Sight:
-    """See what is known of the nodes that hold URLs elsewhere. `nodes`: those whose lock is held; `heap`: gets the keys
-    that the others noted."""
+    """Find out what is known of nodes with URLs elsewhere.
+
+    `nodes`: those whose lock is held; `heap`: gets the keys that the others noted.
+    """
     sight = Sight()
     for node in nodes_unseen(stores, nodes):
         note = None
@@ -221,9 +233,10 @@ def _to_do(stores: Stores, node: str, note: HeldNote | None, *, damaged: bool) -
 
 
 def hold_all(stores: Stores, nodes: Collection[str], notes: Mapping[str, HeldNote], heap: "KeyHeap") -> None:
-    """Put into a heap what the directories of `nodes` and of the config's nodes hold, and what is on its way to them.
+    """Put the keys that nodes hold into a heap.
 
-    Raises DamagedFileError, as `urls_on_their_way` does.
+    The nodes are `nodes` and the config's. URLs on their way to a node count too. Raises DamagedFileError, as
+    `urls_on_their_way` does.
     """
     for node in dict.fromkeys([*stores.config.servers, *nodes]):
         note = notes.get(node)
@@ -235,7 +248,9 @@ def hold_all(stores: Stores, nodes: Collection[str], notes: Mapping[str, HeldNot
 
 
 def nodes_unseen(stores: Stores, nodes: Collection[str]) -> list[str]:
-    """Nodes that may hold URLs, and whose directories cannot be read: elsewhere, at work, gone.
+    """Return nodes that may hold URLs in unreadable directories.
+
+    These are elsewhere, at work, or gone.
 
     `nodes`: those whose lock is held. Where keys lie in files there is no other machine, so a node of which nothing is
     here has not been used yet. One that left without being retired counts.
@@ -253,7 +268,7 @@ def _is_seen(stores: Stores, node: str, nodes: Collection[str]) -> bool:
 
 
 def keys_of(urls: Iterable[bytes]) -> list[bytes]:
-    """The keys of canonical URLs."""
+    """Return the keys of canonical URLs."""
     return [sha1(url).digest() for url in urls]
 
 

@@ -16,7 +16,7 @@ from crawl_lib.stores import Stores
 
 
 def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_run: bool) -> None:
-    """Make tables where there are none, or they cannot be used; write notes of places again that cannot be read.
+    """Make missing or unusable tables, and unreadable notes of places.
 
     `full`: embedded tables are read to their end. What is broken is kept as `<file>.damaged-<time>`. A server that does
     not answer, or refuses us, is left to people: it is a finding. Raises KeyStoreError.

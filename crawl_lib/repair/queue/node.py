@@ -89,7 +89,7 @@ def repair_node(stores: Stores, home: NodeHome, *, dry_run: bool = False) -> Rep
             return _Node(stores, home).repair()
 
         def link(source: str, target: str) -> None:
-            """The same file, but for data bases, which are written in place."""
+            """Link a file, or copy a data base, which changes in place."""
             stores.go_on()
             (shutil.copyfile if ".sqlite" in source else os.link)(source, target)
 
@@ -107,9 +107,10 @@ def repair_node(stores: Stores, home: NodeHome, *, dry_run: bool = False) -> Rep
 def restart_node(
     stores: Stores, node: str, *, dry_run: bool = False, on_wait: Callable[[str], None] | None = None
 ) -> RepairReport:
-    """Begin an empty queue for a node whose own is gone with its disk: every URL that it was sent is found again.
+    """Begin an empty queue for a node that lost its disk.
 
-    One that was begun so may be begun again. Raises ConfigError if a queue is there, LockedError naming the holder.
+    Every URL that the node was sent is found again. One that was begun so may be begun again. Raises ConfigError if a
+    queue is there, LockedError naming the holder.
     """
     directory = stores.node_dir(node)
     waited, lost = SettledNotes(stores.crawl, node).urls_of_lost_queue() or 0, NodeDirectory(directory).lost
@@ -192,7 +193,10 @@ class _Node:
             yield self._made_damage(files.spool_segment, problem)
 
     def _made_damage(self, path: Path, problem: str) -> QueueDamage:
-        """Describe damage of a file in the spool that is made again after it was deleted."""
+        """Describe damage of a spool's file that is made again.
+
+        The file is deleted first.
+        """
         return QueueDamage("spool_damaged", path, problem, partial(self._delete_made, path))
 
     def _say(self, text: str) -> None:
@@ -205,9 +209,10 @@ class _Node:
         self._say(f"{path.relative_to(self.directory)}: {problem}; it was set aside as {place.name}")
 
     def _crawled(self, keys: Sequence[bytes]) -> set[bytes]:
-        """Which keys the tables call crawled or gone; none where they cannot be asked. Raises KeyTablesError.
+        """Return which keys the tables call crawled or gone.
 
-        None with a CrawlDb, where they say nothing.
+        No key is returned where the tables cannot be asked. Raises KeyTablesError. None with a CrawlDb, where they say
+        nothing.
         """
         if not self.stores.config.order.keeps_keys:
             return set()
@@ -224,7 +229,7 @@ class _Node:
     # Takes
 
     def _segments(self, folders: Sequence[str]) -> Iterator[SegmentReader]:
-        """The node's segments in some folders, those whose manifest can be read."""
+        """Yield the node's segments with readable manifests, in some folders."""
         for folder in self.stores.until_stopped(folders):
             reader = SegmentReader(self.stores.storage, self.stores.crawl.segment(folder, self.node).path)
             with suppress(PathNotFoundError, DamagedFileError):
@@ -232,12 +237,15 @@ class _Node:
                     yield reader
 
     def _segment_of(self, take: Take) -> SegmentReader | None:
-        """The committed segment of a take."""
+        """Return the committed segment of a take."""
         segments = self._segments([take.header.folder])
         return next((one for one in segments if one.manifest.take_id == take.take_id), None)
 
     def _take_of_segment(self) -> Take | None:
-        """The take of this node's newest segment, if the queue has not moved on past it: its URLs are the next ones."""
+        """Return the take of this node's newest segment.
+
+        None: the queue has moved on. The URLs of the take are the next ones of the queue.
+        """
         segment = next(self._segments(self.stores.crawl.folders()[::-1]), None)
         if segment is None:
             return None
@@ -263,7 +271,7 @@ class _Node:
         return self.home.takes.take_lines(taken.rstrip(b"\0"), header)
 
     def _leftover(self, take: Take, segment: SegmentReader | None, problem: str) -> None:
-        """The URLs that have no row in the take's segment."""
+        """Repair the leftover: URLs without a row in the take's segment."""
         if segment is None:
             self._set_aside(self.files.leftover, f"{problem}; fetching goes on, and decides again")
             return
@@ -290,7 +298,10 @@ class _Node:
         self._say(f"{path.relative_to(self.directory)}: {problem}; it is made again")
 
     def _part(self, part: Part, problem: str) -> None:
-        """Have a closed part read again from its WARC file, or set that aside."""
+        """Read a closed part again from its WARC file.
+
+        If that fails, the part is set aside.
+        """
         if self.files.spool_segment.exists():
             self._delete_made(self.files.spool_segment, "was made of a damaged part")
         # Fetching is not over any more: what these parts held is looked for again.
@@ -316,13 +327,19 @@ class _Node:
         self._set_aside(path, problem)
 
     def _begin_hosts(self, path: Path, problem: str) -> None:
-        """When hosts were asked last, and their robots.txt: asked for again; each host waits one delay first."""
+        """Begin an empty host store.
+
+        Times of requests and robots.txt are lost, so each host waits one delay first.
+        """
         self._set_base_aside(path, problem)
         with HostStore(path.parent) as hosts:
             hosts.begin()  # and no end: the next task finds an unclean stop
 
     def _count_hosts(self, problem: str) -> None:
-        """The counts of `urls.max_pages_per_host`: again, from segments and queue."""
+        """Count URLs by host again, from segments and queue.
+
+        `urls.max_pages_per_host` needs these counts.
+        """
         self._set_base_aside(self.files.host_counts, problem)
         counts: Counter[bytes] = Counter()
         for segment in self._segments(self.stores.crawl.folders()):

@@ -47,9 +47,10 @@ _OF_INTAKES = (NodeDirectory.new, NodeDirectory.new_meta, NodeDirectory.new_clai
 
 
 def aside(path: Path, data: bytes | None = None) -> Path:
-    """Where a file, or what of it cannot be used, `data`, is put aside: `<name>.broken`, `<name>.broken-2` and so on.
+    """Return a path for setting a file, or part of it, aside.
 
-    So what is aside already stays; a repair that was killed finds the place that has its data.
+    The names are `<name>.broken`, `<name>.broken-2` and so on. `data`: the part. So what is aside already stays; a
+    repair that was killed finds the place that has its data.
     """
     names = chain([""], (f"-{number}" for number in count(2)))
     places = (path.with_name(f"{path.name}{BROKEN}{name}") for name in names)
@@ -76,11 +77,12 @@ def repair_queue(
     again: Callable[[], TakenIn] = TakenIn,
     stop: Event | None = None,
 ) -> RepairReport:
-    """Repair a node's queue. `crawled`: which of these keys are known as crawled or gone.
-    `again`: what it had taken in, as far as others can tell, if its record cannot.
+    """Repair a node's queue.
 
-    Where `state` does not fit file 0, the record or the key tables say how many of its URLs have been processed. Raises
-    StoppedError once `stop` is set; a repair that was stopped is run again, as one that was killed.
+    `crawled`: returns which keys are known as crawled or gone. `again`: what the node had taken in, as far as others
+    know; used if its record is unreadable. Where `state` does not fit file 0, the record or the key tables say how many
+    of its URLs have been processed. Raises StoppedError once `stop` is set; a repair that was stopped is run again, as
+    one that was killed.
     """
     go_on(stop)
     repair = _Repair(home, stop)
@@ -141,13 +143,16 @@ class _Repair:
         self.report.done.append(text)
 
     def _set_aside(self, name: str) -> None:
-        """With the move, if it is there: the file is not read any more."""
+        """Set a file aside in the move, if it exists.
+
+        It is not read any more.
+        """
         if (self.queue.directory / name).exists():
             self.renames.append((name, aside(self.queue.directory / name).name))
             self._say(f"{name}: set aside as {self.renames[-1][1]}")
 
     def _keep(self, path: Path, data: bytes) -> str:
-        """Put aside what cannot be used of a file; returns the name that it has."""
+        """Set unusable data of a file aside; return the new name."""
         place = aside(path, data)
         write_durable(place, data)
         return place.name
@@ -176,14 +181,17 @@ class _Repair:
     # What waits
 
     def _all(self, crawled: Crawled) -> Pairs:
-        """Every URL that can be read, with its meta, in the queue's order."""
+        """Yield every readable URL with its meta, in the queue's order."""
         yield from self._data(crawled)
         for name in _OF_MOVES if self.in_move else ():
             yield from _pairs(self.queue.directory / name, self.queue.directory / (name + META))
         yield from self._intake()
 
     def _data(self, crawled: Crawled) -> Pairs:
-        """Those of data files. Half a URL at the end of one is none: it goes to `<n>.broken`."""
+        """Yield the URLs of data files.
+
+        Half a URL at the end of a file goes to `<n>.broken`.
+        """
         queue, record, counts = self.queue, self.record, []
         numbers = sorted(queue.files.data_files(), key=self._place)
         own = queue.own_files(record)
@@ -211,19 +219,28 @@ class _Repair:
         self._count_lost(sum(counts), gone)
 
     def _is_other(self, path: Path, own: Collection[int], problem: str) -> bool:
-        """Say so if a data file of Krake's, or its meta, has not the bytes that were written. `own`: their numbers."""
+        """Report a file of Krake's whose bytes have changed.
+
+        That is a data file, or its meta. `own`: the numbers of Krake's files.
+        """
         said = self.record.digests().get(path.name, "") if int(path.stem) in own else ""
         if other := said not in {"", digest_of(path)}:
             self._say(f"{path.name}: is not what Krake wrote; {problem}")
         return other
 
     def _place(self, number: int) -> int:
-        """Which data file this is: one under another number is told by its size."""
+        """Return a data file's original number.
+
+        A file under another number is recognised by its size.
+        """
         sizes, size = self.record.sizes, self.files.data(number).stat().st_size
         return sizes.index(size) if number >= len(sizes) and size in sizes else number
 
     def _count_lost(self, there: int, gone: int) -> None:
-        """URLs in all data files as Krake wrote them last, if people have not changed them since."""
+        """Count the URLs that data files have lost.
+
+        Files that people have changed since do not count.
+        """
         try:
             state = self.queue.unchecked_state()
         except QueueError:
@@ -234,9 +251,10 @@ class _Repair:
         self.report.lost += gone
 
     def _processed(self, number: int, count: int) -> int | None:
-        """How many URLs of the first file are done, as `state` says, else as the record says; None: neither can.
+        """Return how many URLs of the first file are done.
 
-        After a move that was half done it may be another file, unless all sizes are those of before.
+        `state` says so, or else the record. None: neither can. After a move that was half done it may be another file,
+        unless all sizes are those of before.
         """
         record, path = self.record, self.files.data(number)
         sizes = tuple(self.files.data(number).stat().st_size for number in self.queue.files.data_files())
@@ -255,10 +273,10 @@ class _Repair:
         return None
 
     def _not_crawled(self, number: int, lines: Pairs, crawled: Crawled) -> Pairs:
-        """Those that are not known as crawled, and those that a list asked for, also by a meta that is not believed.
+        """Yield URLs that are not known as crawled, or were listed.
 
-        What takes passed over or put back is between the others, and once more at the queue's end: adoption drops
-        repeats.
+        A list's meta counts even if it is not trusted. What takes passed over or put back is between the others, and
+        once more at the queue's end: adoption drops repeats.
         """
         done, metas = 0, chain(file_lines(self.files.meta(number)), repeat(b""))
         for some in some_lines(lines, ASKED):
@@ -270,10 +288,10 @@ class _Repair:
         self._say(f"file {number}: {done} of its URLs are known as crawled, and count as processed")
 
     def _intake(self) -> Pairs:
-        """What an intake had decided whose journal cannot be read, is missing, or says something else than its files.
+        """Yield the URLs of an intake whose journal is unusable.
 
-        That is in no queue yet, and its keys may be known. What it had not decided, or was undecided, is read again
-        from its sources.
+        The journal cannot be read, is missing, or contradicts its files. That is in no queue yet, and its keys may be
+        known. What it had not decided, or was undecided, is read again from its sources.
         """
         directory, new = self.queue.directory, self.files.new
         try:
@@ -302,7 +320,7 @@ class _Repair:
     # What else there is
 
     def _keep_lines(self, name: str, others: Sequence[str]) -> None:
-        """Keep the lines of a file, and of others that should have become of it, that can be read."""
+        """Keep the readable lines of a file and of its unfinished successors."""
         directory, bad = self.queue.directory, list[bytes]()
         sources = [directory / one for one in (name, *others) if (directory / one).exists()]
         rewritten, said = f"{NodeDirectory.rescued}.{name}", self.record.files.get(name)
@@ -323,9 +341,10 @@ class _Repair:
         self.renames.append((rewritten, name))
 
     def _keep_scope(self) -> None:
-        """Hosts of adopted URLs, if that file is damaged: those that can be read, and those of bare URLs in the queue.
+        """Restore a damaged list of adopted URLs' hosts.
 
-        URLs without meta were put there by people, or were seeds: their hosts are in the scope by right.
+        It gets the readable hosts, and those of bare URLs in the queue. URLs without meta were put there by people, or
+        were seeds: their hosts are in the scope by right.
         """
         path, directory = self.files.scope_added, self.queue.directory
         paths = [path, self.files.adopted_scope] if self.in_move else [path]
@@ -343,7 +362,10 @@ class _Repair:
         self._say(f"{NodeDirectory.scope_added}: could not be read; it has {len(hosts)} hosts now")
 
     def _reposition_take(self) -> None:
-        """An open take: once it is committed, its URLs leave the queue, wherever in it they are now."""
+        """Reposition an open take.
+
+        Once the take is committed, its URLs leave the queue from their present places.
+        """
         go_on(self.stop)
         queue, state = self.queue, self.report.state
         try:
@@ -363,14 +385,19 @@ class _Repair:
 
 
 def _raw_lines(path: Path) -> Iterator[bytes]:
-    """Lines of a file with their newlines, none if it is not there."""
+    """Yield the lines of a file with newlines.
+
+    A missing file has none.
+    """
     if path.exists():
         with path.open("rb") as file:
             yield from file
 
 
 def _pairs(path: Path, meta: Path | None, *, ends: bool = False) -> Pairs:
-    """URLs with their meta: bare where there is none, or it cannot be read.
+    """Yield URLs with their meta, which may be missing or malformed.
+
+    Such a URL is bare.
 
     `ends`: people wrote the last line, perhaps, and its end is whole.
     """

@@ -91,7 +91,10 @@ class Gleaner:
             self.pieces[name] = [*(RecordPiece(one.offset, one.offset + one.length) for one in first), *pieces]
 
     def _warcinfo(self, record: WarcRecord) -> list[WarcRecord]:
-        """Read a warcinfo record; returns the record, or none where it is not of this file."""
+        """Check a warcinfo record.
+
+        Returns the record, or nothing where it belongs to another file.
+        """
         if record.offset in self._doubtful:
             self.damage[NOT_OWN] += 1
             return []
@@ -99,7 +102,7 @@ class Gleaner:
         return [record]
 
     def _add(self, pieces: list[RecordPiece], held: list[WarcRecord], record: WarcRecord) -> list[WarcRecord]:
-        """Take a record into the group that is `held`; returns what is held now."""
+        """Add a record to the group `held`; return what is held now."""
         if record.type == "metadata":
             self._group(pieces, held, record)
             return []
@@ -112,14 +115,20 @@ class Gleaner:
         return [*held, record]
 
     def _proves(self, name: str, record: WarcRecord, file_id: FileId) -> bool:
-        """Tell whether a table names a record, and learn the file's id from it."""
+        """Return whether a table names a record.
+
+        The file's id is learnt from such a record.
+        """
         if record.type == "request" or not self.is_named(name, record):
             return False
         file_id.value = file_id.value or record.headers.get("warc-warcinfo-id", "")
         return file_id.owns(record) or not file_id.is_carried
 
     def _group(self, pieces: list[RecordPiece], held: list[WarcRecord], metadata: WarcRecord) -> None:
-        """A metadata record and what is before it: a whole group, or parts of broken ones."""
+        """Take a metadata record and the records before it.
+
+        They are a complete group, or parts of broken ones.
+        """
         response_id = metadata.headers.get("warc-concurrent-to", "")
         ours = [record for record in held if _response_id(record) == response_id]
         self._broken(pieces, [record for record in held if _response_id(record) != response_id])
@@ -171,7 +180,7 @@ class Gleaner:
 
 
 def _keep(pieces: list[RecordPiece], *records: WarcRecord) -> None:
-    """Note records that are kept; those that follow each other are one piece."""
+    """Note records that are kept; adjacent records are one piece."""
     for record in records:
         start, end = record.offset, record.offset + record.length
         if pieces and pieces[-1].end == start and pieces[-1].key is None:
@@ -184,12 +193,18 @@ def _response_id(record: WarcRecord) -> str | None:
 
 
 def is_robots(url: str) -> bool:
-    """Whether a URL is that of a robots.txt, whose captures are no pages."""
+    """Return whether a URL is that of a robots.txt.
+
+    Captures of robots.txt are no pages.
+    """
     return url.endswith(ROBOTS_PATH) and url.count("/") == 3
 
 
 def fetched_of(record: WarcRecord, url: str) -> Fetched:
-    """A response record alone as what was fetched. Raises KeyError or ValueError where it is not HTTP, or undated."""
+    """Decode a response record without metadata as a fetch.
+
+    Raises KeyError or ValueError where the record is not HTTP, or undated.
+    """
     head, body = split_head(record.block)
     status = parse_head(head).status
     if not head.startswith(b"HTTP/") or not status:

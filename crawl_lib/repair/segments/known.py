@@ -63,7 +63,7 @@ class Known:
 
     @cached_property
     def take(self) -> Take | None:
-        """Its take, if that is open: the queue has not moved on yet."""
+        """The segment's take, if it is still open."""
         take = Take.readable(self.stores.node_dir(self.name.node))
         return take if take is not None and take.header.folder == self.name.folder else None
 
@@ -80,7 +80,10 @@ class Known:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Of its take, from the manifest, else from the index and the other nodes' manifests."""
+        """Counts of its take.
+
+        They come from the manifest, or else from the index and the other nodes' manifests.
+        """
         names = ("taken", "deferred", "dropped", "passed_over")
         if self.manifest is not None:
             return {name: self.manifest.counts.get(name, 0) for name in names}
@@ -101,7 +104,10 @@ class Known:
         return UrlFilter(config.urls, self.stores.crawl.scopes.read(self.iteration), config.traps)
 
     def info(self, said: dict[str, str]) -> WarcInfo:
-        """What new WARC files say of the crawl. `said`: what an old one said."""
+        """Return the facts about the crawl for new WARC files.
+
+        `said`: those of an old file.
+        """
         return WarcInfo(
             krake_version=VERSION,
             config_digest=said.get("krake-config-digest") or self.stores.config_digest,
@@ -111,18 +117,18 @@ class Known:
         )
 
     def dropped(self) -> set[bytes]:
-        """Keys of pages that were taken out of it by hand."""
+        """Return the keys of pages that people took out."""
         with suppress(DamagedFileError):
             return read_dropped(self.storage, self.path)
         return set()
 
     def pending(self) -> list[str]:
-        """Files of dropped pages that are still in the segment's files."""
+        """Return lists of dropped pages that the manifest does not include."""
         listed = {entry["name"] for entry in self.manifest.files} if self.manifest else set()
         return [name for name in dropped_files(self.storage, self.path) if name not in listed]
 
     def facts(self, info: WarcInfo) -> Manifest:
-        """What the manifest said, or has to say."""
+        """Return the manifest, or what it has to say."""
         if self.manifest is not None:
             return self.manifest
         take_id, began = f"salvaged-{self.name.folder}-{self.name.node}", utc_text(int(self.name.folder))
@@ -145,7 +151,10 @@ class Known:
 
     @cached_property
     def places(self) -> frozenset[bytes]:
-        """Digests of the places of records that `pages` or the index names, as far as these can be read."""
+        """Digests of the places of records that `pages` or index name.
+
+        Unreadable rows and lines are left out.
+        """
         found: set[bytes] = set()
         with suppress(KrakeError, OSError, ValueError, KeyError, AttributeError):
             for batch in SegmentReader(self.storage, self.path).pages(PLACE_COLUMNS, with_dropped=True):
@@ -162,9 +171,10 @@ class Known:
         return _place(warc_file, record.offset, record.url) in self.places
 
     def rows(self) -> Iterator[tuple[QueuedUrl, dict[str, Any]]]:
-        """Rows of `pages`, as far as it can be read; then, unless that is all of it, URLs of the index.
+        """Yield readable rows of `pages`, then URLs of the index.
 
-        A row whose URL is not that of its key, or whose outcome is none, was changed: it is left out.
+        If `pages` is whole, the index is not read. A row whose URL is not that of its key, or whose outcome is none,
+        was changed: it is left out.
         """
         with suppress(KrakeError, OSError, ValueError, KeyError, AttributeError):
             for batch in SegmentReader(self.storage, self.path).pages(OLD_COLUMNS, with_dropped=True):
@@ -182,10 +192,11 @@ class Known:
                         yield QueuedUrl(url), {"key": key_of(url)}
 
     def outlinks(self) -> Iterator[tuple[str, QueuedUrl, str]]:
-        """What can be read of `outlinks`: of each owner's part the lines before the damage, in order.
+        """Yield the readable lines of `outlinks`, in order.
 
-        A line: the owner, the URL and its flags. Where no manifest says the owner, it is the host's. What is no URL is
-        left out: of a part that was compressed at once, damage shows only at its end.
+        Of each owner's part these are the lines before the damage. A line: the owner, the URL and its flags. Where no
+        manifest says the owner, it is the host's. What is no URL is left out: of a part that was compressed at once,
+        damage shows only at its end.
         """
         where, owners = f"{self.path}/{OUTLINKS_NAME}", Owners(self.nodes)
         local = self.stores.config.frontier.routing == "local" and self.name.node in self.nodes
@@ -205,7 +216,10 @@ class Known:
 
 
 def read_lost(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
-    """The URLs that salvages of a segment could not bring back, of each line that can be read."""
+    """Return the URLs that salvages of a segment lost.
+
+    Unreadable lines are left out.
+    """
     with suppress(PathNotFoundError):
         lines = stores.storage.read_bytes(f"{name.path}/{LOST_NAME}").splitlines()
         return [decode_line(line)[0] for line in lines if is_readable(line + b"\n")]
@@ -213,9 +227,10 @@ def read_lost(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
 
 
 def lost_and_not_queued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
-    """Those that were neither queued again nor crawled since; all of them where what queues them again is damaged.
+    """Return lost URLs that were neither queued again nor crawled.
 
-    None with a CrawlDb: they are visited again in any case.
+    Where the file that queues them again is damaged, all are returned. None with a CrawlDb: they are visited again in
+    any case.
     """
     lost = {key_of(queued.url): queued for queued in read_lost(stores, name)}
     if not lost or not stores.config.order.keeps_keys:
@@ -232,10 +247,11 @@ def lost_and_not_queued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
 
 
 def requeue_urls(stores: Stores, name: SegmentRef, urls: Sequence[QueuedUrl]) -> None:
-    """Leave lost URLs of a segment for their owners past the key check, without making their hosts seeds.
+    """Hand lost URLs of a segment to their owners.
 
-    Their keys go before: while the key tables call them crawled, a node that takes in everything again drops them. The
-    same URLs again change nothing. Raises KeyStoreError, StorageError.
+    They pass the key check, and their hosts do not become seeds. Their keys go before: while the key tables call them
+    crawled, a node that takes in everything again drops them. The same URLs again change nothing. Raises KeyStoreError,
+    StorageError.
     """
     with stores.key_servers() as store:
         store.forget([key_of(queued.url) for queued in urls])
@@ -245,6 +261,9 @@ def requeue_urls(stores: Stores, name: SegmentRef, urls: Sequence[QueuedUrl]) ->
 
 
 def _requeued(stores: Stores, name: SegmentRef) -> str:
-    """The name of the folder in `seeds` of a segment's lost URLs: the same for the same ones."""
+    """Return the folder in `seeds` of a segment's lost URLs.
+
+    The same URLs have the same name.
+    """
     lines = [encode_line(queued, HANDED_ON) for queued in read_lost(stores, name)]
     return hashlib.sha1(b"\n".join([f"salvage {name}".encode(), *lines])).hexdigest()

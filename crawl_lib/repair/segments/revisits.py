@@ -19,7 +19,9 @@ _REPAIR = "nothing brings them back; the next visit of each page brings a body a
 
 
 def bodies_needed(stores: Stores) -> dict[str, Keys]:
-    """Keys of the pages whose body later visits need, by the segment that should have it (`<folder>/<node>`).
+    """Return the pages whose body later visits need.
+
+    Keys are grouped by the segment that should have the body (`<folder>/<node>`).
 
     20 bytes of memory a page. Raises DamagedFileError, StorageError.
     """
@@ -40,7 +42,10 @@ def bodies_needed(stores: Stores) -> dict[str, Keys]:
 
 
 def check_revisits(stores: Stores) -> list[Finding]:
-    """How many pages have visits without a body, by the segment that should have it. Raises as `bodies_needed` does."""
+    """Count pages whose visits lack a body, by segment.
+
+    The segment is the one that should have the body. Raises as `bodies_needed` does.
+    """
     findings = Findings("segment", _REPAIR)
     for name, keys in sorted(bodies_needed(stores).items()):
         path = stores.crawl.segment_named(name).path

@@ -119,9 +119,10 @@ class _Salvage:
             report.lost = max(0, counts["taken"] - counts["deferred"] - counts["dropped"] - pages)
 
     def _lost(self) -> list[QueuedUrl]:
-        """URLs of pages that are not kept, in order. Which responses without metadata are, the old rows decide.
+        """Return the URLs of lost pages, in order.
 
-        A failure that passes is not lost with its record: its URL is in the queue again, and counts as deferred.
+        Old rows decide which responses without metadata are kept. A failure that passes is not lost with its record:
+        its URL is in the queue again, and counts as deferred.
         """
         found, lost = self.found, dict(self.found.unfetched)
         for queued, row in self.known.rows():
@@ -146,7 +147,10 @@ class _Salvage:
         return sorted(lost.values(), key=lambda queued: queued.url)
 
     def carry_out(self, room: Path) -> None:
-        """Copy what is kept, make the tables again, swap. `room`: an empty folder."""
+        """Copy what is kept, make the tables again, swap.
+
+        `room`: an empty folder.
+        """
         spool, built = room / "spool", room / "segment"
         spool.mkdir()
         for name, pieces in self.found.pieces.items():
@@ -167,7 +171,7 @@ class _Salvage:
         self.report.aside = self.stores.crawl.at(self.name.folder, aside)
 
     def _submissions(self, spool: Path) -> list[Path]:
-        """Copy the table of submissions, where it is there and can be read to its end."""
+        """Copy the table of submissions, if it is readable to its end."""
         where, target = f"{self.path}/{SUBMISSIONS_NAME}", spool / SUBMISSIONS_NAME
         try:
             with open_parquet(self.storage, where, SUBMISSIONS_SCHEMA) as table:
@@ -179,7 +183,7 @@ class _Salvage:
         return [target]
 
     def _part(self, spool: Path, name: str, pieces: list[RecordPiece]) -> None:
-        """Copy what is kept of one file into the spool, and make the rows of its part."""
+        """Copy the kept pieces of a file, and make their rows."""
         info, file_id = self.known.info(self.found.info), self.found.file_ids[name]
         with (spool / name).open("wb") as out:
             if file_id and name in self.found.headless:
@@ -208,7 +212,7 @@ class _Salvage:
                     handler.handle_all([(taken, fetched, position)])
 
     def _metadata(self, name: str, piece: RecordPiece, taken: TakenUrl) -> bytes:
-        """A metadata record for a response that has lost its own."""
+        """Make a metadata record for a response that lost its own."""
         record = SegmentReader(self.storage, self.path).read_record(name, piece.offset, piece.end - piece.offset)
         fetched, row = fetched_of(record, taken.queued.url), self.rows.get(taken.key, {})
         if "outcome" in row:
@@ -219,7 +223,7 @@ class _Salvage:
         return encoder.metadata(fetched, taken, record.headers["warc-record-id"])
 
     def _facts(self) -> Manifest:
-        """What the new manifest says."""
+        """Return the new manifest's facts."""
         found, lost, dropped = self.found, self.report.lost, self.known.counts.get("dropped", 0)
         pages = self.report.pages
         taken = max(self.known.counts.get("taken", 0), max(found.positions, default=-1) + 1, pages + lost + dropped)

@@ -44,13 +44,19 @@ class Swap:
 
 
 def swap_files(folder: Folder) -> list[tuple[str, str]]:
-    """The decisions of a folder that are not carried out to the end: the node, and the name of the file."""
+    """Return the unfinished decisions of a folder.
+
+    Each has the node and the name of the file.
+    """
     found = [_SWAP.fullmatch(name) for name in _entries(folder)]
     return [(match[1], match[0]) for match in found if match]
 
 
 def read_swap(folder: Folder, name: str) -> Swap:
-    """Read the decision in a file of a folder. Raises DamagedFileError naming the file."""
+    """Read the decision in a file of a folder.
+
+    Raises DamagedFileError naming the file.
+    """
     where = folder.at(name)
     try:
         return Swap(**unsealed_if_new(folder.crawl.storage.read_bytes(where)))
@@ -59,14 +65,17 @@ def read_swap(folder: Folder, name: str) -> Swap:
 
 
 def all_aside(folder: Folder) -> list[tuple[str, str]]:
-    """All segments of a folder that are put aside, newest first: the node, and the name."""
+    """Return all segments of a folder that were set aside, newest first.
+
+    Each has the node and the name.
+    """
     found = [_ASIDE.fullmatch(name) for name in _entries(folder)]
     aside = [(int(match[2]), match[1], match[0]) for match in found if match]
     return [(node, name) for _, node, name in sorted(aside, reverse=True)]
 
 
 def new_segments(folder: Folder, node: str) -> list[str]:
-    """Names of the segments that repairs have made for a node, and that have not taken its place."""
+    """Return the segments that repairs made and have not yet swapped in."""
     # Just these: the hidden folder of a take of a node `new-...` begins alike, and holds the only copy of its records.
     new = re.compile(re.escape(f".new-{node}-") + "[0-9a-f]{16}")
     return [name for name in _entries(folder) if new.fullmatch(name)]
@@ -85,11 +94,13 @@ def replace_segment(
     keep_old: bool,
     clock: Callable[[], float] = time.time,
 ) -> str:
-    """Put a built segment in the place of the old one; returns the old one's name, "" if it was deleted.
+    """Replace a segment by a built one.
 
-    `built`: a folder as `build_segment` leaves it. `carried`: small files of the old segment that its manifest
-    does not list, and that the new one gets too. The caller holds the node's lock, where the node is of this machine,
-    and has called `finish_swaps`. Raises StorageError; run the tool again then.
+    Returns the name of the old segment, "" if it was deleted.
+
+    `built`: a folder as `build_segment` leaves it. `carried`: small files of the old segment that its manifest does not
+    list, and that the new one gets too. The caller holds the node's lock, where the node is of this machine, and has
+    called `finish_swaps`. Raises StorageError; run the tool again then.
     """
     storage, node, folder = stores.storage, segment.node, stores.crawl.folder(segment.folder)
     new = f".new-{node}-{file_entry(built / MANIFEST_FILE)['sha256'][:16]}"
@@ -110,9 +121,10 @@ def replace_segment(
 
 
 def finish_swaps(stores: Stores, folder_name: str) -> None:
-    """Carry out what a killed repair of a folder decided. Raises DamagedFileError naming a decision that is none.
+    """Finish what a killed repair of a folder decided.
 
-    A new segment that was damaged since is not put in the place of one that is there: the decision is dropped.
+    Raises DamagedFileError naming a malformed decision. A new segment that was damaged since is not put in the place of
+    one that is there: the decision is dropped.
     """
     storage, folder = stores.storage, stores.crawl.folder(folder_name)
     for _, name in stores.until_stopped(swap_files(folder)):
@@ -126,7 +138,10 @@ def finish_swaps(stores: Stores, folder_name: str) -> None:
 
 
 def finish_all_swaps(stores: Stores) -> None:
-    """The same in all folders: for tools that look for segments, which would not see one that is put aside."""
+    """Finish the swaps of all folders.
+
+    Tools that look for segments would miss one that was set aside.
+    """
     for folder in stores.until_stopped(stores.crawl.folders()):
         finish_swaps(stores, folder)
 
