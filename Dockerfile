@@ -5,7 +5,8 @@ FROM apache/airflow:3.3.2-python3.11
 USER root
 # Volumes that are mounted on these folders take over their owner.
 RUN install -d -o airflow -g 0 -m 0775 /opt/krake /opt/airflow/logs /var/lib/krake/queue /var/lib/krake/scratch \
-        /var/lib/krake/search /var/lib/krake/realtime \
+        /var/lib/krake/search /var/lib/krake/realtime /var/lib/krake/fetcher \
+        /var/lib/krake/certificates/live-1 /var/lib/krake/certificates/live-2 \
         /logs/api-server /logs/scheduler /logs/dag-processor /logs/batch /logs/node-a /logs/node-b /logs/node-c
 # docker-compose.yml puts memory of these modes here. At a restart runc 1.1 gives it the mode of the folder below.
 RUN install -d -m 1777 /run/krake /opt/airflow

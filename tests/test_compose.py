@@ -41,7 +41,7 @@ HOME = "/opt/krake"
 GATE_CONFIG = "/usr/local/etc/haproxy/haproxy.cfg"
 NODES = [name for name in SERVICES if name.startswith("node-")]
 KEY_SERVERS = [name for name in SERVICES if name.startswith("mariadb-")]
-ONE_SHOT = {"set-up"}
+ONE_SHOT = {"set-up", "certificates"}
 CLEANER = "log-cleaner"
 """Has the image, and neither config nor network."""
 WORKERS = [*NODES, "batch"]
@@ -49,6 +49,7 @@ PAGE = "search"
 """Writes its log to the container's."""
 SEARCH_PORT = "8090"
 LIVE = "realtime"
+FETCHERS = ["fetcher-1", "fetcher-2"]
 """Of a profile of its own. Like the page, the service has no files of Airflow."""
 LIVE_PORT = "8095"
 OURS = [name for name, service in SERVICES.items() if service["image"] == "krake:local" and name != CLEANER]
@@ -131,8 +132,8 @@ def test_three_ports_are_published_and_on_loopback() -> None:
     for name, [port] in ports.items():
         assert port.startswith("127.0.0.1:")
         assert port.endswith(f":{asked[name]}")
-    assert {name for name in SERVICES if "network_mode" in SERVICES[name]} == {CLEANER}
-    assert SERVICES[CLEANER]["network_mode"] == "none"
+    assert {name for name in SERVICES if "network_mode" in SERVICES[name]} == {CLEANER, "certificates"}
+    assert SERVICES[CLEANER]["network_mode"] == SERVICES["certificates"]["network_mode"] == "none"
     assert not any(service.get("privileged") for service in SERVICES.values())
 
 
@@ -152,7 +153,9 @@ def test_the_search_page_has_no_secret_and_writes_to_its_directory_alone() -> No
 def test_the_real_time_service_is_a_profile_with_its_data_on_one_volume() -> None:
     """Without the profile nothing of the service starts; a stop leaves room for the last answers."""
     service, found = SERVICES[LIVE], load_config(ROOT / "config" / "compose-realtime.yml")
-    assert {name: one["profiles"] for name, one in SERVICES.items() if "profiles" in one} == {LIVE: [LIVE]}
+    of_profile = {name for name, one in SERVICES.items() if "profiles" in one}
+    assert of_profile == {LIVE, "certificates", *FETCHERS}
+    assert all(SERVICES[name]["profiles"] == [LIVE] for name in of_profile)
     assert service["environment"]["KRAKE_CONFIG_PATH"] == f"{HOME}/config/compose-realtime.yml"
     assert not VARIABLE.findall(str(service["environment"]))
     options = realtime_of(found)
@@ -162,11 +165,34 @@ def test_the_real_time_service_is_a_profile_with_its_data_on_one_volume() -> Non
     written = [options.tokens, found.queue.local_dir, found.scratch.directory, *found.key_storage.servers]
     assert all(path.startswith(f"{directory}/") for path in written)
     assert directory in DOCKERFILE
-    assert options.listen == f"0.0.0.0:{LIVE_PORT}"
-    assert service["healthcheck"]["test"][-1] == f"http://localhost:{LIVE_PORT}/healthz"
+    assert service["networks"]["service"]["aliases"] == ["realtime-api"]
+    assert options.listen == f"realtime-api:{LIVE_PORT}"
+    assert service["healthcheck"]["test"][-1] == f"http://realtime-api:{LIVE_PORT}/healthz"
     assert service["stop_grace_period"] == "10s"
     used = {config().crawl.directory, config().export.directory, config().text.directory}
     assert not used & {found.crawl.directory, found.export.directory, found.text.directory}
+
+
+def test_fetchers_have_no_route_to_the_storage_and_no_secret_but_their_certificates() -> None:
+    found = load_config(ROOT / "config" / "compose-realtime.yml")
+    options = realtime_of(found)
+    assert [fetcher.address for fetcher in options.fetchers] == ["live-1:8096", "live-2:8096"]
+    for service, fetcher in zip(map(SERVICES.get, FETCHERS), options.fetchers, strict=True):
+        assert service is not None
+        assert service["networks"] == {"web": None, "dmz": {"aliases": [fetcher.name]}}
+        assert f"--listen {fetcher.address} --name {fetcher.name} " in service["command"][2]
+        assert f":{int(fetcher.address.split(':')[1]):X} " in service["healthcheck"]["test"][3]
+        assert [mount.split(":")[1:] for mount in service["volumes"]] == [
+            ["/var/lib/krake/fetcher"],
+            [f"/var/lib/krake/certificates/{fetcher.name}", "ro"],
+        ]
+        assert not VARIABLE.findall(str(service["environment"]))
+    on = {name: set(one.get("networks", ())) for name, one in SERVICES.items()}
+    assert {name for name, networks in on.items() if "dmz" in networks} == {LIVE, *FETCHERS}
+    assert {name for name, networks in on.items() if "web" in networks} == set(FETCHERS)
+    made = SERVICES["certificates"]["command"][2]
+    assert all(made.count(f"{fetcher.name}.pem") == 1 for fetcher in options.fetchers)
+    assert "ca.key" not in made
 
 
 def test_the_unit_of_systemd_runs_the_service() -> None:
@@ -233,11 +259,15 @@ def test_mounts_are_volumes_of_one_service_or_paths_of_the_project() -> None:
             elif name != CLEANER:
                 users.setdefault(source, []).append(name)
     assert set(users) == set(FILE["volumes"])
-    assert all(len(names) == 1 for names in users.values()), users
+    shared = {volume: names for volume, names in users.items() if len(names) > 1}
+    assert shared == {
+        LIVE: ["certificates", LIVE],
+        **{f"certificates-{n}": ["certificates", f"fetcher-{n}"] for n in (1, 2)},
+    }
 
 
 HDFS = {"namenode", "datanode-1", "datanode-2"}
-SMALL = {"gate", CLEANER}
+SMALL = {"gate", CLEANER, "certificates"}
 GB = 1 << 30
 
 
@@ -277,7 +307,7 @@ def test_what_a_read_only_container_writes_lies_on_a_volume_or_in_memory(name: s
     if service["image"] == "krake:local":
         # Airflow's home, where it writes its config; what grows for months is not kept in memory.
         assert "/opt/airflow" in written
-        assert "/opt/airflow/logs" in written or name in {*ONE_SHOT, PAGE, LIVE}
+        assert "/opt/airflow/logs" in written or name in {*ONE_SHOT, PAGE, LIVE, *FETCHERS}
     else:
         assert written & {"/run/mysqld", "/run/postgresql"}
 
@@ -309,12 +339,20 @@ def test_the_crawl_does_not_reach_the_database_of_airflow() -> None:
 
 def test_only_nodes_and_the_published_port_reach_the_outside() -> None:
     open_networks = {name for name, options in FILE["networks"].items() if not (options or {}).get("internal")}
-    assert open_networks == {"outside", "published", "page", "service"}
+    assert open_networks == {"outside", "published", "page", "service", "web"}
     assert [name for name in SERVICES if "service" in networks(name)] == [LIVE]
     of_all = [name for name, service in SERVICES.items() if not {"networks", "network_mode"} & set(service)]
     assert of_all == [], "else it would be on a network of all"
     assert sorted(name for name in SERVICES if "outside" in networks(name)) == sorted(NODES)
     assert [name for name in SERVICES if "published" in networks(name)] == ["api-server"]
+
+
+def test_commands_of_the_docs_reach_the_image() -> None:
+    """The entrypoint of Airflow's image takes any other first word for a command of Airflow."""
+    texts = [TEXT, *(path.read_text() for path in (ROOT / "docs").glob("*.md"))]
+    found = [words for text in texts for words in re.findall(r"docker compose [^`\n]*\brun --rm ([\w-]+) (\w+)", text)]
+    assert len(found) > 1
+    assert {word for _, word in found} <= {"airflow", "bash", "python"}
 
 
 def test_each_reaches_what_it_speaks_to() -> None:
@@ -372,7 +410,7 @@ def test_old_logs_of_tasks_are_deleted() -> None:
         for mount in SERVICES[name].get("volumes", [])
         if mount.endswith(":/opt/airflow/logs")
     }
-    assert len(written) == len(set(OURS) - {*ONE_SHOT, PAGE, LIVE})
+    assert len(written) == len(set(OURS) - {*ONE_SHOT, PAGE, LIVE, *FETCHERS})
     assert {mount.split(":")[0] for mount in SERVICES[CLEANER]["volumes"]} == set(written)
     script = SERVICES[CLEANER]["command"][2]
     assert "find /logs -type f -mtime +30 -delete" in script
@@ -425,11 +463,19 @@ def test_images_are_pinned() -> None:
 # -- the file and the code
 
 
+def fetcher_argv(name: str) -> list[str]:
+    """The command of a fetcher."""
+    place = ["--directory", "/var/lib/krake/fetcher", "--certificates", f"/var/lib/krake/certificates/{name}"]
+    return ["realtime", "fetcher", "--listen", f"{name}:8096", "--name", name, *place]
+
+
 def test_commands_of_krake_parse() -> None:
     assert of_program("krake") == [
         ("set-up", ["keys", "create"]),
         (PAGE, ["serve", "search"]),
+        ("certificates", ["realtime", "certificates"]),
         (LIVE, ["serve", "realtime"]),
+        *((name, fetcher_argv(f"live-{number}")) for number, name in enumerate(FETCHERS, 1)),
     ]
     for _, argv in of_program("krake"):
         assert callable(build_parser().parse_args(argv).run)
@@ -519,7 +565,7 @@ def test_each_node_s_worker_has_its_name_and_its_queue() -> None:
 
 
 def test_everything_is_started_by_a_program_of_the_image() -> None:
-    assert {argv[0] for _, argv in COMMANDS} == {"airflow", "krake", "curl", "umask", "printf"}
+    assert {argv[0] for _, argv in COMMANDS} == {"airflow", "krake", "curl", "umask", "printf", "install", "grep"}
 
 
 def test_the_config_fits_the_services() -> None:
@@ -540,7 +586,7 @@ def test_the_config_fits_the_services() -> None:
 
 
 def test_each_container_of_ours_reads_this_config() -> None:
-    for name in OURS:
+    for name in set(OURS) - set(FETCHERS):
         path = SERVICES[name]["environment"]["KRAKE_CONFIG_PATH"]
         assert (ROOT / Path(path).relative_to(HOME)).is_file(), name
         assert f"./config:{HOME}/config:ro" in SERVICES[name]["volumes"]
@@ -753,7 +799,7 @@ def test_the_small_file_leaves_the_services_that_its_config_names() -> None:
         waits_for = changed.get(name, {}).get("depends_on", SERVICES[name].get("depends_on", {}))
         assert set(waits_for) <= left, name
     assert set(changed["set-up"]["depends_on"]) == set(SERVICES["set-up"]["depends_on"]) & left
-    for name in (left & set(OURS)) - {LIVE}:  # of a config of its own
+    for name in (left & set(OURS)) - {LIVE, "certificates", *FETCHERS}:  # of a config of its own
         assert changed[name]["environment"] == {"KRAKE_CONFIG_PATH": f"{HOME}/config/compose-small.yml"}
 
 

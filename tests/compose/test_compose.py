@@ -6,8 +6,7 @@ The tests share one stack and follow each other: two runs of a crawl, with losse
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,17 +40,11 @@ pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def stack(unstarted: Stack) -> Stack:
     """All services, and the web."""
-    if missing := docker.why_not():
-        pytest.skip(f"docker-compose.yml cannot be started here: {missing}")
-    with ExitStack() as kept:
-        try:
-            kept.enter_context(docker.engine())
-        except docker.EngineError as error:
-            pytest.skip(f"docker-compose.yml cannot be started here: {error}")
-        docker.make_all()
-        yield kept.enter_context(Stack(tmp_path_factory.mktemp("compose")))
+    unstarted.up()
+    unstarted.serve_web()
+    return unstarted
 
 
 # -- rights
@@ -59,18 +52,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.mark.parametrize("name", LASTING)
 def test_a_container_has_the_rights_and_limits_of_the_file(stack: Stack, name: str) -> None:
-    status = dict(
-        line.split(":\t", 1) for line in stack.exec(name, "cat", "/proc/1/status").splitlines() if ":\t" in line
-    )
-    assert status["Uid"].split()[1] != "0"
-    assert int(status["CapEff"], 16) == 0
-    host = stack.inspect(name)["HostConfig"]
-    assert host["Memory"] == host["MemorySwap"] > 0
-    assert host["PidsLimit"] > 0
-    assert host["LogConfig"] == {"Type": "local", "Config": {"max-size": "10m", "max-file": "5"}}
-    if name not in HDFS:
-        assert status["NoNewPrivs"] == "1"
-        assert "Read-only file system" in stack.exec(name, "touch", "/opt/made", check=False)
+    stack.check_rights(name, is_hardened=name not in HDFS)
 
 
 def test_no_container_but_hdfs_can_use_sudo(stack: Stack) -> None:
@@ -79,18 +61,6 @@ def test_no_container_but_hdfs_can_use_sudo(stack: Stack) -> None:
 
 
 # -- networks
-
-REACH = """
-for place in "$@"; do
-    (timeout 3 bash -c "exec 3<>/dev/tcp/${place%:*}/${place#*:}" 2> /dev/null && echo "$place") &
-done
-wait
-"""
-"""Prints which of its arguments, HOST:PORT, take a connection."""
-
-
-def reached(stack: Stack, source: str, places: list[str]) -> set[str]:
-    return set(stack.exec(source, "bash", "-c", REACH, "reach", *places).split())
 
 
 @pytest.mark.parametrize(
@@ -107,16 +77,16 @@ def test_a_container_reaches_the_networks_that_it_shares_and_no_other(stack: Sta
             found[f"{stack.address(name, network)}:{PORTS[name]}"] = network in own
         expected |= {place for place, is_shared in found.items() if is_shared}
         places += found
-    assert reached(stack, source, places) == expected
+    assert stack.reached(source, places) == expected
 
 
 def test_only_nodes_reach_the_outside_and_none_the_published_port(stack: Stack) -> None:
     web = f"{stack.web_address}:8000"
     published = f"{stack.gateway('outside')}:{stack.port}"
     for name in NODES:
-        assert reached(stack, name, [web, published]) == {web}
+        assert stack.reached(name, [web, published]) == {web}
     for name in ("batch", "gate", "namenode", "mariadb-a", "scheduler", "search", "postgres"):
-        assert reached(stack, name, [web, published]) == set()
+        assert stack.reached(name, [web, published]) == set()
 
 
 ASK = """
