@@ -101,6 +101,7 @@ class Scheduler:
         self._readers: dict[bytes, list[asyncio.Future[None]]] = {}
         self._queues: Counter[str] = Counter()
         self._newest_ms = dict.fromkeys(store.places, 0)
+        self._turned_away: set[int] = set()
         self._wanted, self._room = asyncio.Event(), asyncio.Event()
 
     # -- from the start to the stop
@@ -288,7 +289,7 @@ class Scheduler:
         """
         if row.key in self.visits:
             return self.visits[row.key]
-        if part_of(host_of(request.url)) not in self.link.parts:
+        if not self.has_host(host_of(request.url)):
             self._queues[host_of(request.url)] += self.link.is_shared
             return None
         visit = Visit(request.url, self.policies.get(request.policy, self.policies["default"]), row=row)
@@ -299,6 +300,17 @@ class Scheduler:
         self.visits[visit.key] = of_host[visit.key] = visit
         visit.task = self.spawn(self._work(visit))
         return visit
+
+    def has_host(self, host: str) -> bool:
+        """Say whether a fetcher of this scheduler has the part of a host.
+
+        A row that stays due without its part is found once the part is back, however short the lapse was.
+        """
+        part = part_of(host)
+        if part in self.link.parts:
+            return True
+        self._turned_away.add(part)
+        return False
 
     async def _work(self, visit: Visit) -> None:
         try:
@@ -460,7 +472,7 @@ class Scheduler:
             row = await self.store.state(key)
         except KeyStoreError:  # the submission waits for the server
             return None
-        is_ours = part_of(host_of(wanted.url)) in self.link.parts
+        is_ours = self.has_host(host_of(wanted.url))
         if row is not None or key in self.visits or not is_ours:
             return None
         visit = self.begin(wanted, Row(key, 0, 0, 0, 0, 0, 0, None, request_bytes(wanted), None))
@@ -672,6 +684,7 @@ class Scheduler:
         again_s = 0.0
         while True:
             parts, now_s = self.link.parts, time.monotonic()
+            known, self._turned_away = known - self._turned_away, set()
             is_wanted = bool(self._wanted.is_set() or parts - known or now_s >= again_s)
             if is_wanted:
                 self._wanted.clear()

@@ -215,7 +215,7 @@ async def fetch(visit: Visit, service: Scheduler) -> bool:
             continue
         if isinstance(said, Done) or said.rule not in _NOT_BEGUN:
             break
-        if service.is_stopping or said.rule == "cancelled" or part_of(visit.host) not in service.link.parts:
+        if service.is_stopping or said.rule == "cancelled" or not service.has_host(visit.host):
             return False  # the row stays due
         await asyncio.sleep(0.2)
     await visit.entered.wait()

@@ -11,9 +11,9 @@ import uvloop
 
 from crawl_lib.errors import KeyServerDownError
 from crawl_lib.realtime.documents import Document
-from crawl_lib.realtime.pages import Followed, PageServer
+from crawl_lib.realtime.pages import ALL_PARTS, Followed, PageServer
 from crawl_lib.realtime.pages_sqlite import SqlitePages
-from crawl_lib.realtime.protocol import Done, Place, Refused
+from crawl_lib.realtime.protocol import Done, Fetch, Place, Refused
 from crawl_lib.urls import key_of
 from tests.realtime.fake import Served, Web, hop, page, redirect, run
 
@@ -273,6 +273,34 @@ def test_a_failure_is_tried_again_when_it_says_so(tmp_path: Path) -> None:
         decisions = await served.submit(A, B)
         assert [decision["decision"] for decision in decisions] == ["known", "new"]
 
+    run(tmp_path, test, web)
+
+
+class Lapsing(frozenset):
+    """The parts of a fetcher. `lapses`: so many questions for one part find no lease, which no copy of them shows."""
+
+    lapses = 0
+
+    def __contains__(self, part: object) -> bool:
+        self.lapses -= 1
+        return self.lapses < 0 and super().__contains__(part)
+
+
+def test_a_row_that_a_short_lapse_turned_away_is_found_again(tmp_path: Path) -> None:
+    web, parts = Web(), Lapsing(ALL_PARTS)
+
+    def refuses(wanted: Fetch) -> Refused:
+        parts.lapses = 1
+        del web.answers[A]
+        return Refused(id=wanted.id, rule="not_granted")
+
+    async def test(served: Served) -> None:
+        served.service.link.parts = parts
+        await served.submit(A)
+        assert (await served.page(A))["document"]["outcome"] == "ok"
+        assert web.urls == [A, A]
+
+    web.answers[A] = refuses
     run(tmp_path, test, web)
 
 

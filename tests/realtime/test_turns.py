@@ -21,7 +21,7 @@ from crawl_lib.realtime.leases import wanted_parts
 from crawl_lib.realtime.pages import part_of
 from crawl_lib.realtime.protocol import ALL_PARTS, AskTurn, Clock, Done, Grant, LineReader, Setup, ToFetcher, Turn
 from crawl_lib.realtime.remote import setup_of
-from crawl_lib.realtime.service import make_turn_table
+from crawl_lib.realtime.service import fetcher_of, make_turn_table
 from crawl_lib.realtime.tokens import RIGHTS
 from crawl_lib.realtime.turns import AddressTurns
 from tests.realtime.fake import Web, make_config
@@ -174,6 +174,22 @@ def test_a_fetcher_sends_nothing_without_a_turn(tmp_path: Path) -> None:
                     talk.send(Turn(address=asked.address, wait_ms=0, until_ms=until_ms))
                     assert talk.hear(Done).hop.status == 200
     assert web.paths() == ["/ok"]
+
+
+def test_the_fetcher_of_this_machine_waits_for_a_batch_crawl_too(tmp_path: Path) -> None:
+    stores = stores_of(tmp_path, fetch=FETCH, realtime={"share_turns": True})
+    token = TokenFile(stores.config.realtime.tokens).add("test", RIGHTS)
+    with HostileWeb() as web, shared(tmp_path) as node:
+        node.hear(0, {"ask": "ip 127.0.0.1", "turns": 20, "start_s": 0.1})
+        while not (told := node.answers()):
+            pass
+        with running(stores, fetcher_of(stores)) as url, Client(url, token) as client:
+            client.submit([web.url("/ok")])
+            page = client.page(web.url("/ok"), wait_s=60)
+            assert page is not None
+            assert page.document is not None
+        ((_, span),) = told
+    assert web.requests[0].start >= span["ends_s"]
 
 
 def domain_of(name: str) -> str:
