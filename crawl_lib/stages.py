@@ -10,8 +10,8 @@ KrakeError, never anything else.
     inject -> (crawl_node per node -> commit_iteration) x N -> settle_node per node, maintain_keys at the same time
            -> export_pages -> link_export -> finalize_export
 
-With a CrawlDb (`frontier.order`) each iteration is generate -> crawl_node per node -> commit_iteration ->
-update_crawldb, and `inject` ends with an update, so that seeds are due.
+A crawl with a CrawlDb (`frontier.order`) does generate -> crawl_node per node -> commit_iteration -> update_crawldb in
+each iteration, and `inject` ends with an update, so that seeds are due.
 """
 
 from collections.abc import Mapping, Sequence
@@ -138,7 +138,7 @@ def inject(
 def _few_seeds(stores: Stores, manifest: Mapping[str, Any]) -> list[str]:
     """Return the seeds of a manifest with at most `_NAMED_SEEDS`.
 
-    Of more seeds none is returned, since nobody waits for one of them.
+    If there are more, no seed is returned, since nobody waits for a single one.
     """
     if manifest["accepted"] > _NAMED_SEEDS:
         return []

@@ -151,7 +151,7 @@ def _result(made: MadeList) -> dict[str, Any]:
 
 
 class _Basis(NamedTuple):
-    """What a list is made from.
+    """The basis of a list.
 
     `settings`: of the config; `held`: see `held_urls`; `rooms`: of the nodes' batches; `only_requisites`: for a
     round of requisites.

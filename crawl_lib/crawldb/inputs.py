@@ -1,7 +1,7 @@
 """What an update takes in: folders of seeds and committed segments that the version before does not have.
 
-Their order is that of time: seeds come before the first iteration whose scope has them. So the result does not depend
-on how they were grouped into updates.
+Their order is that of time: seeds come before the first iteration whose scope has them. The result does not depend on
+how segments were grouped into updates.
 """
 
 from bisect import bisect_left
@@ -46,7 +46,7 @@ NAMED_SCHEMA = columns("key bytes, url text, moment time")
 
 @dataclass(frozen=True)
 class SeedFacts:
-    """What the metadata of a seed asks of the table; None: nothing. What is no number asks for nothing."""
+    """The wishes in the metadata of a seed; None: nothing. A value that is no number asks for nothing."""
 
     score: Decimal | None = None
     interval_s: int | None = None
@@ -242,7 +242,7 @@ def find_inputs(stores: Stores, parent: Version | None) -> UpdateInputs:
 def _times(stores: Stores, seeds: Iterable[str]) -> Iterator[tuple[str, datetime]]:
     """Yield when folders of seeds came.
 
-    That is the start of the first iteration whose scope has their hosts.
+    Each folder comes with the start of the first iteration whose scope has its hosts.
     """
     waiting = set(seeds)
     for folder in stores.until_stopped(stores.crawl.folders() if waiting else ()):

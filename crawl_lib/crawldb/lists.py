@@ -49,7 +49,7 @@ class MadeList:
 
     @property
     def folder(self) -> str:
-        """Of its files, in `lists`."""
+        """The name of the list, as in `lists`."""
         return self.aside or self.name
 
     @property

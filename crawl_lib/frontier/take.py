@@ -100,7 +100,7 @@ class Take:
     def readable(cls, directory: Path) -> "Take | None":
         """Open the take for a repair.
 
-        None also for a damaged file, which is a finding of the queue.
+        The result is also None for a damaged file, which is a finding of the queue.
         """
         with suppress(DamagedFileError):
             return cls.open(directory)

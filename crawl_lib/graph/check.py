@@ -49,7 +49,7 @@ BEFORE = {
     GRAPH_INDEX: (URL_MAPPING, ARCS_OUT, ARCS_IN),
     WEB_GRAPH: (URL_MAPPING, ARCS_OUT, ARCS_IN),
 }
-"""Which files must be there before a file is written."""
+"""The files that must exist before a file is written."""
 DAMAGE = {
     INPUTS: "inputs_damaged",
     URL_MAPPING: "mapping_damaged",
@@ -58,7 +58,7 @@ DAMAGE = {
     GRAPH_INDEX: "graph_damaged",
     WEB_GRAPH: "graph_damaged",
 }
-"""What the damage of a file is called; that of a table is `export_table_damaged`."""
+"""The name of the damage of a file; that of a table is `export_table_damaged`."""
 SCHEMAS: dict[str, pa.Schema] = {PAGES: EXPORT_SCHEMA, **ARC_SCHEMAS, **RANK_SCHEMAS}
 
 

@@ -279,4 +279,4 @@ def _bytes(labels: mmap.mmap | bytes) -> Iterator[Ints]:
 
 
 FORMATS: dict[str, Callable[[BinaryIO, _Graph], None]] = {"tsv": _tsv, "graphml": _graphml, "npz": _npz}
-"""What writes each format."""
+"""The writer of each format."""

@@ -55,7 +55,7 @@ def require_room_for_segment(stores: Stores, current: Iteration, segment: Segmen
 def require_new_name(queue: Queue, segment: SegmentRef) -> None:
     """Raise OutputConflictError for the name of a deleted segment.
 
-    The URLs of the deleted one were taken in. What this one found would never be taken in. A clock that was set back
+    The URLs of the deleted one were taken in, and those of a new one would never be. A clock that was set back
     names a folder like a deleted one.
     """
     if (segment.folder, segment.node) in queue.taken_in():
@@ -85,7 +85,7 @@ def require_newest(stores: Stores, queue: Queue) -> None:
 def mismatch(stores: Stores, queue: Queue) -> Mismatch | None:
     """Return evidence that queue and DFS do not fit, if any.
 
-    Nothing can show it for a queue that people made, or that a repair has begun again, before its first take.
+    Before its first take there is no evidence for a queue made by people, or begun again by a repair.
     """
     crawl, node = stores.crawl, queue.node
     with suppress(DamagedFileError):  # the next reader of the file raises it

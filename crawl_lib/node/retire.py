@@ -50,8 +50,8 @@ _CHUNK = 50_000
 def retire_node(stores: Stores, *, node: str, directory: Path | None = None, dry_run: bool = False) -> dict[str, Any]:
     """Hand a node's queue to the nodes of the config.
 
-    The node itself is no longer in the config. Of one that has never had a queue, what it was sent is handed over, on
-    any machine.
+    The node itself is no longer in the config. A node that never had a queue hands over all that was sent to it, on any
+    machine.
 
     `directory`: where the node's directory lies, None: at its place on this machine. Returns what was handed over:
     `handed_over` (URLs), `path` (their folder); of a `dry_run`, which does nothing, what is queued and open, and what
@@ -295,8 +295,8 @@ def _lost_lines(
 def require_admitted(task: NodeTask) -> None:
     """Raise ConfigError for a lost node that was not admitted again.
 
-    The task's node was retired as lost. Of one that was retired otherwise, and begins with nothing, what it was sent
-    before counts as taken in.
+    The task's node was retired as lost. A node that was retired otherwise begins with nothing, and counts all that was
+    sent to it as taken in.
     """
     settled = SettledNotes(task.stores.crawl, task.node).read()
     if settled is not None and settled.refusal:

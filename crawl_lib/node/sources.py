@@ -1,7 +1,7 @@
 """What was found for a node and waits to be taken in: injected seeds, then lists, then segments by folder and node.
 
-With a CrawlDb only what a list asked for joins the queue: what else seeds and segments have is in the table, and they
-are taken in for their scope alone. What a lost queue held is not taken in once more: it comes back after its lease.
+A CrawlDb lets only URLs of lists join the queue: what else seeds and segments have is in the table, and they are taken
+in for their scope alone. URLs of a lost queue are not taken in once more: it comes back after its lease.
 """
 
 from collections.abc import Collection, Iterator
@@ -94,8 +94,8 @@ def _source(
 def taken_in_before(stores: Stores, node: str) -> TakenIn:
     """Return what a node had taken in, by its newest segment.
 
-    These are all sources that existed before that iteration. With a CrawlDb also all lists that are there: which of
-    them it had is not known.
+    These are all sources that existed before that iteration. A CrawlDb adds all existing lists: which of them it had is
+    not known.
     """
     storage, crawl = stores.storage, stores.crawl
     folders = crawl.folders()
@@ -213,9 +213,8 @@ def _but_handed_on(stores: Stores, node: str, sources: list[Source], again: Take
 def _note_read_before(task: NodeTask) -> None:
     """Begin the record of a queue without one.
 
-    The record says what was read before. People made such a queue, or its record was lost. Else what other nodes handed
-    on to this one long ago would come past the key check once more, and be crawled twice. With a CrawlDb nothing is
-    read again.
+    The record says what was read before. People made such a queue, or its record was lost. Otherwise old handed-on URLs
+    would pass the key check once more, and be crawled twice. A crawl with a CrawlDb reads nothing again.
     """
     record = Record.read(task.directory) or Record(again=taken_in_before(task.stores, task.node))
     if task.stores.config.order.makes_lists and record.again:
@@ -231,7 +230,7 @@ def scope_hosts(task: NodeTask, current: Iteration) -> set[str]:
 
     They are those of its folder, and of queued URLs. The queue may hold more than `start` could know of: seeds injected
     since, and, where an early iteration is done late, what later ones found. Links of their pages would be rejected for
-    good, since a page is fetched once. Nothing is added but by what this node has taken in, so that an untroubled crawl
+    good, since a page is fetched once. Only sources that this node has taken in add hosts, so that an untroubled crawl
     does not depend on who was faster.
     """
     crawl = task.stores.crawl

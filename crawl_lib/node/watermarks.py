@@ -30,7 +30,7 @@ _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1, "bytes"))
 
 
 class FreeSpace:
-    """Free room, as often as it is asked: of a directory and of the DFS; None leaves one out.
+    """Free room, as often as it is asked: of a directory and of the DFS; a value of None leaves one out.
 
     `storage`: called when the DFS is due, at once, then after 1, 2, 4, and at last every 30 seconds.
     """

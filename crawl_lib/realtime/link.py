@@ -138,7 +138,7 @@ class FetcherLink:
     async def backlog(self) -> Backlog | None:
         """Return the backlog of collection on the fetcher's machine.
 
-        None on this machine.
+        A fetcher on this machine has none.
         """
         return None
 

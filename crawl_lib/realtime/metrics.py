@@ -46,8 +46,8 @@ METRICS = (
 )
 """All metrics, in the order of the text; `docs/realtime.md` has the same table, as a test checks.
 
-A fetcher on another machine has one port, for its schedulers. So the scheduler asks each gate (`RemoteLink.backlog`),
-and Prometheus asks schedulers alone.
+A fetcher on another machine has one port, for its schedulers. The scheduler asks each gate (`RemoteLink.backlog`), and
+Prometheus asks schedulers alone.
 """
 _OF_FETCHERS = ("parts", "uncollected_parts", "uncollected_seconds", "spool_free_bytes")
 _COUNTED = ("store_failed", "task_failed", "rows_swept", "rows_damaged", "submissions_left_out")

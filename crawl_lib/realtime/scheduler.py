@@ -236,7 +236,7 @@ class Scheduler:
     def wait_s(self, host: str) -> float:
         """Estimate a new URL's wait on a host, in seconds.
 
-        That is the number of the host's URLs times its pace.
+        The estimate is the number of the host's URLs times its pace.
         """
         return round(self._length(host) * self._pace_s(host), 1)
 

@@ -32,7 +32,7 @@ def merge_runs(paths: Iterable[Path]) -> Iterator[bytes]:
 
 
 RUNS_AT_ONCE = 200
-"""So many runs are open at once: a process may have 1,024 files."""
+"""The number of runs that are open at once: a process may have 1,024 files."""
 
 
 def merge_many(runs: Sequence[Path], room: Path) -> Iterator[bytes]:

@@ -248,7 +248,7 @@ class PartWriter:
 
     @property
     def notes_path(self) -> Path:
-        """Where notes may be kept next to the parts."""
+        """The folder for notes next to the parts."""
         return self._directory / f"{self._prefix}.reading"
 
     def recovered(self, positions: Iterator[int] | None = None) -> Iterator[tuple[TakenUrl | None, Fetched, Position]]:
@@ -318,7 +318,7 @@ class PartWriter:
 
     @property
     def part(self) -> OpenPart:
-        """Where the rows of a page go that was appended."""
+        """The part for the rows of a page that was appended."""
         if not isinstance(self._open, OpenPart):
             raise RuntimeError("rows come after the append of their page, in a writer with rows")
         return self._open

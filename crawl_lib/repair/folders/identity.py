@@ -64,7 +64,7 @@ def check_nodes(stores: Stores) -> list[Finding]:
 
 
 class FolderIdentity:
-    """What can be known of a folder without its `iteration.json`."""
+    """The known facts about a folder without its `iteration.json`."""
 
     def __init__(self, stores: Stores, folder: str) -> None:
         self.stores, self.folder = stores, folder

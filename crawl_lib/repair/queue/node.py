@@ -211,8 +211,8 @@ class _Node:
     def _crawled(self, keys: Sequence[bytes]) -> set[bytes]:
         """Return which keys the tables call crawled or gone.
 
-        No key is returned where the tables cannot be asked. Raises KeyTablesError. None with a CrawlDb, where they say
-        nothing.
+        No key is returned where the tables cannot be asked. Raises KeyTablesError. A crawl with a CrawlDb returns none,
+        since its tables say nothing.
         """
         if not self.stores.config.order.keeps_keys:
             return set()

@@ -27,7 +27,7 @@ from crawl_lib.segment import check_segment, file_entry, upload_built
 from crawl_lib.stores import Stores
 
 COMPACTED_PREFIX = ".compacted-"
-"""Of the name of an old segment that is deleted, in the place of `DAMAGED_PREFIX` of one that is kept."""
+"""The prefix of an old segment that is deleted; one that is kept has `DAMAGED_PREFIX`."""
 _SWAP = re.compile(rf"{re.escape(FileName.SWAP_PREFIX)}(.+){re.escape(FileName.SWAP_SUFFIX)}")
 _ASIDE = re.compile(rf"(?:{re.escape(FileName.DAMAGED_PREFIX)}|{re.escape(COMPACTED_PREFIX)})(.+)-(\d+)")
 
