@@ -98,8 +98,8 @@ def inject(
     `seeds`: URLs, a line each, or the path of a file or of a directory of files. `below`: the only directory whose
     files may be named, for those who are no users of this machine; None: all that this process may read. Run again, it
     lets what this machine has hold for the run's iterations (`note_change`). Returns counts, the first rejections by
-    file and line. For up to `_NAMED_SEEDS` seeds it adds `waiting` (URLs that wait already, and until when) and
-    `warning` (addresses that the config does not let it fetch).
+    file and line. For up to `_NAMED_SEEDS` seeds the result has `waiting` (URLs that wait already, and until when) and
+    `warning` (addresses that the config refuses).
 
     Raises InputError if the path is not there or may not be named, or no line of what was given is a URL to crawl;
     ConfigError if no iteration may have the nodes of the config yet, a place is of another crawl, or seeds are other

@@ -67,7 +67,7 @@ def require_usable(config: Config, secrets: Secrets, stop: Event | None = None, 
 def is_one_machine(config: Config) -> bool:
     """Return whether all of the crawl is on this machine.
 
-    Its file store and its key servers are.
+    Both file store and key servers are.
     """
     return is_local(config) and all(map(is_sqlite_server, config.key_storage.servers))
 

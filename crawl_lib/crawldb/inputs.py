@@ -109,9 +109,9 @@ class UpdateInputs(SegmentInputs):
     def seed_rows(self, begun: Sequence[tuple[str, datetime]]) -> Iterator[dict[str, Any]]:
         """Yield rows of seeds.
 
-        `begun`: when the first page of each new segment was fetched. That may be earlier than the name of its folder,
-        which has whole seconds and runs ahead of the clock in quick rounds. Raises DamagedFileError, StorageError,
-        StoppedError.
+        `begun`: when the first page of each new segment was fetched. The first fetch may be earlier than the folder's
+        name, which has whole seconds and runs ahead of the clock in quick rounds. Raises DamagedFileError,
+        StorageError, StoppedError.
         """
         storage, seen = self.stores.storage, f"seed_{self.stores.config.crawldb.seeds}"
         for name, named in self.seeds:
@@ -214,7 +214,7 @@ def _hops_to(row: dict[str, Any], led: tuple[datetime, int] | None) -> int:
 def named_rows(named: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield rows of sitemaps that robots.txt names.
 
-    They count as found when their iteration began. `named`: answer of `crawldb/named`.
+    A sitemap counts as found when its iteration began. `named`: answer of `crawldb/named`.
     """
     for row in named:
         moment = _time_of(row["name"].partition("/")[0])

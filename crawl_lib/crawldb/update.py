@@ -77,10 +77,10 @@ _SIGNATURES = columns("key bytes, time time, signature bytes, segment int32")
 def update(stores: Stores, *, now: datetime) -> Version:
     """Add new seeds and segments to the newest version; return the result.
 
-    If nothing is new, the newest version is returned. Where it lacks nothing, that is the newest one. `now`: when, for
-    the manifest. Run again after a kill, it finds what is there; of two at once, the second one takes in what the first
-    has left. Raises DamagedFileError (an input, or all versions), LockedError, StorageError, NoRoomError, StoppedError,
-    and ConfigError of a plug-in, also if nothing is new.
+    If nothing is new, the newest version is returned. `now`: when, for the manifest. Run again after a kill, it finds
+    what is there; of two at once, the second one takes in what the first has left. Raises DamagedFileError (an input,
+    or all versions), LockedError, StorageError, NoRoomError, StoppedError, and ConfigError of a plug-in, also if
+    nothing is new.
     """
     Scoring.of(stores.config)
     while True:
@@ -348,7 +348,7 @@ class _Update:
     def _hand_on(self) -> None:
         """Define links and redirects again, with plug-ins' answers.
 
-        A view has to be made again once a table that it reads is another one.
+        A view has to be made again once one of its tables was replaced.
         """
         self._give()
         self.scores.hand_on()

@@ -155,8 +155,8 @@ def kind_of(value: Mapping[str, Any]) -> Kind:
 def _read_scope(storage: Storage, where: str, digest: object) -> set[str]:
     """Read the hosts of a scope.
 
-    `digest`: as the small file says that names the scope. Raises DamagedFileError if it is missing or not what was
-    written, naming the command that makes it again.
+    `digest`: as the small file says that names the scope. Raises DamagedFileError for a missing or changed file, naming
+    the command that makes the file again.
     """
     try:
         data = storage.read_bytes(where)

@@ -202,8 +202,8 @@ class Dispatch:
     def _wanted(self, gate: IpGate) -> int:
         """Count the requests that may follow on a gate's address.
 
-        These are the waiting hosts, and the URLs of hosts without a delay. A host that needs no rest asks for its next
-        URL as soon as it has answered. One turn at a time, each of its URLs would wait for a span of its own.
+        These are the waiting hosts, and the URLs of hosts without a delay. A host without a delay asks for the next URL
+        as soon as an answer came. With one turn at a time, each URL would wait for a span.
         """
         few = (host for host, _ in islice(gate.waiting, _FEW_HOSTS))
         return len(gate.waiting) + sum(len(host.pages) for host in few if not self._is_polite(host))

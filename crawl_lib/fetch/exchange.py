@@ -393,8 +393,8 @@ def _most_bytes(config: FetchConfig, job: Job) -> int:
 def conditions_of(job: Job) -> list[str]:
     """Return the headers that ask whether a page has changed.
 
-    A request for robots.txt has none. They say again what the page's server said then; what would break a request, or
-    fill it, is not said.
+    A request for robots.txt has none. The headers repeat what the page's server said then; what would break a request,
+    or fill it, is not said.
     """
     if job.taken is None or not job.taken.queued.earlier:
         return []

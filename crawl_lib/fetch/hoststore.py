@@ -133,7 +133,7 @@ def make_hosts_folder(node_dir: Path) -> Path:
 def host_stores(node_dir: Path) -> list[Path]:
     """List the files of host stores in a node's directory.
 
-    There is at most one, at its present or its older place.
+    There is at most one, at the present or the older place.
     """
     paths = (NodeDirectory(node_dir).hosts / FILE_NAME, node_dir / FILE_NAME)
     return [path for path in paths if path.exists()]

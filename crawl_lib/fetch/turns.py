@@ -254,7 +254,7 @@ class Turns:
     def _find(self, key: int, now: float) -> tuple[int, int, float]:
         """Find a name's entry: (offset, key in it, time in it).
 
-        Without an entry of its own the name gets an expired one, or else its first neighbour.
+        A name without an entry gets an expired one, or else the first neighbour.
         """
         entries = []
         for step in range(_PROBES):

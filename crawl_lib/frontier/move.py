@@ -139,8 +139,8 @@ class HeldQueue(Queue):
         """Carry out the move that a killed task left, if any.
 
         Returns whether there was one. The holder of the node's lock does this first. A killed task may have renamed
-        files in the directory without making that durable; afterwards that is durable. Raises QueueError if the files
-        are not those that it names.
+        files in the directory without making that durable; afterwards that is durable. Raises QueueError if files have
+        changed since the move was planned.
         """
         self.lock.require_held()
         fsync_dir(self.directory)

@@ -151,8 +151,8 @@ class Queue:
     def state(self) -> State:
         """Return the state, checked against the data files.
 
-        The files have no gaps, and hold the numbers of lines it says. Files are counted only where their sizes are not
-        those that Krake wrote last. Raises QueueError.
+        The files have no gaps, and hold the numbers of lines it says. Files are counted only if their sizes differ from
+        the last written ones. Raises QueueError.
         """
         state, record = self.unchecked_state(), self.record()
         written = record.sizes if record.state_sha1 == state.sha1() else ()

@@ -210,8 +210,8 @@ class _GraphCheck:
 def check_table(storage: Storage, path: str, schema: pa.Schema, *, full: bool) -> int:
     """Check a table of an export; return its number of rows.
 
-    `full`: reads it to its end. Raises DamagedFileError where its columns are others, where it cannot be read, or where
-    a page has not the CRC that was written with it.
+    `full`: reads it to its end. Raises DamagedFileError for wrong columns, an unreadable table, or a page with a wrong
+    CRC.
     """
     with open_parquet(storage, path) as table, parquet_errors(path):
         there = [field for field in schema if field.name in table.names or field.name not in LATER_FIELDS]

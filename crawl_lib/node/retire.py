@@ -55,9 +55,9 @@ def retire_node(stores: Stores, *, node: str, directory: Path | None = None, dry
 
     `directory`: where the node's directory lies, None: at its place on this machine. Returns what was handed over:
     `handed_over` (URLs), `path` (their folder); of a `dry_run`, which does nothing, what is queued and open, and what
-    has yet to be taken in. Run again, it goes on where it stopped, or says that it is done. Raises ConfigError if the
-    node is in the config, or the others have not settled, PathNotFoundError if its directory is not there, and what a
-    crawl task raises.
+    has yet to be taken in. A second run goes on where the first stopped, or says that the node is retired. Raises
+    ConfigError if the node is in the config, or the others have not settled, PathNotFoundError if its directory is not
+    there, and what a crawl task raises.
     """
     _require_out(stores, node)
     place = directory or stores.node_dir(node)
@@ -295,8 +295,8 @@ def _lost_lines(
 def require_admitted(task: NodeTask) -> None:
     """Raise ConfigError for a lost node that was not admitted again.
 
-    The task's node was retired as lost. A node that was retired otherwise begins with nothing, and counts all that was
-    sent to it as taken in.
+    The task's node was retired as lost. A node that was retired otherwise begins with an empty queue, and counts
+    earlier sources as taken in.
     """
     settled = SettledNotes(task.stores.crawl, task.node).read()
     if settled is not None and settled.refusal:

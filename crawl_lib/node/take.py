@@ -151,9 +151,9 @@ def complete(task: NodeTask, take: Take) -> None:
 def _again(task: NodeTask, take: Take, reader: "segments.SegmentReader") -> Iterator[QueuedUrl]:
     """Yield the URLs of a take that are tried again.
 
-    Their rows say that the failure passes. Each URL has what its next try needs to know. A crawl with a CrawlDb has
-    none: its lists name such URLs once they are due. First those that were not tried: else a page for which its host is
-    always busy would come before them again.
+    The row of such a URL says that the failure passes. Each URL has what its next try needs to know. A crawl with a
+    CrawlDb has none: lists name such URLs once they are due. URLs without a try come first: otherwise a page of an
+    always busy host would come before them again.
     """
     due: tuple[dict[bytes, int], dict[bytes, int]] = {}, {}  # of those that were not tried, and of those that were
     if task.stores.config.order.makes_lists or not reader.manifest.counts.get("retried", True):  # older ones lack it

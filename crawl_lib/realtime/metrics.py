@@ -111,7 +111,7 @@ async def _queues(service: Scheduler) -> tuple[dict[str, float], dict[str, float
 async def _fetchers(service: Scheduler) -> dict[str, dict[str, float]]:
     """Return each fetcher's state, and the backlog of collections.
 
-    The backlog is that of its machine, and that of this machine.
+    The backlog is that of the fetcher's machine, and that of this machine.
     """
     links = service.link.links if isinstance(service.link, Fetchers) else (service.link,)
     found: dict[str, dict[str, float]] = {name: {} for name in _OF_FETCHERS}

@@ -357,7 +357,7 @@ class Scheduler:
     async def _epoch(self, key: bytes, part: int) -> int:
         """Return the epoch for what is written into a row.
 
-        It is that of the lease on its part, else that of this service.
+        The lease on the row's part has an epoch; otherwise this service's epoch counts.
         """
         epoch = await self.link.epoch(part)
         return await self.persistent(self.store.epoch, key) if epoch is None else epoch

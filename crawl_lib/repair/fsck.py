@@ -395,7 +395,7 @@ class _Pass:
     def _let_go(self, lost: Collection[str]) -> None:
         """Report URLs of damaged queues that the CrawlDb lists again.
 
-        The CrawlDb lists them when their lease is over.
+        The CrawlDb lists such URLs when their lease is over.
         """
         for node in lost if self.say else ():
             self.did(f"{self.stores.node_dir(node)}: what it lost is listed again when its lease is over")

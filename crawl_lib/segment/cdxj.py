@@ -42,8 +42,7 @@ _QUERY_SESSIONS = tuple(
 def surt(url: str) -> str:
     """Return the urlkey of a canonical URL, in linear time.
 
-    The key of an empty text is "-". Those of URLs that other writers have in their indexes (`dns:`, `whois:`,
-    `filedesc:`) are right too.
+    The key of an empty text is "-". The keys of other writers' URLs (`dns:`, `whois:`, `filedesc:`) are right too.
     """
     if not url or url.startswith("filedesc"):
         return url or "-"

@@ -296,8 +296,8 @@ class PartWriter:
 
         Returns the position of its response, or of its metadata if there is no response.
 
-        `taken`: None for a robots.txt capture, which is no row of `pages`. A visit that found the page as it was is
-        marked as such in `fetched`, and its body is not written.
+        `taken`: None for a robots.txt capture, which is no row of `pages`. A visit without a change is marked as such
+        in `fetched`, and the body is not written.
         """
         if self._unfinished:
             raise RuntimeError("PartWriter.recovered() comes before append()")

@@ -414,7 +414,7 @@ def _records(
     """Yield the records in a stream of plain bytes.
 
     `member`: what the stream is the content of, so that all its records have one offset, `start`; None for a plain
-    file. Where the member itself ends in damage, its reader says so, not the record that it cuts.
+    file. If the member itself ends in damage, its reader reports this, not the truncated record.
     """
     buffer = _Buffer(pieces)
     while buffer.fill(1):

@@ -110,7 +110,7 @@ def _scopes(stores: Stores, iterations: list[Iteration]) -> set[str]:
 def _found_before(stores: Stores, iteration: Iteration) -> set[str]:
     """Compute the scope from which `start` begins.
 
-    Its hosts are those of the iteration before, of its seeds, and of older folders' additions.
+    Its hosts come from the iteration before, its seeds, and additions of older folders.
     """
     crawl, current = stores.crawl, int(iteration.folder)
     hosts = _scopes(stores, [one for one in readable_iterations(stores) if int(one.folder) < current][-1:])

@@ -74,7 +74,7 @@ def page_states(stores: Stores, path: str, forgotten: Forgotten) -> Iterator[dic
 def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
     """Yield the URLs that a node's queue has made known.
 
-    They come in pieces, each with its file's name. The queue itself, URLs handed on, and those that an open intake has
+    URLs come in pieces, each with a file's name. The queue itself, URLs handed on, and those that an open intake has
     decided on and sent. Not the file `undecided`, nor the end of `new`: if those were known, the next intake would drop
     their URLs. A queue that has yet to be adopted, or has an open move, gives nothing: the next task inserts its keys.
     """
@@ -98,7 +98,7 @@ def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
 def urls_on_their_way(stores: Stores, node: str, taken_in: TakenIn | None = None) -> Iterator[list[bytes]]:
     """Yield URLs on their way to a node past the key check.
 
-    Other nodes, or this one, handed them on, and the node has not taken them in.
+    Other nodes, or this one, handed these URLs on, and the node has not taken them in.
 
     `taken_in`: None: what its queue on this machine says. Raises DamagedFileError: a finding of the segment, or of
     injected seeds.

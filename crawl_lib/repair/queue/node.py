@@ -109,8 +109,8 @@ def restart_node(
 ) -> RepairReport:
     """Begin an empty queue for a node that lost its disk.
 
-    Every URL that the node was sent is found again. One that was begun so may be begun again. Raises ConfigError if a
-    queue is there, LockedError naming the holder.
+    Every URL that the node was sent is found again. A queue that was begun so may be begun again. Raises ConfigError if
+    a queue is there, LockedError naming the holder.
     """
     directory = stores.node_dir(node)
     waited, lost = SettledNotes(stores.crawl, node).urls_of_lost_queue() or 0, NodeDirectory(directory).lost

@@ -50,7 +50,7 @@ def aside(path: Path, data: bytes | None = None) -> Path:
     """Return a path for setting a file, or part of it, aside.
 
     The names are `<name>.broken`, `<name>.broken-2` and so on. `data`: the part. A file that was set aside earlier
-    stays; a repair that was killed finds the place that has its data.
+    stays; a killed repair finds the file with its data.
     """
     names = chain([""], (f"-{number}" for number in count(2)))
     places = (path.with_name(f"{path.name}{BROKEN}{name}") for name in names)
@@ -81,8 +81,8 @@ def repair_queue(
 
     `crawled`: returns which keys are known as crawled or gone. `again`: what the node had taken in, as far as others
     know; used if its record is unreadable. Where `state` does not fit file 0, the record or the key tables say how many
-    of its URLs have been processed. Raises StoppedError once `stop` is set; a repair that was stopped is run again, as
-    one that was killed.
+    of its URLs have been processed. Raises StoppedError once `stop` is set; a stopped repair is run again, like a
+    killed one.
     """
     go_on(stop)
     repair = _Repair(home, stop)
@@ -253,8 +253,8 @@ class _Repair:
     def _processed(self, number: int, count: int) -> int | None:
         """Return how many URLs of the first file are done.
 
-        `state` says so, or else the record. None: neither can. After a move that was half done it may be another file,
-        unless all sizes are those of before.
+        `state` says so, or else the record. None: neither can. After an unfinished move the file may be another one,
+        unless all sizes are the earlier ones.
         """
         record, path = self.record, self.files.data(number)
         sizes = tuple(self.files.data(number).stat().st_size for number in self.queue.files.data_files())

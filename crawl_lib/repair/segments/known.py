@@ -128,7 +128,7 @@ class Known:
         return [name for name in dropped_files(self.storage, self.path) if name not in listed]
 
     def facts(self, info: WarcInfo) -> Manifest:
-        """Return the manifest, or what it has to say."""
+        """Return the manifest, or the facts for a new one."""
         if self.manifest is not None:
             return self.manifest
         take_id, began = f"salvaged-{self.name.folder}-{self.name.node}", utc_text(int(self.name.folder))
@@ -249,9 +249,9 @@ def lost_and_not_queued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
 def requeue_urls(stores: Stores, name: SegmentRef, urls: Sequence[QueuedUrl]) -> None:
     """Hand lost URLs of a segment to their owners.
 
-    They pass the key check, and their hosts do not become seeds. Their keys go before: while the key tables call them
-    crawled, a node that takes in everything again drops them. The same URLs again change nothing. Raises KeyStoreError,
-    StorageError.
+    They pass the key check, and their hosts do not become seeds. Their keys go before: while the key tables call the
+    URLs crawled, a node that takes in everything again drops them. The same URLs again change nothing. Raises
+    KeyStoreError, StorageError.
     """
     with stores.key_servers() as store:
         store.forget([key_of(queued.url) for queued in urls])
