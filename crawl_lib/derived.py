@@ -107,7 +107,7 @@ class Output(ABC):
     def delete(self, stores: Stores) -> None:
         """Delete all of the output.
 
-        It is made again when it is needed. Raises StorageError.
+        The output is made again when it is needed. Raises StorageError.
         """
         for path in self.paths(stores):
             stores.storage.delete(path)

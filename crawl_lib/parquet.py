@@ -31,7 +31,7 @@ def open_parquet(
     """Open a Parquet file of the store, read in place.
 
     The file has the columns of `schema` and perhaps more; those of `LATER_FIELDS` may be missing. `remedy`: ends its
-    errors. Raises PathNotFoundError, StorageError; DamagedFileError, since what its footer says is not believed.
+    errors. Raises PathNotFoundError, StorageError; DamagedFileError, since the footer is not trusted.
     """
     import pyarrow.parquet as pq  # noqa: PLC0415 - not for fetching processes
 

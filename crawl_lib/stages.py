@@ -10,8 +10,8 @@ KrakeError, never anything else.
     inject -> (crawl_node per node -> commit_iteration) x N -> settle_node per node, maintain_keys at the same time
            -> export_pages -> link_export -> finalize_export
 
-With a CrawlDb (`frontier.order`) each iteration is generate -> crawl_node per node -> commit_iteration ->
-update_crawldb, and `inject` ends with an update, so that seeds are due.
+A crawl with a CrawlDb (`frontier.order`) does generate -> crawl_node per node -> commit_iteration -> update_crawldb in
+each iteration, and `inject` ends with an update, so that seeds are due.
 """
 
 from collections.abc import Mapping, Sequence
@@ -98,8 +98,8 @@ def inject(
     `seeds`: URLs, a line each, or the path of a file or of a directory of files. `below`: the only directory whose
     files may be named, for those who are no users of this machine; None: all that this process may read. Run again, it
     lets what this machine has hold for the run's iterations (`note_change`). Returns counts, the first rejections by
-    file and line. For up to `_NAMED_SEEDS` seeds it adds `waiting` (URLs that wait already, and until when) and
-    `warning` (addresses that the config does not let it fetch).
+    file and line. For up to `_NAMED_SEEDS` seeds the result has `waiting` (URLs that wait already, and until when) and
+    `warning` (addresses that the config refuses).
 
     Raises InputError if the path is not there or may not be named, or no line of what was given is a URL to crawl;
     ConfigError if no iteration may have the nodes of the config yet, a place is of another crawl, or seeds are other
@@ -138,7 +138,7 @@ def inject(
 def _few_seeds(stores: Stores, manifest: Mapping[str, Any]) -> list[str]:
     """Return the seeds of a manifest with at most `_NAMED_SEEDS`.
 
-    Of more seeds none is returned, since nobody waits for one of them.
+    If there are more, no seed is returned, since nobody waits for a single one.
     """
     if manifest["accepted"] > _NAMED_SEEDS:
         return []

@@ -32,7 +32,7 @@ class SearchCredentials:
 
 @dataclass(frozen=True)
 class Secrets:
-    """What must not be in a config file, and is never printed: `repr` hides it.
+    """Secrets that must not be in a config file, and are never printed: `repr` hides them.
 
     `dfs`: how HDFS is reached, where Airflow's connection says it otherwise than the config; no secret by itself.
     `s3`: what an object store asks for; None has it found in the environment or by the machine's role.

@@ -1,7 +1,7 @@
 """What a config asks of this machine and of its servers, looked at before anything is done: all that is wrong at once.
 
-A crawl would find it too, some of it after hours: `scratch.directory` is first used when all iterations are over.
-Nothing is made or changed: whether a directory can be written to is tried with a file that has no name.
+A crawl would find it too, some of it after hours: `scratch.directory` is first used when all iterations are over. The
+check makes and changes nothing: whether a directory can be written to is tried with a file that has no name.
 """
 
 import logging
@@ -38,8 +38,9 @@ from crawl_lib.urls import UrlFilter, require_chains
 log = logging.getLogger(__name__)
 
 PASSES = (StorageError, KeyServerDownError, KeyServerFullError, KeyServerReadOnlyError)
-"""What may pass by itself: a stage waits for it, or is tried again, and no crawl is refused for it beforehand. All but
-missing rights, of what a file store says."""
+"""Errors that may pass by themselves: a stage waits or is tried again, and no crawl is refused beforehand. Missing
+rights are the exception among errors of a file store.
+"""
 _MEANINGS = {
     FileNotFoundError: "the parent directory is not there; create it, or correct the path",
     NotADirectoryError: "is a file, or lies below one; correct the path",
@@ -52,8 +53,8 @@ def require_usable(config: Config, secrets: Secrets, stop: Event | None = None, 
 
     The error has a line for each problem; a single problem is raised itself.
 
-    `batch`: the batch stages run on this machine, as on that of `inject` in a DAG. What may pass by itself is a warning
-    in the log, if nothing else is wrong. Raises StoppedError.
+    `batch`: the batch stages run on this machine, as on that of `inject` in a DAG. A problem that may pass
+    by itself is a warning in the log, if there is no other one. Raises StoppedError.
     """
     here = is_one_machine(config)
     found = [*shared_problems(config, secrets, stop), *local_problems(config, nodes=here, batch=here or batch)]
@@ -66,7 +67,7 @@ def require_usable(config: Config, secrets: Secrets, stop: Event | None = None, 
 def is_one_machine(config: Config) -> bool:
     """Return whether all of the crawl is on this machine.
 
-    Its file store and its key servers are.
+    Both file store and key servers are.
     """
     return is_local(config) and all(map(is_sqlite_server, config.key_storage.servers))
 

@@ -91,8 +91,8 @@ def _step(step: StepConfig) -> str:
 def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
     """List the differences of two sets of shared options.
 
-    An example is "fetch.host_delay_s is 2.0 here and 1.0 there". An option that only one of them knows (of another
-    version of Krake) is no difference.
+    An example is "fetch.host_delay_s is 2.0 here and 1.0 there". An option that one version of Krake lacks is no
+    difference.
     """
     return [
         f"{name} is {_short(here[name])} here and {_short(there[name])} there"

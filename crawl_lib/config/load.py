@@ -229,7 +229,7 @@ _TOGETHER = (
     _policy_problems,
     _fetcher_problems,
 )
-"""What is wrong with options that have to go together."""
+"""Checks of options that have to go together."""
 
 
 _CRON_FIELDS = 5
@@ -302,7 +302,7 @@ class _OptionError(Exception):
 
 
 class _Reader:
-    """Reads sections of one file. What is wrong is noted in `problems`, and reads as None."""
+    """Reads sections of one file. An invalid option is noted in `problems`, and reads as None."""
 
     def __init__(self, base: Path, problems: list[str]) -> None:
         self.base, self.problems = base, problems

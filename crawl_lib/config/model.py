@@ -98,24 +98,24 @@ STATUSES = (
     "orphan",
     "requisite",
 )
-"""What the CrawlDb says of a URL (`crawldb.Status`)."""
+"""The statuses of a URL in the CrawlDb (`crawldb.Status`)."""
 OUTPUT_TASKS = ("text", "index", "push", "commoncrawl", "graphs", "captures")
-"""What `outputs.tasks` may name, in the order in which the tasks run."""
+"""Names that `outputs.tasks` may have, in the order in which the tasks run."""
 COMMONCRAWL_MADE = ("index", "wet")
-"""What `commoncrawl.make` may name."""
+"""Names that `commoncrawl.make` may have."""
 GRAPHS_MADE = ("hosts", "domains", "bv")
-"""What `graphs.make` may name."""
+"""Names that `graphs.make` may have."""
 INDEX_LANGUAGES = ("da", "de", "en", "es", "fi", "fr", "hu", "it", "nl", "no", "pt", "ru", "sv")
 """Languages that an index can have stems of (`crawl_lib.index.LANGUAGES`)."""
 
 
 REQUISITE_KINDS = ("style", "script", "image", "font", "video", "audio", "object", "frame", "other")
-"""What `parse.requisite_kinds` may name."""
+"""Names that `parse.requisite_kinds` may have."""
 
 
 @section
 class CrawlConfig:
-    """What the crawl is called, where it lies on the DFS, and when it ends."""
+    """The name of the crawl, its place on the DFS, and its end."""
 
     name: str = option("krake", pattern=Pattern.CRAWL_NAME)
     directory: str = option("crawl", pattern=Pattern.FOLDER)
@@ -143,7 +143,7 @@ class DfsConfig:
 
 @section
 class S3Config:
-    """Which object store is spoken to, if `dfs_primary` begins with `s3://`. Credentials are no options."""
+    """The object store to use if `dfs_primary` begins with `s3://`. Credentials are no options."""
 
     endpoint: str | None = option(None, pattern=r"https?://[^\s/@?#]+/?")
     region: str | None = option(None, pattern=r"[A-Za-z0-9-]+")
@@ -152,14 +152,14 @@ class S3Config:
 
 @section
 class InjectConfig:
-    """Where files of seeds lie that the DAG's param `seeds` may name."""
+    """The folder of seed files that the DAG's param `seeds` may name."""
 
     directory: str = option("../seeds", path="directory")
 
 
 @section
 class ExportConfig:
-    """What the export takes in, and where its folders lie on the DFS."""
+    """The content of exports, and the place of their folders on the DFS."""
 
     directory: str = option("export", pattern=Pattern.FOLDER)
     mime_types: tuple[str, ...] | None = option(None)
@@ -201,7 +201,7 @@ class QueueConfig:
 
 @section
 class BatchConfig:
-    """What one node takes in one iteration, and what does the batch stages."""
+    """The size of a node's batch in one iteration, and the engine of the batch stages."""
 
     size: int = option(1000, minimum=1)
     time_limit_s: float = option(600.0, minimum=1)
@@ -221,7 +221,7 @@ class WatermarksConfig:
 
 @section
 class SparkConfig:
-    """Where Spark runs the batch stages, if `batch.engine` says so."""
+    """The Spark cluster for the batch stages, if `batch.engine` says so."""
 
     master: str = option("local[*]", pattern=r"\S+")
     dfs_url: str | None = option(None, pattern=r"(?:hdfs|s3a)://[^\s]+")
@@ -229,7 +229,7 @@ class SparkConfig:
 
 @section
 class FrontierConfig:
-    """What is fetched next, and which node a URL goes to."""
+    """The order of fetching, and the node that gets a URL."""
 
     order: str = option(FIFO.name, choices=tuple(ORDERS))
     routing: str = option("host", choices=("host", "local"))
@@ -237,7 +237,7 @@ class FrontierConfig:
 
 @section
 class GenerateConfig:
-    """Which URLs of the CrawlDb a list takes, and for how long it holds them."""
+    """The URLs of the CrawlDb that a list takes, and for how long it holds them."""
 
     top_n: int | None = option(None, minimum=1)
     order: str = option("breadth", choices=("breadth", "score", "age"))
@@ -295,7 +295,7 @@ class DomainConfig:
 
 @section
 class UrlsConfig:
-    """Which URLs belong to the crawl."""
+    """The URLs that belong to the crawl."""
 
     scope: str = option("domains", choices=("hosts", "domains", "any"))
     rules: tuple[RuleConfig, ...] = option(())
@@ -311,7 +311,7 @@ class UrlsConfig:
 
 @section
 class TrapsConfig:
-    """What ends servers that make URLs without end."""
+    """Limits for servers that make URLs without end."""
 
     max_path_segments: int | None = option(20, minimum=1)
     max_repeated: int | None = option(5, minimum=1)
@@ -396,7 +396,7 @@ class PageRankConfig:
 
 @section
 class LinkDbConfig:
-    """Which links the LinkDb has."""
+    """The links that the LinkDb has."""
 
     max_outlinks: int = option(100, minimum=1)
     max_inlinks: int = option(10_000, minimum=1)
@@ -406,7 +406,7 @@ class LinkDbConfig:
 
 @section
 class ScoresConfig:
-    """Which ranks are the scores of the CrawlDb; what Airflow makes of the links of a crawl, and when."""
+    """The ranks that become scores of the CrawlDb; what Airflow makes of the links of a crawl, and when."""
 
     of: str = option("pagerank", choices=("pagerank", "linkrank"))
     tasks: tuple[str, ...] = option((), unique=True, choices=("invert_links", "duplicates", "score"))
@@ -415,7 +415,7 @@ class ScoresConfig:
 
 @section
 class OutputsConfig:
-    """Which outputs Airflow makes besides the export, and when. `replay_url`: of a server that shows archived pages."""
+    """The outputs that Airflow makes besides the export, and when. `replay_url`: a server of archived pages."""
 
     tasks: tuple[str, ...] = option((), unique=True, choices=OUTPUT_TASKS)
     when: str = option("run", choices=("run", "segments"))
@@ -424,7 +424,7 @@ class OutputsConfig:
 
 @section
 class DuplicatesConfig:
-    """Which pages count as the same."""
+    """The pages that count as equal."""
 
     among: str = option("none", choices=("none", "host", "domain"))
     near: bool = option(False)
@@ -434,7 +434,7 @@ class DuplicatesConfig:
 
 @section
 class LinkRankConfig:
-    """Which links LinkRank has, and how far they hand ranks on."""
+    """The links that LinkRank has, and how far they pass ranks on."""
 
     within_host: bool = option(False)
     within_domain: bool = option(False)
@@ -482,7 +482,7 @@ class ScheduleConfig:
 
 @section
 class ScoringConfig:
-    """Which plug-ins score URLs, in which order, and what Krake's own ones need to know."""
+    """The plug-ins that score URLs, their order, and options of Krake's own plug-ins."""
 
     plugins: tuple[str, ...] = option((), unique=True, pattern=Pattern.NAME)
     max_depth: int = option(1000, minimum=0)
@@ -491,7 +491,7 @@ class ScoringConfig:
 
 @section
 class ParseConfig:
-    """What is read out of a page."""
+    """The parts of a page that are read."""
 
     follow_nofollow: bool = option(False)
     max_links_per_page: int = option(50_000, minimum=1)
@@ -515,7 +515,7 @@ class ParseConfig:
 
 @section
 class TextConfig:
-    """Where the texts of pages lie on the DFS, and the limits of the processes that read them."""
+    """The place of pages' texts on the DFS, and the limits of the processes that read them."""
 
     directory: str = option("text", pattern=Pattern.FOLDER)
     processes: int | None = option(None, minimum=1, maximum=256)
@@ -526,7 +526,7 @@ class TextConfig:
 
 @section
 class IndexConfig:
-    """Which pages are in the index, and which languages have fields of their own."""
+    """The pages in the index, and the languages with fields of their own."""
 
     languages: tuple[str, ...] = option(
         ("en", "de", "fr", "es", "it", "pt", "ru"), unique=True, choices=INDEX_LANGUAGES
@@ -545,7 +545,7 @@ class CommonCrawlConfig:
 
 @section
 class GraphsConfig:
-    """Where the graphs of exports lie on the DFS, and which are made."""
+    """The place of exports' graphs on the DFS, and the graphs to make."""
 
     directory: str = option("graphs", pattern=Pattern.FOLDER)
     make: tuple[str, ...] = option(("hosts", "domains"), nonempty=True, unique=True, choices=GRAPHS_MADE)

@@ -8,15 +8,15 @@ from crawl_lib.errors import ConfigError, os_errors
 
 CONFIG_PATH_VARIABLE = "KRAKE_CONFIG_PATH"
 CRAWLS_FOLDER = "crawls"
-"""Where `krake init crawls/NAME` makes the crawls of a project."""
+"""The folder in which `krake init crawls/NAME` makes the crawls of a project."""
 DEFAULT_CONFIG = Path("config") / "krake-config.yml"
 
 
 def find_config_path(environ: Mapping[str, str], *others: Path) -> Path:
     """Find the config that is used where no command line names one.
 
-    A path that `KRAKE_CONFIG_PATH` of `environ` names is returned, even if it is a folder or does not exist. Else the
-    first of these files in the working directory is returned: `<folder>.yml`, named after that directory; the one
+    A path that `KRAKE_CONFIG_PATH` of `environ` names is returned, even if it is a folder or does not exist. Otherwise
+    the first of these files in the working directory is returned: `<folder>.yml`, named after that directory; the one
     config in `crawls/`, of several none; `config/krake-config.yml`. `others`: folders that are searched for the same
     files after the working directory.
 

@@ -1,9 +1,9 @@
 """The chain of the scope `crawldb`, over all rows of a version that is being made.
 
 Rows that a filter rejects go. A row whose URL normalisers change is that of the new URL from then on: its capture is
-one of another URL, so the next visit is without conditions. Of several rows of one URL that of the newest visit counts,
-then the one whose URL it is, then the one with the smallest key; depth and redirects are the least, the score is the
-highest, links to it are added up.
+one of another URL, so the next visit is without conditions. If several rows get one URL, the row of the newest visit
+counts, then the row that had this URL, then the row with the smallest key; depth and redirects are the least, the score
+is the highest, links to it are added up.
 """
 
 from collections import Counter

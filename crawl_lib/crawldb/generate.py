@@ -151,7 +151,7 @@ def _result(made: MadeList) -> dict[str, Any]:
 
 
 class _Basis(NamedTuple):
-    """What a list is made from.
+    """The basis of a list.
 
     `settings`: of the config; `held`: see `held_urls`; `rooms`: of the nodes' batches; `only_requisites`: for a
     round of requisites.
@@ -277,7 +277,7 @@ def _read(engine: Engine) -> tuple[dict[str, Row], Iterator[pa.RecordBatch]]:
 def _waiting(stores: Stores, lists: Sequence[MadeList]) -> dict[str, int]:
     """Count the URLs that wait for each node.
 
-    These are the URLs in its queue, as its newest segment says, and those in later lists, also of `krake retry`.
+    Such URLs are in the node's queue, by the newest segment, and in later lists, also of `krake retry`.
     """
     names = (name for name in stores.crawl.inbox.lists() if name.startswith(RETRY_LISTS))
     manifests = ((name, stores.crawl.inbox.manifest_if_there(name, FileName.LISTS)) for name in names)

@@ -14,8 +14,9 @@ from crawl_lib.versions import Version
 def init_crawldb(stores: Stores, *, now: datetime) -> Version:
     """Make the first version, from all seeds and segments of a crawl.
 
-    The crawl was made with `frontier.order: fifo`. Where there is one already, an update. Raises InputError while URLs
-    wait in queues, naming the nodes: these lists of what to fetch would be lost; and what `update` does.
+    The crawl was made with `frontier.order: fifo`. If there is a version already, the result is an update. Raises
+    InputError while URLs wait in queues, naming the nodes: these lists of what to fetch would be lost; and what
+    `update` does.
     """
     if newest_version(stores) is None and (waiting := list(_waiting(stores))):
         raise InputError(

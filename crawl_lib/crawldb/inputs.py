@@ -1,7 +1,7 @@
 """What an update takes in: folders of seeds and committed segments that the version before does not have.
 
-Their order is that of time: seeds come before the first iteration whose scope has them. So the result does not depend
-on how they were grouped into updates.
+Their order is that of time: seeds come before the first iteration whose scope has them. The result does not depend on
+how segments were grouped into updates.
 """
 
 from bisect import bisect_left
@@ -46,7 +46,7 @@ NAMED_SCHEMA = columns("key bytes, url text, moment time")
 
 @dataclass(frozen=True)
 class SeedFacts:
-    """What the metadata of a seed asks of the table; None: nothing. What is no number asks for nothing."""
+    """The wishes in the metadata of a seed; None: nothing. A value that is no number asks for nothing."""
 
     score: Decimal | None = None
     interval_s: int | None = None
@@ -109,9 +109,9 @@ class UpdateInputs(SegmentInputs):
     def seed_rows(self, begun: Sequence[tuple[str, datetime]]) -> Iterator[dict[str, Any]]:
         """Yield rows of seeds.
 
-        `begun`: when the first page of each new segment was fetched. That may be earlier than the name of its folder,
-        which has whole seconds and runs ahead of the clock in quick rounds. Raises DamagedFileError, StorageError,
-        StoppedError.
+        `begun`: when the first page of each new segment was fetched. The first fetch may be earlier than the folder's
+        name, which has whole seconds and runs ahead of the clock in quick rounds. Raises DamagedFileError,
+        StorageError, StoppedError.
         """
         storage, seen = self.stores.storage, f"seed_{self.stores.config.crawldb.seeds}"
         for name, named in self.seeds:
@@ -214,7 +214,7 @@ def _hops_to(row: dict[str, Any], led: tuple[datetime, int] | None) -> int:
 def named_rows(named: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield rows of sitemaps that robots.txt names.
 
-    They count as found when their iteration began. `named`: answer of `crawldb/named`.
+    A sitemap counts as found when its iteration began. `named`: answer of `crawldb/named`.
     """
     for row in named:
         moment = _time_of(row["name"].partition("/")[0])
@@ -242,7 +242,7 @@ def find_inputs(stores: Stores, parent: Version | None) -> UpdateInputs:
 def _times(stores: Stores, seeds: Iterable[str]) -> Iterator[tuple[str, datetime]]:
     """Yield when folders of seeds came.
 
-    That is the start of the first iteration whose scope has their hosts.
+    Each folder comes with the start of the first iteration whose scope has its hosts.
     """
     waiting = set(seeds)
     for folder in stores.until_stopped(stores.crawl.folders() if waiting else ()):

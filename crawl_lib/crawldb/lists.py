@@ -49,7 +49,7 @@ class MadeList:
 
     @property
     def folder(self) -> str:
-        """Of its files, in `lists`."""
+        """The name of the list, as in `lists`."""
         return self.aside or self.name
 
     @property
@@ -173,7 +173,7 @@ def _read_keys(stores: Stores, one: MadeList, key: bytes | None = None) -> pa.Ta
 def may_be_over(stores: Stores, lists: Sequence[MadeList]) -> list[int]:
     """Return the places of lists that may be used up.
 
-    Their version is deleted, and all their nodes have taken them in.
+    The version of such a list is deleted, and all nodes have taken the list in.
     """
     versions = set(Versions(stores, CRAWLDB).numbers())
     return [

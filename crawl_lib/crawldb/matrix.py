@@ -12,11 +12,11 @@ from crawl_lib.crawldb.table import Status
 from crawl_lib.states import Outcome
 
 NONE = "none"
-"""What is stored of a URL that has no row."""
+"""The stored status of a URL without a row."""
 
 
 class Seen(StrEnum):
-    """What a capture, a link or a seed says of a URL, next to what is stored."""
+    """The statement of a capture, a link or a seed about a URL, next to the stored status."""
 
     FIRST = "first"
     """Content, and none is known."""
@@ -41,7 +41,7 @@ class Seen(StrEnum):
     LINK = "link"
     """A link, or a redirect, to it, and no capture of its own since."""
     NOTHING = "nothing"
-    """Nothing since the last version."""
+    """No event since the last version."""
     SEED_KEEP = "seed_keep"
     """A seed, `crawldb.seeds: keep`."""
     SEED_UPDATE = "seed_update"

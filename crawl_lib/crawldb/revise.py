@@ -22,7 +22,7 @@ def revise(
     `what`: what is revised, as the manifest's `revised` names it (`score`, `duplicates`); `of`: what it follows from, a
     digest or a name. Where the newest version has been revised so already, that is the one. `query`: of `sql/`, all
     columns of the table in order of keys, from `crawldb` (the rows as they are) and the tables that `prepare` makes.
-    What an update finds out later is in the versions after it, which are to be revised again.
+    Facts that an update finds later are in newer versions, which are to be revised again.
 
     Raises InputError before the first version, and as `update` does.
     """

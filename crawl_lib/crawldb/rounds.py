@@ -72,7 +72,7 @@ class Marks:
     def stood(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """Run all rounds, and yield visited pages' scores.
 
-        The scores are those of the time when their links were found. `batches`: answer of `crawldb/steps`.
+        The scores are those of the time when their links were found.
 
         `batches`: answer of `crawldb/steps`.
         """

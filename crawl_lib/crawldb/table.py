@@ -15,7 +15,7 @@ NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 class Status(StrEnum):
-    """What the CrawlDb believes of a URL."""
+    """The status of a URL in the CrawlDb."""
 
     UNFETCHED = "unfetched"
     """No visit has brought anything yet."""
@@ -30,11 +30,11 @@ class Status(StrEnum):
     GONE = "gone"
     """There is nothing, or nothing that may be fetched; it is tried again, at longer and longer intervals."""
     PARSE_FAILED = "parse_failed"
-    """Nothing could be read of what came."""
+    """The answer could not be read."""
     DUPLICATE = "duplicate"
     """Another URL has the same content, and is the better one."""
     ORPHAN = "orphan"
-    """Nothing links to it any more, and it is no seed."""
+    """No page links to the URL any more, and the URL is no seed."""
     REQUISITE = "requisite"
     """Pages need it, such as an image, and no page links to it; `fetch_status` has the status of its visits."""
 

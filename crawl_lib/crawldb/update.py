@@ -59,7 +59,7 @@ from crawl_lib.versions import (
 
 log = logging.getLogger(__name__)
 _DIVIDED = ("old", "events", "found", "lost", "needs")
-"""What the rows of a share of the keys are made of."""
+"""The tables from which the rows of a share of the keys are made."""
 _STEPS_OF_EVENTS = ("event_pairs", "event_states", "event_intervals")
 """The steps of `after`."""
 _STEPS_OF_ROWS = ("linked_rows", "current_rows", "ruled_rows")
@@ -77,10 +77,10 @@ _SIGNATURES = columns("key bytes, time time, signature bytes, segment int32")
 def update(stores: Stores, *, now: datetime) -> Version:
     """Add new seeds and segments to the newest version; return the result.
 
-    Where nothing is new, the newest version is returned. Where it lacks nothing, that is the newest one. `now`: when,
-    for the manifest. Run again after a kill, it finds what is there; of two at once, the second one takes in what the
-    first has left. Raises DamagedFileError (an input, or all versions), LockedError, StorageError, NoRoomError,
-    StoppedError, and ConfigError of a plug-in, also if nothing is new.
+    If nothing is new, the newest version is returned. `now`: when, for the manifest. Run again after a kill, it finds
+    what is there; of two at once, the second one takes in what the first has left. Raises DamagedFileError (an input,
+    or all versions), LockedError, StorageError, NoRoomError, StoppedError, and ConfigError of a plug-in, also if
+    nothing is new.
     """
     Scoring.of(stores.config)
     while True:
@@ -96,9 +96,8 @@ def update(stores: Stores, *, now: datetime) -> Version:
 def rebuild(stores: Stores, *, now: datetime) -> Version:
     """Make a version from all seeds and segments, ignoring earlier versions.
 
-    Raises as `update` does. With the same config and all segments its rows are those of the newest version. Two things
-    differ: the status `duplicate` is missing, and so are scores of a rank or of plug-ins, which depend on earlier
-    updates.
+    Raises as `update` does. The same config and all segments give the rows of the newest version. Two things differ:
+    the status `duplicate` is missing, and so are scores of a rank or of plug-ins, which depend on earlier updates.
     """
     while True:
         if version := _grown(stores, None, find_inputs(stores, None), now):
@@ -148,12 +147,12 @@ class _Update:
 
     @property
     def stores(self) -> Stores:
-        """Those of its crawl."""
+        """The stores of its crawl."""
         return self.work.stores
 
     @property
     def engine(self) -> Engine:
-        """What joins its tables."""
+        """The engine that joins its tables."""
         return self.work.engine
 
     def ruled(self, facts: dict[str, Any]) -> Iterator[pa.RecordBatch]:
@@ -183,7 +182,7 @@ class _Update:
     def _rows_of(self, shares: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of each share of the keys in turn.
 
-        So what is joined fits into memory.
+        This way joined rows fit into memory.
         """
         for number, share in enumerate(shares, 1):
             self._narrow(share, *_DIVIDED)
@@ -349,7 +348,7 @@ class _Update:
     def _hand_on(self) -> None:
         """Define links and redirects again, with plug-ins' answers.
 
-        A view has to be made again once a table that it reads is another one.
+        A view has to be made again once one of its tables was replaced.
         """
         self._give()
         self.scores.hand_on()

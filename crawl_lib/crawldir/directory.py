@@ -55,14 +55,14 @@ class FileName(StrEnum):
     FORGOTTEN = "forgotten"
     DROPPED = "dropped"
     DAMAGED_PREFIX = ".damaged-"
-    """Of the hidden names of damaged segments and seeds. Only `krake sweep --damaged` deletes such folders."""
+    """The prefix of hidden names of damaged segments and seeds. Only `krake sweep --damaged` deletes such folders."""
     SWAP_PREFIX = ".swap-"
     """Before the node's name: the file of an iteration's folder that says which segment takes its segment's place."""
     SWAP_SUFFIX = ".json"
     START_PREFIX = ".start-"
-    """Of the hidden folder of an attempt to start an iteration."""
+    """The prefix of the hidden folder of an attempt to start an iteration."""
     OPEN_PREFIX = ".open-"
-    """Of a decision to forget that is being carried out."""
+    """The prefix of a decision to forget that is being carried out."""
 
 
 _SCOPE_NAME = re.compile("[0-9a-f]{64}")
@@ -155,8 +155,8 @@ def kind_of(value: Mapping[str, Any]) -> Kind:
 def _read_scope(storage: Storage, where: str, digest: object) -> set[str]:
     """Read the hosts of a scope.
 
-    `digest`: as the small file says that names the scope. Raises DamagedFileError if it is missing or not what was
-    written, naming the command that makes it again.
+    `digest`: as the small file says that names the scope. Raises DamagedFileError for a missing or changed file, naming
+    the command that makes the file again.
     """
     try:
         data = storage.read_bytes(where)
@@ -187,7 +187,7 @@ class Inbox:
     def folders(self) -> list[tuple[str, str]]:
         """Return each folder's name and kind (`seeds`, `lists`), seeds first.
 
-        No name is a number, as names of iterations are. No name is a number, as names of iterations are.
+        No name is a number, as names of iterations are.
         """
         return [(name, kind) for kind in (FileName.SEEDS, FileName.LISTS) for name in self._crawl.names(kind)]
 
@@ -367,7 +367,8 @@ class CrawlDirectory:
     def iteration(self, folder: str) -> Iteration:
         """Read the `iteration.json` of a folder.
 
-        Those of the first few folders are kept in memory. Raises PathNotFoundError or DamagedFileError naming the path.
+        The content of the first few folders is kept in memory. Raises PathNotFoundError or DamagedFileError naming the
+        path.
         """
         found = self._iterations.get(folder) or self.folder(folder).iteration()
         if len(self._iterations) < KEPT_ITERATIONS:

@@ -31,7 +31,7 @@ _READ_KEYS = 50_000
 
 @dataclass(frozen=True)
 class HeldNote:
-    """What a note says.
+    """The content of a note.
 
     `count`, `sha256`: of the keys. `taken_in`: what the node had taken in. `lost`: a repair found URLs of it gone, and
     their keys were not dropped yet. `take`: folder of its open take, "" if there is none. `code`, `config`: digests of

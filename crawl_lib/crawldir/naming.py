@@ -1,16 +1,16 @@
 """Which folder comes next: one after another, however many starts overlap, and however late one goes on.
 
-Each attempt to start an iteration sums up the folders that exist (`start`), and prepares a hidden folder of its own:
-no one sees what another one is still writing. What it summed up holds only as long as no folder comes after the newest
-of them: `crawl.max_pages` leaves less then, and the iteration may have its folder already. Then
+Each attempt to start an iteration sums up the folders that exist (`start`), and prepares a hidden folder of its own: no
+one sees what another one is still writing. Its sums hold only as long as no folder comes after the newest of them:
+`crawl.max_pages` leaves less then, and the iteration may have its folder already. Then
 
 1. the file `<crawl>/started/<folder>-<n>` names the hidden folder that follows this newest folder ("0": the first of
    all); the first to write it decides (`start.decided`). `n` is 1;
 2. the next one, the chooser or another attempt, renames the chosen folder to its time (`start.renamed`), which
    only one can do. All others sum up again, and find their own iteration, or what is left for it.
 
-The file stays: an attempt that slept through all of it, and through later folders, sees that another one follows.
-Where the folder that followed was deleted by hand, and nothing came after it, `n + 1` chooses again.
+The file stays: an attempt that slept through all of it, and through later folders, sees that another one follows. If
+the folder that followed was deleted by hand, and no folder came after it, `n + 1` chooses again.
 
 A clock that is set back names a folder by the newest one, plus one second; by more than a day, nothing
 (`Starts.require_clock`). A deleted folder counts as long as a node's note says that the node has taken the folder in:

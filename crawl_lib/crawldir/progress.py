@@ -17,7 +17,7 @@ INTERVAL_S = 1.0
 
 
 class NodeProgress:
-    """What one node is at.
+    """The progress of one node.
 
     Reports `node`, `phase` (waiting, intake, fetch, commit, paused, failed, done), `reason` (why it pauses or failed),
     `taken` and `fetched` (URLs), `errors` (URLs without a response), `bytes` (of answers, as they came), `pages_per_s`
@@ -59,7 +59,7 @@ class NodeProgress:
     def fetched(self, workers: list[Mapping[str, Any]]) -> None:
         """Count all workers' newest lines, and report once a second.
 
-        Nothing is reported before each worker has sent a line. The next phase reports the last counts.
+        Reports begin once each worker has sent a line. The next phase reports the last counts.
         """
         if not all(workers):
             return

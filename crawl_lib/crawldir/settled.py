@@ -20,7 +20,7 @@ from crawl_lib.urlfiles import TakenIn
 
 @dataclass(frozen=True)
 class Settled:
-    """What a node had settled.
+    """The content of a node's note.
 
     `newest`: the youngest iteration's folder when it settled, "" if there was none. `queue`: URLs that wait in its
     queue; `undecided`: those whose key servers did not answer. `taken_in`: what it had taken in. `retired`:

@@ -117,7 +117,7 @@ class AddressFilter:
 def _end_of(address: _Address) -> _Address:
     """Return where packets to an address end.
 
-    That is the IPv4 address within an IPv6 address, if there is one.
+    This is the IPv4 address within an IPv6 address, if there is one.
     """
     if isinstance(address, ipaddress.IPv4Address):
         return address

@@ -46,7 +46,7 @@ def _wait_s(first_s: float, before: int, asked_s: float, config: RetryConfig) ->
 def retry_after_s(head: bytes, now: float) -> float:
     """Return the seconds that Retry-After fields ask for, 0 without a field.
 
-    See RFC 9110, 10.2.3. Each field has a number or a date. Of several fields, or of numbers with commas between them,
+    See RFC 9110, 10.2.3. Each field has a number or a date. Among several fields, or numbers with commas between them,
     the longest wait counts: the host is asked too late rather than too early. `now`: POSIX seconds.
     """
     values = parse_head(head).all("retry-after")

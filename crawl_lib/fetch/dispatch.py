@@ -27,13 +27,13 @@ from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.states import Outcome
 
 _BUSY = (Trouble.TOO_MANY_REQUESTS, Trouble.UNAVAILABLE)
-"""What a host answers that wants to be left alone."""
+"""Answers of a host that wants to be left alone."""
 LAPSED_S = 0.25
 """The pause before a host is looked at again whose lease has lapsed."""
 MOST_LAPSES = 40
-"""Such pauses for a redirect of robots.txt to another host."""
+"""Tries, with such pauses, for a redirect of robots.txt to another host."""
 _FEW_HOSTS = 16
-"""So many hosts of one address are reserved at once, where nodes share them."""
+"""The number of hosts of one address that are reserved at once, where nodes share them."""
 
 
 _Fail = Callable[[BaseException], None]
@@ -41,7 +41,9 @@ _Allow = Callable[[str, str], bool]
 
 
 class Caller(Protocol):
-    """Who asked for the run: gets what was fetched, and says how long to go on. What it raises ends the run."""
+    """Who asked for the run: gets what was fetched, and says how long to go on. An exception of the caller ends the
+    run.
+    """
 
     def on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
         """Take the outcome of a URL, and when to try again.
@@ -76,7 +78,7 @@ class Caller(Protocol):
 
 @dataclass(frozen=True)
 class Seams:
-    """What tests put in the place of clocks, resolver and network.
+    """Replacements by tests for clocks, resolver and network.
 
     `resolver` and `carrier` make theirs on the running loop.
     """
@@ -200,8 +202,8 @@ class Dispatch:
     def _wanted(self, gate: IpGate) -> int:
         """Count the requests that may follow on a gate's address.
 
-        These are the waiting hosts, and the URLs of hosts without a delay. A host that needs no rest asks for its next
-        URL as soon as it has answered. One turn at a time, each of its URLs would wait for a span of its own.
+        These are the waiting hosts, and the URLs of hosts without a delay. A host without a delay asks for the next URL
+        as soon as an answer came. With one turn at a time, each URL would wait for a span.
         """
         few = (host for host, _ in islice(gate.waiting, _FEW_HOSTS))
         return len(gate.waiting) + sum(len(host.pages) for host in few if not self._is_polite(host))
@@ -428,7 +430,7 @@ class Dispatch:
     def _put_back(self, host: Host, job: Job, row: Retry, wait_s: float) -> None:
         """Try a request again later.
 
-        Where the failure is the host's, the request is the host's next. Otherwise other URLs go first.
+        If the failure is the host's, the request is the host's next. Otherwise other URLs go first.
         """
         when = self._clock() + wait_s
         if job.taken is not None and not row.of_host:

@@ -22,7 +22,9 @@ import pycares
 from crawl_lib.urls import is_address
 
 YOUNG = 128
-"""So many names are asked for at once while the answers come promptly: a resolver drops what comes in a flood."""
+"""The number of names that are asked for at once while the answers come promptly: a resolver drops what comes in a
+flood.
+"""
 YOUNG_S = 0.25
 """After this a question takes the place of no other, whatever becomes of it."""
 _MAX_ENTRIES = 10_000
@@ -41,7 +43,7 @@ _FINAL = frozenset({pycares.errno.ARES_ENOTFOUND, pycares.errno.ARES_ENODATA, py
 
 @dataclass(slots=True)
 class Resolved:
-    """What is known of a name: its addresses, or why there are none.
+    """The known facts about a name: its addresses, or why there are none.
 
     `temporary`: asking later may help. `expires`: until when it holds (clock seconds), where it is kept.
     """

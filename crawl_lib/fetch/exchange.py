@@ -33,7 +33,7 @@ ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 # Not br, though we could undo it: warcio 1.8.1's `check` ends in an AttributeError on such a body with brotli 1.2.
 ACCEPT_ENCODING = "gzip, deflate"
 MAX_VALIDATOR_CHARS = 1024
-"""Of an ETag that is sent back: servers refuse a request whose head is long."""
+"""The length limit of an ETag that is sent back: servers refuse a request whose head is long."""
 LONG_HEAD: End = Outcome.PROTOCOL_ERROR, "the headers pass fetch.max_header_bytes"
 _DEBIAN_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
@@ -393,8 +393,8 @@ def _most_bytes(config: FetchConfig, job: Job) -> int:
 def conditions_of(job: Job) -> list[str]:
     """Return the headers that ask whether a page has changed.
 
-    A request for robots.txt has none. They say again what the page's server said then; what would break a request, or
-    fill it, is not said.
+    A request for robots.txt has none. The headers repeat what the page's server said then; what would break a request,
+    or fill it, is not said.
     """
     if job.taken is None or not job.taken.queued.earlier:
         return []
@@ -413,7 +413,7 @@ def is_sendable(text: str) -> bool:
 def _proxy(given: str) -> str:
     """Return a proxy's URL for curl.
 
-    With `socks5:` or `socks4:` curl would look the target's name up itself.
+    A proxy of `socks5:` or `socks4:` would make curl look the target's name up itself.
     """
     scheme, colon, rest = given.partition("://")
     return {"socks5": "socks5h", "socks4": "socks4a"}.get(scheme.lower(), scheme) + colon + rest

@@ -162,7 +162,7 @@ class WaitingPages:
     def forget_cancelled(self) -> None:
         """Note a cancellation, and free pages once half may be cancelled.
 
-        So a cancellation costs constant time on average.
+        This way a cancellation costs constant time on average.
         """
         self._cancelled += 1
         if 2 * self._cancelled > len(self):

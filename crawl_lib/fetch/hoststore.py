@@ -5,8 +5,8 @@ One SQLite file, shared by the node's processes. A host's row is written every f
 and an answer to robots.txt at once. `begin` leaves a durable mark that only `finish` takes away. If the mark is found
 at the next `begin`, the rows may be too old, so every host counts as asked at that moment.
 
-What was written later than now, by a clock that was ahead, is not believed: a host counts as asked now, and its
-robots.txt is asked for again. So is what is not of its column's type, and a back-off longer than any can be.
+A time later than now, from a clock that was ahead, is not trusted: a host counts as asked now, and its robots.txt is
+asked for again. The same holds for a value of the wrong type, and for a back-off longer than any can be.
 
 It lies in the folder `hosts` of the node's directory, with the turns: the only place but the spool that a fetching
 process may write to, and SQLite makes files of its own there. Older versions had them next to the queue.
@@ -102,7 +102,7 @@ class RobotsRow(NamedTuple):
 
 
 class HostState(NamedTuple):
-    """What is known of a host, for another fetcher. `robots`: of one of the host's authorities; None: not known."""
+    """The facts about a host, for another fetcher. `robots`: of one of the host's authorities; None: not known."""
 
     host: HostRow
     back_off: BackOff
@@ -133,7 +133,7 @@ def make_hosts_folder(node_dir: Path) -> Path:
 def host_stores(node_dir: Path) -> list[Path]:
     """List the files of host stores in a node's directory.
 
-    There is at most one, at its present or its older place.
+    There is at most one, at the present or the older place.
     """
     paths = (NodeDirectory(node_dir).hosts / FILE_NAME, node_dir / FILE_NAME)
     return [path for path in paths if path.exists()]
@@ -143,8 +143,8 @@ def host_stores(node_dir: Path) -> list[Path]:
 def read_hosts(node_dir: Path) -> Iterator["HostStore | None"]:
     """Open what a node remembers of hosts, without changes to files.
 
-    A task of the node may run meanwhile. None where it remembers nothing yet, or an older version wrote it. Raises
-    StorageError naming the file.
+    A task of the node may run meanwhile. The result is None if the node remembers nothing yet, or an older version
+    wrote the file. Raises StorageError naming the file.
     """
     with ExitStack() as stack:
         for path in host_stores(node_dir):
@@ -265,7 +265,7 @@ class HostStore(Tables):
     def hold_from(self) -> float:
         """Return the time at which every host counts as asked.
 
-        That is when the last unclean stop was found, in POSIX seconds; 0: never.
+        At that time the last unclean stop was found, in POSIX seconds; 0: never.
         """
         return self._mark("hold_from") or 0.0
 
@@ -381,7 +381,7 @@ class HostStore(Tables):
     def robots(self, authority: str) -> RobotsRow | None:
         """Return the last answer to an authority's robots.txt, expired or not.
 
-        None also where the row's times are impossible.
+        The result is also None if the row's times are impossible.
         """
         now = self._wall()
         row = self._row(

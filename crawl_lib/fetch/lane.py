@@ -5,7 +5,7 @@
 A host that hangs or drips would else hold one of `fetch.connections` for as long as a request may last. It does not
 matter what is waited for: a connection, TLS, an answer. (To look a name up takes no slot at all, see `dns`.)
 
-All requests that run are looked at ten times a second, so a quick one costs nothing. What curl has for this
+All requests that run are looked at ten times a second, so a quick one costs nothing. Curl's own option
 (`CURLOPT_LOW_SPEED_TIME`) frees no slot, keeps a timer for each transfer, and counts on while the loop is held.
 """
 

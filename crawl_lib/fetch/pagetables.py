@@ -47,7 +47,7 @@ def domain_number(host: str) -> int:
 def page_number(key: bytes) -> int:
     """Return a page's number for lookups by text.
 
-    That is the first 64 bits of its key.
+    The number is the first 64 bits of the key.
     """
     return int.from_bytes(key[:8], signed=True)
 

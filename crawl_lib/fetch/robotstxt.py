@@ -47,7 +47,7 @@ _END = b"\0"  # behind a path, and behind a rule that has to reach its end: in n
 def said_to(token: bytes, body: bytes) -> tuple[list[tuple[bytes, bool]], float]:
     """Return the rules and Crawl-delay of the crawler `token` (lower case).
 
-    Rules are in order, each with whether it allows. Where a group names the crawler, what is said to all (`*`) does not
+    Rules are in order, each with whether it allows. If a group names the crawler, the group for all (`*`) does not
     count.
     """
     rules: list[tuple[bytes, bool]] = []

@@ -208,7 +208,7 @@ class Transport:
     def _on_deadline(self) -> None:
         """End transfers after their time limit.
 
-        Where the loop was blocked, an answer may have come meanwhile, and its transfer gets more time once.
+        If the loop was blocked, an answer may have come meanwhile, and its transfer gets more time once.
         """
         now = time.monotonic()
         late_s = now - self._deadline.rang_for

@@ -5,10 +5,10 @@ a table of fixed size; when a neighbourhood is full of names that still wait, a 
 one, so crowding makes the crawler slower, never impolite. Times are of the machine's monotonic clock; after a reboot
 the table is emptied, and the `HostStore` (unclean stop) keeps the delays.
 
-Nothing in the file is believed further than a turn can be away (`longest_s`): what says more, or is no number, is
-damage, and its name may be asked after one delay. A table that is no table, or of another size, is emptied, and gives
-no turn for one delay. So damage makes the crawler slower for a moment, never for good, and not impolite: hosts that ask
-for longer delays are known to the `HostStore`.
+No time in the file is trusted that is further away than a turn can be (`longest_s`): what says more, or is no number,
+is damage, and its name may be asked after one delay. A table that is no table, or of another size, is emptied, and
+gives no turn for one delay. Damage makes the crawler slower for a moment, never for good, and not impolite: hosts that
+ask for longer delays are known to the `HostStore`.
 """
 
 import fcntl
@@ -208,8 +208,8 @@ class Turns:
     def reserve(self, name: str, delay_s: float) -> float:
         """Ask for the turn of `name` now.
 
-        Returns 0.0 if it is the caller's: no other one is given for `delay_s` seconds. Else returns the seconds after
-        which to ask again; nothing was reserved.
+        Returns 0.0 if it is the caller's: no other one is given for `delay_s` seconds. Otherwise it returns the seconds
+        after which to ask again; nothing was reserved.
         """
         return self._change(name, delay_s, wait=True)
 
@@ -254,7 +254,7 @@ class Turns:
     def _find(self, key: int, now: float) -> tuple[int, int, float]:
         """Find a name's entry: (offset, key in it, time in it).
 
-        Without an entry of its own the name gets an expired one, or else its first neighbour.
+        A name without an entry gets an expired one, or else the first neighbour.
         """
         entries = []
         for step in range(_PROBES):

@@ -4,7 +4,7 @@ Each host, domain and group has a name that is counted; a group's name begins wi
 rule of `traps` finds all its groups full, or a budget is spent (`Budgets`). Rules of `traps` and budgets of domains
 concern links, not seeds; URLs that other nodes handed on join in any case. Every URL that joins is counted, except URLs
 of lists: these were counted when they joined first. A full group is counted no further, and a URL counts in at most two
-groups of each rule. So a URL costs few rows, however many parts its query has.
+groups of each rule. A URL costs few rows, however many parts its query has.
 """
 
 from collections import Counter
@@ -22,7 +22,9 @@ _LINES = 50_000
 LARGE_PATTERN = 400
 """From so many URLs on the pages of a pattern are compared: see `crawl_lib.worker.patterns`."""
 _FIRST_OF_HOST = 100
-"""So many URLs of a host are in no pattern: most hosts do not have more, and nothing is to be found out for them."""
+"""The number of a host's first URLs that are in no pattern: most hosts do not have more, and nothing is to be found out
+for them.
+"""
 _COUNTED_GROUPS = 2
 _NAMED = 20
 """The number of hosts and domains that a chunk names; refused URLs of all others are only counted."""

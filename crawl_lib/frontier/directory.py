@@ -7,7 +7,7 @@ from crawl_lib.dataclass import dataclass
 from crawl_lib.errors import ConfigError, os_error
 
 META, HANDED_ON_SUFFIX = ".meta", ".handed_on"
-"""Of what goes with a file of URLs: its meta, and those of its URLs that other nodes own."""
+"""The suffix of the file that goes with a file of URLs: its meta, and those of its URLs that other nodes own."""
 
 
 class _File:
@@ -63,7 +63,7 @@ class NodeDirectory:
     """URLs that an intake decided to queue."""
     new_meta = _File(f"new{META}")
     new_undecided = _File("new.undecided")
-    """What will be `undecided` after the intake."""
+    """The file that becomes `undecided` after the intake."""
     new_claim = _File("new.claim")
     """URLs whose keys are being claimed (`local` routing)."""
     new_hosts = _File("new.hosts")
@@ -76,7 +76,7 @@ class NodeDirectory:
     adopted_handed_on = _File(f"adopted{HANDED_ON_SUFFIX}")
     adopted_scope = _File("adopted.scope")
     adopted_counted = _File("adopted.counted")
-    """Of which lines an adoption has counted the hosts."""
+    """The digest of lines whose hosts an adoption has counted."""
     rehomed = _File("rehomed")
     """The queue of a rehoming under way."""
     rehomed_handed_on = _File(f"rehomed{HANDED_ON_SUFFIX}")
@@ -96,7 +96,7 @@ class NodeDirectory:
     live = _File("live")
     """A folder: what fetchers of real time brought, until it is collected (`realtime.collect`)."""
     progress = _File("progress.json")
-    """What the task is at, for `krake status`."""
+    """The progress of the task, for `krake status`."""
     crawl = _File("_crawl")
     """The name of the crawl that the node belongs to."""
     lost = _File("lost")

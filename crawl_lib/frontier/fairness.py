@@ -25,7 +25,7 @@ Line = TypeVar("Line", bound=tuple[bytes, ...])
 
 @dataclass(frozen=True)
 class Shares:
-    """What a batch holds: `size` URLs at most, of a host no more than `of_host` says.
+    """The limits of a batch: `size` URLs at most, of a host no more than `of_host` says.
 
     `of_host` is asked once for a host of which there is more than one URL. `of_domain`: of all hosts of a registered
     domain; None: no limit. `look_ahead`: how many lines are looked at, at most, from the first on that is due; see
@@ -69,8 +69,7 @@ def choose(lines: Iterable[tuple[bytes, bytes]], shares: Shares) -> bytearray:
 
     Looking ends where the batch is full. A batch that is not full after all was looked at is filled with what was
     passed over, another share for each domain in turn, each in order: so a crawl of one site is as fast as its delay
-    allows. Where nothing in the whole queue is due, no more than `look_ahead` lines are passed over. `lines`: of data
-    and meta.
+    allows. If no line of the whole queue is due, at most `look_ahead` lines are passed over. `lines`: of data and meta.
     """
     taken, left, rooms, more = bytearray(), shares.size, _Rooms(shares), shares.look_ahead
     new, latest = left if shares.new is None else shares.new, shares.now + shares.max_wait_s

@@ -51,8 +51,8 @@ def host_of_line(url: bytes) -> bytes:
 class HostCounts:
     """URLs admitted by name: a host, a group (`admission`), which begins with a host and a slash, or a domain.
 
-    Each move adds its counts exactly once, however often it is carried out. Those of an intake under way are apart from
-    them, in the table `begun`: on the disk, since there may be as many groups as URLs.
+    Each move adds its counts exactly once, however often it is carried out. The counts of an intake under way are
+    apart, in the table `begun`: on the disk, since there may be as many groups as URLs.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -133,8 +133,8 @@ class HostCounts:
     def lower(self, name: str, counts: Mapping[bytes, int]) -> None:
         """Take URLs out of hosts' and domains' counts, durably.
 
-        That happens once by `name`. No count falls below 0. Which groups these URLs were in is not known: all groups of
-        the hosts begin at 0 again.
+        The subtraction happens once by `name`. No count falls below 0. The groups of these URLs are unknown: all groups
+        of the hosts begin at 0 again.
         """
         if not self.path.exists():
             return

@@ -140,7 +140,7 @@ class Intake:
 
 @dataclass
 class _IntakeRun:
-    """What an intake does with the lines that it reads: what is new joins `new`, and its key is inserted.
+    """The work of an intake on the lines that it reads: what is new joins `new`, and its key is inserted.
 
     `journal`: says how far it got. `admission`: counts what is in `new`.
     """
@@ -155,7 +155,7 @@ class _IntakeRun:
 
     @property
     def report(self) -> IntakeReport:
-        """What was done so far."""
+        """The report of the work so far."""
         return self.journal.report
 
     def resume(self) -> None:
@@ -361,16 +361,16 @@ def _with_taken_in(
 
 
 class _PastCheck:
-    """Which of the lines that other nodes handed on are taken in without asking the key store.
+    """The choice of handed-on lines that are taken in without asking the key store.
 
-    Their keys are known already, and only the line has their URL. That is not so of a URL that waits in this queue:
-    it came by two ways, such as from a queue that was divided again, and once more when the node was retired as lost.
-    Such a line is dropped.
+    Their keys are known already, and only the line has their URL. A URL that waits in this queue is different: it came
+    by two ways, such as from a queue that was divided again, and once more when the node was retired as lost. Such a
+    line is dropped.
 
     A node that takes in everything again (`Record.taking_in_again`, a queue that was lost) looks for URLs that no queue
-    holds any more. Whole queues that it once got from others would be queued again, most of it fetched long ago. So of
-    sources that it has taken in before (`Record.again`) a line is dropped, too, if its page was crawled; unless a list
-    asked for it.
+    holds any more. Whole queues that it once got from others would be queued again, most of it fetched long ago.
+    Therefore a line of a source taken in earlier (`Record.again`) is dropped, too, if its page was crawled; unless a
+    list asked for it.
     """
 
     def __init__(self, queue: Queue, keys: "ShardedKeyStore", read_before: Container[tuple[str, str]]) -> None:

@@ -61,7 +61,7 @@ class Journal:
     def read(cls, directory: Path) -> "Journal | None":
         """Read the journal of an unfinished intake, if any.
 
-        Raises DamagedFileError naming it and the command that repairs it, StorageError if the disk refuses it.
+        Raises DamagedFileError naming the file and the repair command, StorageError if the disk refuses to read.
         """
         path = NodeDirectory(directory).journal
         with suppress(FileNotFoundError), own_file(path, "is not the journal of an intake"):

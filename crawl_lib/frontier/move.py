@@ -69,7 +69,7 @@ class Move:
 
 @dataclass
 class Change:
-    """What a move is to do to a queue whose checked state is `state`.
+    """The change of a queue by a move; `state` is its checked state.
 
     `consumed`: URLs that leave at the front. `appended`: a prepared data file (name, and `<name>.meta`), durable, with
     its number of lines, which joins at the end; one without lines is deleted. `replaces`: the whole queue goes
@@ -138,9 +138,9 @@ class HeldQueue(Queue):
     def finish_open_move(self) -> bool:
         """Carry out the move that a killed task left, if any.
 
-        Returns whether there was one. The holder of the node's lock does this first. What a killed task renamed in the
-        directory, and could not make durable any more, is durable then. Raises QueueError if the files are not those
-        that it names.
+        Returns whether there was one. The holder of the node's lock does this first. A killed task may have renamed
+        files in the directory without making that durable; afterwards that is durable. Raises QueueError if files have
+        changed since the move was planned.
         """
         self.lock.require_held()
         fsync_dir(self.directory)
@@ -228,7 +228,7 @@ def _after_lines(path: Path, offset: int, count: int) -> int:
 def _plan(queue: Queue, change: Change) -> Move:
     """Plan a move.
 
-    Nothing else happens, except that an empty queue gets an empty file.
+    The plan changes no file, except that an empty queue gets an empty file.
     """
     files = len(change.state.totals)
     state, gone = (State(), files) if change.replaces else change.state.after(change.consumed)

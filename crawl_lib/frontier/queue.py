@@ -151,8 +151,8 @@ class Queue:
     def state(self) -> State:
         """Return the state, checked against the data files.
 
-        The files have no gaps, and hold the numbers of lines it says. Files are counted only where their sizes are not
-        those that Krake wrote last. Raises QueueError.
+        The files have no gaps, and hold the numbers of lines it says. Files are counted only if their sizes differ from
+        the last written ones. Raises QueueError.
         """
         state, record = self.unchecked_state(), self.record()
         written = record.sizes if record.state_sha1 == state.sha1() else ()
@@ -231,10 +231,9 @@ class Queue:
     def half_line(self, number: int, record: Record) -> bytes | None:
         """Return the end of a file that was cut within a line.
 
-        None: it was not, or that is unknown. None: it was not, or that is unknown. Krake ends each line. So a file that
-        Krake wrote and that is shorter now, without a newline at its end, was cut, and its end may be half a URL.
-        People who make a queue need not end its last line: where `state` or the file is theirs, the line is believed.
-        Once it is known to be whole, it is ended with a newline.
+        None: the file was not cut, or that is unknown. Krake ends each line. A file of Krake's is therefore cut if the
+        file is shorter now and lacks a newline at its end. People who make a queue need not end its last line: where
+        `state` or the file is theirs, the line is trusted. Once the line is known to be whole, it gets a newline.
         """
         try:
             state = State.parse(self.files.state.read_bytes()).sha1()

@@ -21,7 +21,7 @@ NEXT_TO_QUEUE = (NodeDirectory.undecided, NodeDirectory.handed_on, NodeDirectory
 
 @dataclass
 class IntakeReport:
-    """What intakes and adoptions did with the URLs they saw.
+    """The results of intakes and adoptions for the URLs they saw.
 
     `seen` = `new` + `known` + `duplicates` + `undecided` + the sum of `rejected`. `new` includes `past_check` (handed
     on by another node, the key store not asked) and `unsure` (local routing: kept though another node may have it).
@@ -155,7 +155,7 @@ class Record:
     def taking_in_again(self) -> "Record":
         """Return the record with nothing taken in.
 
-        What had been taken in is read once more.
+        Sources taken in earlier are read once more.
         """
         return replace(self, taken_in=TakenIn(), again=self.again | self.taken_in)
 

@@ -56,7 +56,7 @@ def refuse(counts: dict[str, int], examples: list[str], error: UrlError, where: 
 
 
 class Rewrites:
-    """What writes the queue of a node again whose lock is held: see `NodeHome.rewrites`. Each is one move."""
+    """The means to rewrite the queue of a node whose lock is held: see `NodeHome.rewrites`. Each is one move."""
 
     def __init__(self, queue: HeldQueue) -> None:
         self._queue = queue
@@ -109,9 +109,7 @@ class Rewrites:
     def rehome(self, owners: Owners | None) -> int:
         """Hand on the URLs that other nodes own; return how many.
 
-        `owners`: with `host` routing; None: all URLs stay.
-
-        `owners`: with `host` routing; None: whatever is queued stays. They go to the file `handed_on`, and travel with
+        `owners`: with `host` routing; None: all URLs stay. Handed-on URLs go to the file `handed_on`, and travel with
         the next segment past the key check, since their keys are in. The queue is read only where it was filled by
         other nodes than these. Host counts (`urls.max_pages_per_host`) stay: the new owner counts what it is handed,
         not what was fetched before. A queue made by hand is left alone until it is adopted. The caller has finished an
@@ -184,7 +182,7 @@ class Rewrites:
     def bring_forward(self) -> int:
         """Move requisites before all other lines; return how many there are.
 
-        Requisites keep their order, and so do the other lines. The caller has adopted the queue. Where a requisite is
+        Requisites keep their order, and so do the other lines. The caller has adopted the queue. If a requisite is
         behind another line, one move replaces the queue, in time linear in its length: run again after a kill, the
         function finds nothing left to do. Raises QueueError, DamagedFileError or StorageError.
         """

@@ -80,7 +80,7 @@ class Take:
     def open(cls, directory: Path) -> "Take | None":
         """Open the take of a node's directory, if any.
 
-        Raises DamagedFileError naming it and the command that repairs it, StorageError if the disk refuses it.
+        Raises DamagedFileError naming the file and the repair command, StorageError if the disk refuses to read.
         """
         path = NodeDirectory(directory).take
         with suppress(FileNotFoundError), own_file(path, "is not a take"):
@@ -100,7 +100,7 @@ class Take:
     def readable(cls, directory: Path) -> "Take | None":
         """Open the take for a repair.
 
-        None also for a damaged file, which is a finding of the queue.
+        The result is also None for a damaged file, which is a finding of the queue.
         """
         with suppress(DamagedFileError):
             return cls.open(directory)
@@ -199,7 +199,7 @@ def _require(holds: bool, problem: str) -> None:
 def _require_sums(header: TakeHeader) -> None:
     """Check that a header's sums agree.
 
-    They are about the lines that were looked at. Raises ValueError, which `own_file` translates.
+    The sums are about the lines that were looked at. Raises ValueError, which `own_file` translates.
     """
     ends = [0, *chain.from_iterable(header.runs), header.looked_at]
     _require(ends == sorted(ends), "its runs are not among the lines that were looked at")

@@ -103,8 +103,8 @@ class Takes:
         To its end go `leftover`, then what the take passed over, then `again`: failures that pass, which are not due
         yet.
 
-        Repeatable: at the position after, nothing happens. Anywhere else QueueError: somebody changed the queue. What
-        the segment has carried (handed-on URLs, hosts for the scope, the counts of intakes) goes by the same move.
+        Repeatable: at the position after, nothing happens. Anywhere else QueueError: somebody changed the queue. The
+        cargo of the segment (handed-on URLs, hosts for the scope, the counts of intakes) leaves by the same move.
         """
         queue = self._queue
         queue.finish_open_move()
@@ -150,7 +150,7 @@ def _lines(urls: Iterable[QueuedUrl]) -> Iterator[tuple[bytes, bytes]]:
 def _passed_over(lines: Iterable[tuple[bytes, bytes]], header: TakeHeader) -> Iterator[tuple[bytes, bytes]]:
     """Yield the lines that were looked at and not taken.
 
-    Where there are none, no line is read.
+    If there are none, no line is read.
     """
     if header.runs == [(0, header.looked_at)]:
         return

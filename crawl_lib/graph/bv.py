@@ -22,7 +22,7 @@ BLOCK_ITEMS = 1 << 18
 """Numbers that are coded at a time."""
 WORD_BITS = 64
 BV_SUFFIXES = ("graph", "offsets", "properties")
-"""Of the files of a BV graph."""
+"""The suffixes of the files of a BV graph."""
 _Words = npt.NDArray[np.uint64]
 
 

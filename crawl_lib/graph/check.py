@@ -49,7 +49,7 @@ BEFORE = {
     GRAPH_INDEX: (URL_MAPPING, ARCS_OUT, ARCS_IN),
     WEB_GRAPH: (URL_MAPPING, ARCS_OUT, ARCS_IN),
 }
-"""Which files must be there before a file is written."""
+"""The files that must exist before a file is written."""
 DAMAGE = {
     INPUTS: "inputs_damaged",
     URL_MAPPING: "mapping_damaged",
@@ -58,7 +58,7 @@ DAMAGE = {
     GRAPH_INDEX: "graph_damaged",
     WEB_GRAPH: "graph_damaged",
 }
-"""What the damage of a file is called; that of a table is `export_table_damaged`."""
+"""The name of the damage of a file; that of a table is `export_table_damaged`."""
 SCHEMAS: dict[str, pa.Schema] = {PAGES: EXPORT_SCHEMA, **ARC_SCHEMAS, **RANK_SCHEMAS}
 
 
@@ -210,8 +210,8 @@ class _GraphCheck:
 def check_table(storage: Storage, path: str, schema: pa.Schema, *, full: bool) -> int:
     """Check a table of an export; return its number of rows.
 
-    `full`: reads it to its end. Raises DamagedFileError where its columns are others, where it cannot be read, or where
-    a page has not the CRC that was written with it.
+    `full`: reads it to its end. Raises DamagedFileError for wrong columns, an unreadable table, or a page with a wrong
+    CRC.
     """
     with open_parquet(storage, path) as table, parquet_errors(path):
         there = [field for field in schema if field.name in table.names or field.name not in LATER_FIELDS]

@@ -107,7 +107,7 @@ def require_new(path: Path) -> None:
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Write a local file under a hidden name first.
 
-    It takes its name once it is complete and durable. Raises StorageError.
+    The file takes its name once all bytes are durable. Raises StorageError.
     """
     hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     with os_errors(path, "cannot be written"):
@@ -279,4 +279,4 @@ def _bytes(labels: mmap.mmap | bytes) -> Iterator[Ints]:
 
 
 FORMATS: dict[str, Callable[[BinaryIO, _Graph], None]] = {"tsv": _tsv, "graphml": _graphml, "npz": _npz}
-"""What writes each format."""
+"""The writer of each format."""

@@ -34,7 +34,7 @@ AGAIN = "move it away and run `krake graph link`"
 
 @dataclass(frozen=True)
 class FinalizeReport:
-    """What the web graph holds. `complete_already`: nothing was left to do."""
+    """The size of the web graph. `complete_already`: nothing was left to do."""
 
     name: str
     nodes: int

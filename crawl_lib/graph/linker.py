@@ -27,7 +27,9 @@ GROUP_ROWS = 1 << 20
 
 @dataclass(frozen=True)
 class LinkReport:
-    """What the linker left. `arcs`: distinct arcs between crawled pages. `complete_already`: nothing was left to do."""
+    """The results of the linker. `arcs`: distinct arcs between crawled pages. `complete_already`: nothing was left to
+    do.
+    """
 
     name: str
     arcs: int

@@ -1,7 +1,7 @@
 """The tables of links: by source those of the newest capture of each page, and, turned around, the LinkDb.
 
 A page whose content was found unchanged, or that was not visited, keeps its links; a newer capture replaces them, even
-if it has none. Those of a page that is gone, or leads elsewhere, are kept and marked, since it may come back unchanged.
+if it has none. Links of a page that is gone, or redirects, are kept and marked, since the page may come back unchanged.
 Dropped pages go; a segment that is gone leaves what is known of it. It does not matter how segments were grouped.
 """
 
@@ -66,9 +66,9 @@ _LINKS = pa.schema(list(OUTLINKS_SCHEMA)[:5])
 def update_outlinks(stores: Stores, *, now: datetime) -> Version:
     """Take new segments and dropped pages into a new version.
 
-    Returns the version. `now`: for the manifest. Of two updates at once, the second takes in what the first has left.
-    Raises InputError before the first segment, DamagedFileError (an input, or all versions), StorageError, NoRoomError,
-    StoppedError, ConfigError.
+    Returns the version. `now`: for the manifest. If two updates run at once, the second takes in what the first has
+    left. Raises InputError before the first segment, DamagedFileError (an input, or all versions), StorageError,
+    NoRoomError, StoppedError, ConfigError.
     """
     versions = Versions(stores, OUTLINKS)
     while True:

@@ -62,7 +62,7 @@ def crawl_node(
 def _requisites(task: NodeTask) -> int:
     """Move requisites before all other URLs of a queue; return their number.
 
-    Nothing happens where requisites are not wanted.
+    The queue stays as it is if requisites are not wanted.
     """
     return task.home.rewrites.bring_forward() if task.stores.config.parse.wants_requisites else 0
 
@@ -81,9 +81,9 @@ def require_ready(stores: Stores, *, run_id: str, iteration: int) -> None:
     """Raise an error unless the nodes can work.
 
     This is asked before an iteration gets its folder, where all nodes are on one machine. An iteration whose tasks are
-    all refused would leave a folder that nothing comes into, and that keeps its share of `crawl.max_pages`. Nothing is
-    asked where the iteration has its folder already. Raises what the crawl task of a node would be refused with, if so
-    many are refused that commit would fail; StoppedError; ConfigError as `start_iteration` does.
+    all refused would leave an empty folder, with a share of `crawl.max_pages`. No question is asked if the iteration
+    has its folder already. Raises what the crawl task of a node would be refused with, if so many are refused that
+    commit would fail; StoppedError; ConfigError as `start_iteration` does.
     """
     if stores.crawl.find(run_id, iteration) is not None:
         return
@@ -110,8 +110,8 @@ def settle_node(stores: Stores, *, node: str, run_id: str | None = None) -> dict
     Its queue is complete then until the next run.
 
     `run_id`: of a run whose last iterations are settled; this machine must agree with them. Returns the intake's
-    counts, and the length of the queue. Run again, it finds nothing left to take in. The note that it leaves lets
-    `start` know that the list of nodes may change.
+    counts, and the length of the queue. Run again, it finds nothing left to take in. The note of this task lets `start`
+    know that the list of nodes may change.
     """
     newest = stores.crawl.newest_iteration()
     if newest is not None and newest.run_id == run_id:

@@ -38,7 +38,7 @@ def require_room_for_segment(stores: Stores, current: Iteration, segment: Segmen
     """Raise DamagedFileError while a segment's repair is unfinished.
 
     A new segment would be in the way of the repair. Raises ConfigError for an iteration of other nodes: no node would
-    take in what it found for them.
+    take in the outlinks.
     """
     decision = stores.crawl.at(segment.folder, f"{FileName.SWAP_PREFIX}{segment.node}{FileName.SWAP_SUFFIX}")
     if stores.storage.exists(decision):
@@ -55,8 +55,8 @@ def require_room_for_segment(stores: Stores, current: Iteration, segment: Segmen
 def require_new_name(queue: Queue, segment: SegmentRef) -> None:
     """Raise OutputConflictError for the name of a deleted segment.
 
-    The URLs of the deleted one were taken in. What this one found would never be taken in. A clock that was set back
-    names a folder like a deleted one.
+    The URLs of the deleted segment were taken in, and URLs of a new one would never be. A clock that was set back names
+    a folder like a deleted one.
     """
     if (segment.folder, segment.node) in queue.taken_in():
         raise OutputConflictError(
@@ -85,7 +85,7 @@ def require_newest(stores: Stores, queue: Queue) -> None:
 def mismatch(stores: Stores, queue: Queue) -> Mismatch | None:
     """Return evidence that queue and DFS do not fit, if any.
 
-    Nothing can show it for a queue that people made, or that a repair has begun again, before its first take.
+    Before its first take there is no evidence for a queue made by people, or begun again by a repair.
     """
     crawl, node = stores.crawl, queue.node
     with suppress(DamagedFileError):  # the next reader of the file raises it

@@ -50,14 +50,14 @@ _CHUNK = 50_000
 def retire_node(stores: Stores, *, node: str, directory: Path | None = None, dry_run: bool = False) -> dict[str, Any]:
     """Hand a node's queue to the nodes of the config.
 
-    The node itself is no longer in the config. Of one that has never had a queue, what it was sent is handed over, on
-    any machine.
+    The node itself is no longer in the config. A node that never had a queue hands over all that was sent to it, on any
+    machine.
 
     `directory`: where the node's directory lies, None: at its place on this machine. Returns what was handed over:
     `handed_over` (URLs), `path` (their folder); of a `dry_run`, which does nothing, what is queued and open, and what
-    has yet to be taken in. Run again, it goes on where it stopped, or says that it is done. Raises ConfigError if the
-    node is in the config, or the others have not settled, PathNotFoundError if its directory is not there, and what a
-    crawl task raises.
+    has yet to be taken in. A second run goes on where the first stopped, or says that the node is retired. Raises
+    ConfigError if the node is in the config, or the others have not settled, PathNotFoundError if its directory is not
+    there, and what a crawl task raises.
     """
     _require_out(stores, node)
     place = directory or stores.node_dir(node)
@@ -295,8 +295,8 @@ def _lost_lines(
 def require_admitted(task: NodeTask) -> None:
     """Raise ConfigError for a lost node that was not admitted again.
 
-    The task's node was retired as lost. Of one that was retired otherwise, and begins with nothing, what it was sent
-    before counts as taken in.
+    The task's node was retired as lost. A node that was retired otherwise begins with an empty queue, and counts
+    earlier sources as taken in.
     """
     settled = SettledNotes(task.stores.crawl, task.node).read()
     if settled is not None and settled.refusal:

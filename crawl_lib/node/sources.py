@@ -1,7 +1,7 @@
 """What was found for a node and waits to be taken in: injected seeds, then lists, then segments by folder and node.
 
-With a CrawlDb only what a list asked for joins the queue: what else seeds and segments have is in the table, and they
-are taken in for their scope alone. What a lost queue held is not taken in once more: it comes back after its lease.
+A CrawlDb lets only URLs of lists join the queue: what else seeds and segments have is in the table, and they are taken
+in for their scope alone. URLs of a lost queue are not taken in once more: it comes back after its lease.
 """
 
 from collections.abc import Collection, Iterator
@@ -27,7 +27,7 @@ def waiting_sources(
 ) -> tuple[list[Source], list[str]]:
     """Return the sources that a node has not taken in.
 
-    They are in their fixed order. The folders that become complete with them are returned, too.
+    The sources are in a fixed order. The folders that become complete with them are returned, too.
 
     `before`: only iterations older than this folder; None: all. `planned`: (folder, node) of an unfinished intake,
     which are offered in any case. A folder is complete once its commit has run and no segment may come late: nothing
@@ -94,8 +94,8 @@ def _source(
 def taken_in_before(stores: Stores, node: str) -> TakenIn:
     """Return what a node had taken in, by its newest segment.
 
-    These are all sources that existed before that iteration. With a CrawlDb also all lists that are there: which of
-    them it had is not known.
+    All sources from before that iteration count. A CrawlDb adds all existing lists: which of these the node had is
+    unknown.
     """
     storage, crawl = stores.storage, stores.crawl
     folders = crawl.folders()
@@ -114,9 +114,9 @@ def taken_in_before(stores: Stores, node: str) -> TakenIn:
 def take_in(task: NodeTask, current: Iteration | None) -> IntakeReport:
     """Take in what waits for the task's node.
 
-    Only sources older than its own iteration count; None: all sources. Before an iteration what other nodes own is
-    handed on, if its nodes are not those by which the queue was filled. Returns what the node's next segment has to
-    report. Raises what `Rewrites.adopt` and `Intake.run` do.
+    Only sources older than its own iteration count; None: all sources. Before an iteration, URLs of other nodes are
+    handed on, if the nodes have changed since the queue was filled. Returns what the node's next segment has to report.
+    Raises what `Rewrites.adopt` and `Intake.run` do.
     """
     stores, queue = task.stores, task.queue
     nodes = current.nodes if current else stores.config.servers
@@ -183,8 +183,8 @@ def _full_pages(task: NodeTask, keys: Collection[bytes]) -> set[bytes]:
 def _but_handed_on(stores: Stores, node: str, sources: list[Source], again: TakenIn) -> list[Source]:
     """Return the sources, repeated ones without lines handed on since.
 
-    Segments of the node say which lines were handed on. It would hand them on once more, and their new owner may have
-    crawled them meanwhile. 100 bytes of memory for each.
+    Segments of the node say which lines were handed on. Otherwise the node would hand these lines on once more, after
+    the new owner may have crawled them. 100 bytes of memory for each.
     """
     if not any((source.folder, source.node) in again for source in sources):
         return sources
@@ -213,9 +213,8 @@ def _but_handed_on(stores: Stores, node: str, sources: list[Source], again: Take
 def _note_read_before(task: NodeTask) -> None:
     """Begin the record of a queue without one.
 
-    The record says what was read before. People made such a queue, or its record was lost. Else what other nodes handed
-    on to this one long ago would come past the key check once more, and be crawled twice. With a CrawlDb nothing is
-    read again.
+    The record says what was read before. People made such a queue, or its record was lost. Otherwise old handed-on URLs
+    would pass the key check once more, and be crawled twice. A crawl with a CrawlDb reads nothing again.
     """
     record = Record.read(task.directory) or Record(again=taken_in_before(task.stores, task.node))
     if task.stores.config.order.makes_lists and record.again:
@@ -229,10 +228,10 @@ def _note_read_before(task: NodeTask) -> None:
 def scope_hosts(task: NodeTask, current: Iteration) -> set[str]:
     """Return the hosts whose pages' links a take follows.
 
-    They are those of its folder, and of queued URLs. The queue may hold more than `start` could know of: seeds injected
-    since, and, where an early iteration is done late, what later ones found. Links of their pages would be rejected for
-    good, since a page is fetched once. Nothing is added but by what this node has taken in, so that an untroubled crawl
-    does not depend on who was faster.
+    Hosts of the iteration's folder count, and hosts of queued URLs. The queue may hold more than `start` could know of:
+    seeds injected since, and, where an early iteration is done late, what later ones found. Links of their pages would
+    be rejected for good, since a page is fetched once. Only sources that this node has taken in add hosts, so that an
+    untroubled crawl does not depend on who was faster.
     """
     crawl = task.stores.crawl
     taken_in = task.queue.taken_in()

@@ -1,7 +1,7 @@
 """A take from its decision to a published segment and a queue that has moved on; every step may be done again.
 
-Worker processes fetch it and fill the spool, while a thread seals its files and one looks after the room. What is in
-the spool needs no second look: an attempt after a kill fetches only what has no record there.
+Worker processes fetch it and fill the spool, while a thread seals its files and one looks after the room. The spool
+needs no second look: an attempt after a kill fetches only what has no record there.
 """
 
 import os
@@ -52,7 +52,7 @@ URLS_OF_A_PROCESS = 1000
 def finish_what_is_open(task: NodeTask) -> None:
     """Finish the move and the take of an earlier task.
 
-    That task may be of any run.
+    The earlier task may be of any run.
     """
     task.queue.finish_open_move()
     take = Take.open(task.directory)
@@ -72,8 +72,8 @@ def fill_missed(task: NodeTask, before: str | None) -> None:
     """Leave an empty segment in each older folder without this node.
 
     These folders were committed, and the node took none of their URLs. A take of such a folder was finished before this
-    is called. With the empty segment the folder is complete, and nothing waits for this node's any more. `before`: only
-    folders older than this one; None: all.
+    is called. The empty segment makes the folder complete, and no node waits for this node's segment any more.
+    `before`: only folders older than this one; None: all.
     """
     crawl = task.stores.crawl
     task.queue.create()
@@ -151,9 +151,9 @@ def complete(task: NodeTask, take: Take) -> None:
 def _again(task: NodeTask, take: Take, reader: "segments.SegmentReader") -> Iterator[QueuedUrl]:
     """Yield the URLs of a take that are tried again.
 
-    Their rows say that the failure passes. Each URL has what its next try needs to know. None with a CrawlDb, which
-    lists them again once they are due. First those that were not tried: else a page for which its host is always busy
-    would come before them again.
+    The row of such a URL says that the failure passes. Each URL has what its next try needs to know. A crawl with a
+    CrawlDb has none: lists name such URLs once they are due. URLs without a try come first: otherwise a page of an
+    always busy host would come before them again.
     """
     due: tuple[dict[bytes, int], dict[bytes, int]] = {}, {}  # of those that were not tried, and of those that were
     if task.stores.config.order.makes_lists or not reader.manifest.counts.get("retried", True):  # older ones lack it

@@ -1,4 +1,4 @@
-"""What the steps of a node's task share while it holds the node's lock."""
+"""State that the steps of a node's task share while it holds the node's lock."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from crawl_lib.stores import Stores
 
 @dataclass
 class NodeTask:
-    """What the steps of a node's task share while it holds the node's lock."""
+    """State that the steps of a node's task share while it holds the node's lock."""
 
     stores: Stores
     node: str

@@ -30,7 +30,7 @@ _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1, "bytes"))
 
 
 class FreeSpace:
-    """Free room, as often as it is asked: of a directory and of the DFS; None leaves one out.
+    """Free room, as often as it is asked: of a directory and of the DFS; a value of None leaves one out.
 
     `storage`: called when the DFS is due, at once, then after 1, 2, 4, and at last every 30 seconds.
     """
@@ -73,7 +73,7 @@ def _size(count: int) -> str:
 def room_watch(task: NodeTask) -> Iterator[Callable[[], bool]]:
     """Watch the free space of a node's task in another thread.
 
-    Yields what says whether the task should pause. The DFS is asked through a connection of its own, and one that does
+    Yields what says whether the task should pause. The DFS is asked through a separate connection, and a DFS that does
     not answer is no shortage: the task finds out itself, when it needs the DFS. Nor is anything else that goes wrong in
     the thread; should it die all the same, the task ends with an error (StorageError) instead of going on unwatched.
     """

@@ -150,7 +150,9 @@ class Facts(NamedTuple):
 def read_facts(html: bytes, *, user_agent: str, now: float, is_xml: bool = False) -> Facts:
     """Read the facts of a page.
 
-    Raises nothing but MemoryError, whatever `html` holds. Args:
+    Raises nothing but MemoryError, whatever `html` holds.
+
+    Args:
         html: The page in UTF-8, as `html_to_utf8` returns it.
         user_agent: Our token, for robots metas that bear its name.
         now: POSIX seconds of the visit. A page cannot have been published later.

@@ -18,10 +18,10 @@ from crawl_lib.ranks.kernel import Floats, Inlinks, Ints
 from crawl_lib.stopping import Progress
 
 MOST_BYTES = 1 << 26
-"""Of the counters of all nodes; twice as many are in memory."""
+"""The memory limit for the counters of all nodes; twice as many are in memory."""
 LEAST_REGISTERS, MOST_REGISTERS = 64, 512
 BLOCK_BYTES = 1 << 22
-"""Of the counters that are merged, or measured, at a time."""
+"""The size of the counters that are merged, or measured, at a time."""
 _native = cache(load_native)
 _Counters = npt.NDArray[np.uint8]
 

@@ -1,7 +1,8 @@
 """LinkRank: how much a URL matters by the links to it, over all ends of links, crawled or not.
 
 As in Nutch (`org.apache.nutch.scoring.webgraph`) links are thinned once, and each round hands on the part `damping` of
-a page's rank, the same to each page that it links to. Of several links the one to, or from, the smallest key stays.
+a page's rank, the same to each page that it links to. If several links compete, the link to, or from, the smallest key
+stays.
 """
 
 from collections.abc import Iterator
@@ -118,7 +119,7 @@ class _Thinned:
     def _by_source(self, group_of: Ints) -> _Arcs:
         """Yield a page's first link to each group.
 
-        That is the link to the smallest key. Remaining ends are noted.
+        It is the link to the smallest key. Remaining ends are noted.
         """
         first, loops = Firsts(len(self._ends)), self._loops()
         for sources, targets in self._apart():

@@ -1,6 +1,6 @@
 """`krake score update`: ranks become the scores of the CrawlDb's rows.
 
-A score has 9 digits behind the point, and PageRanks of many pages are smaller than that. So the score of a page is its
+A score has 9 digits behind the point, and PageRanks of many pages are smaller than that. The score of a page is its
 PageRank times the number of pages, and a LinkRank as it is: 1 is the mean, whatever the size of the graph.
 """
 

@@ -12,7 +12,7 @@ The steps, each durable before the next:
    (`curate.import.marked`), and the folder is committed (`commit.written`);
 6. `run.json` is deleted (`realtime.collect.ended`), then all else in `collect`.
 
-Run again, `collect` goes on there. A part or log belongs to one run, and a run to one folder. So each fetch and each
+Run again, `collect` goes on there. A part or log belongs to one run, and a run to one folder. Each fetch and each
 submission is in exactly one segment. Logs wait for the first closed part.
 """
 

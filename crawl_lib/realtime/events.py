@@ -32,7 +32,7 @@ class Event:
 
 
 class Subscription:
-    """The events of a subscriber. Nothing is read ahead: a slow subscriber costs no memory."""
+    """The events of a subscriber. Events are not read ahead: a slow subscriber costs no memory."""
 
     def __init__(self, service: Scheduler) -> None:
         self._service = service

@@ -9,7 +9,7 @@ A lost table, and key servers that were added, need it. The service is stopped m
 5. a row of a redirect gets the document of its target. Without a document there, the row waits for the target, and the
    service fetches the target at its next start.
 
-Lost rows that were only waiting stay lost. So do counts of shares, and the names of policies.
+Lost rows that were only waiting stay lost. Counts of shares, and the names of policies, are lost, too.
 """
 
 import time

@@ -49,7 +49,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FetcherPlace:
-    """Where a fetcher works. `name`: such as `live-1`. `directory`: for its spool, and what it knows of hosts."""
+    """The place where a fetcher works. `name`: such as `live-1`. `directory`: for its spool, and what it knows of
+    hosts.
+    """
 
     name: str
     directory: Path

@@ -85,7 +85,7 @@ class LeaseTable:
         """Take and renew a fetcher's leases; return parts and epochs.
 
         A lease on a part that another member should have ends by itself. A line that another line has replaced gets
-        nothing; if it is the living one, the next call makes it the newest line again.
+        nothing; if the replaced line is alive, the next call makes it the newest line again.
         """
         self._ensure()
         begins, lessee.has_begun = not lessee.has_begun, True

@@ -138,7 +138,7 @@ class FetcherLink:
     async def backlog(self) -> Backlog | None:
         """Return the backlog of collection on the fetcher's machine.
 
-        None on this machine.
+        A fetcher on this machine has none.
         """
         return None
 
@@ -230,7 +230,7 @@ class FetcherLink:
     def set_rates(self, rates: Rates) -> None:
         """Tell the fetcher, and each later one, operators' rates.
 
-        A fetcher learns them before its first grant.
+        A fetcher learns the rates before its first grant.
         """
         self._rates = rates
         if self._writer is not None:

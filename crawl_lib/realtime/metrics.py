@@ -46,8 +46,8 @@ METRICS = (
 )
 """All metrics, in the order of the text; `docs/realtime.md` has the same table, as a test checks.
 
-A fetcher on another machine has one port, for its schedulers. So the scheduler asks each gate (`RemoteLink.backlog`),
-and Prometheus asks schedulers alone.
+A fetcher on another machine has one port, for its schedulers. The scheduler asks each gate (`RemoteLink.backlog`), and
+Prometheus asks schedulers alone.
 """
 _OF_FETCHERS = ("parts", "uncollected_parts", "uncollected_seconds", "spool_free_bytes")
 _COUNTED = ("store_failed", "task_failed", "rows_swept", "rows_damaged", "submissions_left_out")
@@ -111,7 +111,7 @@ async def _queues(service: Scheduler) -> tuple[dict[str, float], dict[str, float
 async def _fetchers(service: Scheduler) -> dict[str, dict[str, float]]:
     """Return each fetcher's state, and the backlog of collections.
 
-    The backlog is that of its machine, and that of this machine.
+    The backlog is that of the fetcher's machine, and that of this machine.
     """
     links = service.link.links if isinstance(service.link, Fetchers) else (service.link,)
     found: dict[str, dict[str, float]] = {name: {} for name in _OF_FETCHERS}

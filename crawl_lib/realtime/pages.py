@@ -343,7 +343,7 @@ class PageServer(ABC):
     def sweep(self, after: Mark, keep_ms: int, limit: int) -> Swept:
         """Look at some rows, and delete those unused for long.
 
-        Such a row was neither shared nor fetched. The look begins after a mark.
+        A row without use was neither shared nor fetched. The look begins after a mark.
         """
         self._changed(self._text("sweep_repeats.sql", keep_ms=REPEATS_MS))
         self._changed(self._text("sweep_hosts.sql", keep_ms=HOSTS_MS))

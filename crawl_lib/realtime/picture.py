@@ -56,6 +56,6 @@ def size_of(data: bytes) -> dict[str, int]:
 
 
 def _number(text: str | None) -> int | None:
-    """Return the number of a `Content-Length`; None for an invalid one."""
+    """Return the number of a `Content-Length`, None for an invalid one."""
     is_number = text is not None and text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
     return int(text) if is_number and text is not None else None

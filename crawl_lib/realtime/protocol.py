@@ -11,8 +11,8 @@ gate says `parting` before it ends a line.
 With `realtime.share_turns` a fetcher says `ask_turn` before its first request to an address. The scheduler answers with
 `turn`.
 
-A hostile page may have taken over the fetcher. So lines have at most `MAX_LINE_BYTES`, each field has its type, and
-any other line raises `ProtocolError`.
+A hostile page may have taken over the fetcher. Lines have at most `MAX_LINE_BYTES`, each field has its type, and any
+other line raises `ProtocolError`.
 """
 
 from collections.abc import Iterator
@@ -154,7 +154,7 @@ class Fetch(Message, tag="fetch", frozen=True, kw_only=True):
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an operator has set for a domain and all names below it; None: as the config says.
+    """The rate that an operator has set for a domain and all names below it; None: as the config says.
 
     `delay_s`: seconds between requests to a host. `connections`: at once, to a host without a delay.
     """
@@ -189,7 +189,7 @@ class Hop(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a page leads. `how`: `redirect`, `refresh` (a field or a meta), or `rule` (a normaliser's other URL)."""
+    """The target of a page. `how`: `redirect`, `refresh` (a field or a meta), or `rule` (a normaliser's other URL)."""
 
     url: str
     key: Key
@@ -197,7 +197,7 @@ class PageTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the record of a fetch lies in the fetcher's spool."""
+    """The place of a fetch's record in the fetcher's spool."""
 
     warc: str
     offset: Count
@@ -303,7 +303,7 @@ class LineReader(Generic[_Said]):
     def feed(self, data: bytes) -> Iterator[_Said]:
         """Take a piece; return the messages now complete, without the first `Hello`.
 
-        Raises ProtocolError for a malformed line, a line above the limit, and another version of the protocol. Nothing
+        Raises ProtocolError for a malformed line, a line above the limit, and another version of the protocol. No line
         after such a line can be trusted: the caller ends the other process.
         """
         looked = len(self._rest)

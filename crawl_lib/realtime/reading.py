@@ -1,7 +1,7 @@
 """Reading an answer at once: the target of a redirect or refresh, directives for robots, and facts of the page.
 
-The links of a page wait for `collect`. Here only the beginning of the content is read, where metas are. So no page
-holds up the others.
+The links of a page wait for `collect`. Here only the beginning of the content is read, where metas are. This way no
+page holds up the others.
 """
 
 import time
@@ -128,7 +128,7 @@ class AnswerReader:
     def _refresh(self, page: ParsedPage, headers: Headers) -> PageTarget | None:
         """Return the target of a page's first refresh.
 
-        None for a page with nofollow.
+        A page with nofollow has none.
         """
         is_barred = page.nofollow or x_robots_nofollow(headers.all("x-robots-tag"), self._token)
         if is_barred and not self._parse.follow_nofollow:

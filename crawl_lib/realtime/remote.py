@@ -54,7 +54,9 @@ class LineLostError(FetcherDiedError):
 def setup_of(config: Config, digest: str, name: str) -> Setup:
     """Return the config of a fetcher on another machine.
 
-    It has the sections that a fetcher needs. Args:
+    The config has the sections that a fetcher needs.
+
+    Args:
         config: The scheduler's config.
         digest: Hex SHA-256 of the scheduler's config, for WARC files.
         name: The name of the fetcher.

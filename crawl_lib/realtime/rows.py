@@ -26,7 +26,9 @@ Facts = dict[str, Any]
 
 @dataclass
 class RowsReport:
-    """What a command did to rows. `waiting`: rows that stay, since they wait. `unknown`: named URLs without a row."""
+    """The changes of rows by a command. `waiting`: rows that stay, since they wait. `unknown`: named URLs without a
+    row.
+    """
 
     deleted: int = 0
     waiting: int = 0
@@ -53,7 +55,7 @@ def page_servers(stores: Stores) -> Iterator[list[PageServer]]:
 def row_facts(stores: Stores, key: bytes) -> Facts | None:
     """Return a URL's row in the table, for JSON.
 
-    None if the crawl has no table.
+    The result is None if the crawl has no table.
 
     `state`: `unknown` (no row), `due`, `redirected` (the row waits for a redirect's target), or `known`. Times are in
     ISO 8601. `document`: the newest one, None without any. Raises KeyStoreError, DamagedFileError for a damaged row.

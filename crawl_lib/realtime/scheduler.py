@@ -237,7 +237,7 @@ class Scheduler:
     def wait_s(self, host: str) -> float:
         """Estimate a new URL's wait on a host, in seconds.
 
-        That is the number of the host's URLs times its pace.
+        The estimate is the number of the host's URLs times its pace.
         """
         return round(self._length(host) * self._pace_s(host), 1)
 
@@ -369,7 +369,7 @@ class Scheduler:
     async def _epoch(self, key: bytes, part: int) -> int:
         """Return the epoch for what is written into a row.
 
-        It is that of the lease on its part, else that of this service.
+        The lease on the row's part has an epoch; otherwise this service's epoch counts.
         """
         epoch = await self.link.epoch(part)
         return await self.persistent(self.store.epoch, key) if epoch is None else epoch

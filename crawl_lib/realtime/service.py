@@ -138,7 +138,7 @@ def only_scheduler(config: KeyStorageConfig) -> Iterator[None]:
 def remote_fetchers(stores: Stores, store: PageStore) -> Fetchers | None:
     """Return the fetchers on other machines.
 
-    None if the config names none. Raises ConfigError.
+    The result is None if the config names none. Raises ConfigError.
     """
     config, options = stores.config, realtime_of(stores.config)
     if not options.fetchers:

@@ -29,7 +29,7 @@ PartName = Annotated[str, msgspec.Meta(pattern=PART_PATTERN)]
 
 
 class ListParts(Message, tag="list", frozen=True, kw_only=True):
-    """Which parts are closed?"""
+    """The question for closed parts."""
 
 
 class PartEntry(msgspec.Struct, frozen=True, kw_only=True):

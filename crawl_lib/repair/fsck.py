@@ -71,7 +71,7 @@ INPUTS = {
 
 @dataclass
 class FsckReport:
-    """What a check found, or what is left after a repair.
+    """The findings of a check, or the remaining ones after a repair.
 
     `checked`: how many of each kind; `skipped`: what was not looked at or not repaired, and why; `noted`: nodes whose
     held keys it left a note of. Of a repair: `done`: what was done, or would be, a line each; `fetches`: how many URLs
@@ -395,7 +395,7 @@ class _Pass:
     def _let_go(self, lost: Collection[str]) -> None:
         """Report URLs of damaged queues that the CrawlDb lists again.
 
-        That happens when their lease is over.
+        The CrawlDb lists such URLs when their lease is over.
         """
         for node in lost if self.say else ():
             self.did(f"{self.stores.node_dir(node)}: what it lost is listed again when its lease is over")

@@ -25,7 +25,7 @@ def nodes_held(
 ) -> Iterator[tuple[dict[str, NodeHome], dict[str, str]]]:
     """Hold the nodes of this machine, without waiting.
 
-    Yields their homes in the config's order, and who works on the others. Those that left the config and were not
+    Yields their homes in the config's order, and who works on the others. Nodes that left the config and were not
     retired come after them: what waits there is not lost yet.
 
     `make`: also the lock of a node that has none; one that only looks leaves it, since such a node is at rest.

@@ -49,7 +49,9 @@ _HIDDEN = re.compile(r"\.(.+)-([0-9a-f]{32})")
 
 @dataclass
 class SweepReport:
-    """What was deleted, or would be; `skipped`: nodes that are at work, damaged folders that are all there is."""
+    """The deleted paths, or those that would be deleted; `skipped`: nodes that are at work, damaged folders that are
+    all there is.
+    """
 
     dry_run: bool
     deleted: list[str] = field(default_factory=list)

@@ -21,7 +21,7 @@ class IndexSource(Protocol):
     def newest(self, bad: frozenset[int]) -> int | None:
         """Return the newest complete version not in `bad`, or None.
 
-        Raises KrakeError. Raises KrakeError.
+        Raises KrakeError.
         """
 
     def open(self, number: int) -> OpenIndex:

@@ -5,7 +5,7 @@ The urlkey is a SURT. pywb and others look a URL up by the one that they make, s
 what the package `surt` 0.3.1 (https://github.com/internetarchive/surt) gives with the options it has by default, which
 tests compare. Escapes are decoded as often as it goes, and what is not printable escaped again; `www.`, session ids,
 default ports, empty and dot segments and the slash at the end are taken out; fields of the query are sorted, labels of
-the host reversed, those of an IPv4 address too; all in lower case. So several pages may have one urlkey.
+the host reversed, those of an IPv4 address too; all in lower case. Several pages may have one urlkey.
 """
 
 import re
@@ -42,8 +42,7 @@ _QUERY_SESSIONS = tuple(
 def surt(url: str) -> str:
     """Return the urlkey of a canonical URL, in linear time.
 
-    The key of an empty text is "-". Those of URLs that other writers have in their indexes (`dns:`, `whois:`,
-    `filedesc:`) are right too.
+    The key of an empty text is "-". The keys of other writers' URLs (`dns:`, `whois:`, `filedesc:`) are right too.
     """
     if not url or url.startswith("filedesc"):
         return url or "-"

@@ -35,7 +35,7 @@ _VARIANTS = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 
 
 class Position(NamedTuple):
-    """Where a record lies: its file's name, and offset and length of its gzip member in bytes."""
+    """The place of a record: its file's name, and offset and length of its gzip member in bytes."""
 
     warc_file: str
     offset: int
@@ -57,7 +57,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class WarcInfo:
-    """What the first record of each file says of its crawl.
+    """The facts about a crawl in the first record of each file.
 
     `part_of`: folder and node, as `<folder>/<node>`. `config_digest`: hex SHA-256 of the effective config.
     `user_agent`: the header as sent. `robots_policy`: `fetch.robots`.
@@ -193,7 +193,7 @@ class RecordEncoder:
 def _refers(fetched: Fetched, uri: str) -> str:
     """Return the fields that refer to the capture with the body.
 
-    That capture has the same URL, since outlink lines name no other.
+    Both have the same URL, since outlink lines name no other.
     """
     assert fetched.revisits is not None
     profile = "server-not-modified" if fetched.outcome is Outcome.NOT_MODIFIED else "identical-payload-digest"

@@ -1,6 +1,6 @@
 """The files of a spool: a part is one WARC file with its rows, index lines and outlinks; a *closed* part is durable.
 
-Of a *sealed* part the WARC file is on the store, checked, and the local one goes (see `publish`).
+A *sealed* part has its WARC file on the store, checked, and the local one goes (see `publish`).
 
 <part>.warc.gz             the log; the rest can be made again from it
 <part>.pages.arrow .links.arrow .cdxj.<n> .outlinks.<n> .positions
@@ -45,7 +45,7 @@ def part_prefix(folder: str, node: str, worker: int) -> str:
 
 @dataclass
 class PartCounts:
-    """What a part holds, and what its pages led to: summed up in the manifest.
+    """The counts of a part's content, and of its outlinks: summed up in the manifest.
 
     `retried`: rows of URLs that count by another row: of failures that pass, and of what a list asked for; by outcome.
     `requisites`: how many were handed on, with repetitions. `rule_errors`: how often a normaliser or filter raised, by

@@ -1,9 +1,9 @@
 """Making a segment visible: upload under a hidden name, check, one rename.
 
-Every file that is sent is read back once and its SHA-256 compared with the local file's. That finds what a size cannot
-show, from end to end, and costs little next to making the file (`python -m benchmarks hdfs` measures both). HDFS's own
-GETFILECHECKSUM is no cheaper for us: it is made of a CRC-32C for every 512 bytes, by a rule that depends on the block
-size and on how the datanode is configured, and all of it would have to be computed here again.
+Every file that is sent is read back once and its SHA-256 compared with the local file's. This check finds what a size
+cannot show, from end to end, and costs little next to making the file (`python -m benchmarks hdfs` measures both).
+HDFS's own GETFILECHECKSUM is no cheaper for us: it is made of a CRC-32C for every 512 bytes, by a rule that depends on
+the block size and on how the datanode is configured, and all of it would have to be computed here again.
 
 Sealing: a closed part's WARC file goes to the store while the crawl goes on, and its local room is free again.
 

@@ -81,7 +81,7 @@ class SegmentReader:
 
     @cached_property
     def dropped(self) -> frozenset[bytes]:
-        """Keys of dropped pages that its files still have.
+        """Keys of dropped pages in the segment's files.
 
         See `manifest`.
         """

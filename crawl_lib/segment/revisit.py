@@ -18,8 +18,7 @@ from crawl_lib.states import Outcome
 def revisited(taken: TakenUrl, fetched: Fetched) -> Earlier | None:
     """Return the capture that has an answer's body.
 
-    None: the answer is kept whole. A body that was cut is no body to compare, nor is one that readers could begin
-    elsewhere.
+    None: the answer is kept whole. A truncated body cannot be compared, nor can a body with an uncertain beginning.
     """
     earlier = Earlier.of(taken.queued.earlier)
     if earlier is None or fetched.outcome is Outcome.NOT_MODIFIED:

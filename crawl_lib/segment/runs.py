@@ -32,13 +32,13 @@ def merge_runs(paths: Iterable[Path]) -> Iterator[bytes]:
 
 
 RUNS_AT_ONCE = 200
-"""So many runs are open at once: a process may have 1,024 files."""
+"""The number of runs that are open at once: a process may have 1,024 files."""
 
 
 def merge_many(runs: Sequence[Path], room: Path) -> Iterator[bytes]:
     """Merge any number of runs, in several passes if necessary.
 
-    `room`: a folder for larger runs; a run that lies in it is deleted once it is part of one.
+    `room`: a folder for larger runs; a run in that folder is deleted once it was merged.
     """
     rest = list(runs)
     while len(rest) > RUNS_AT_ONCE:

@@ -11,7 +11,7 @@ from crawl_lib.parquet import LATER_FIELDS
 from crawl_lib.states import Outcome
 
 CAPTURE_PLACE = pa.struct([("segment", pa.string()), ("file", pa.string()), ("offset", pa.int64())])
-"""Where a capture lies: `segment` is `<folder>/<node>`, `file` a WARC file in it, `offset` of the response record."""
+"""The place of a capture: `segment` is `<folder>/<node>`, `file` a WARC file in it, `offset` of the response record."""
 
 _PAGE_FIELDS: list[pa.Field[Any]] = [
     pa.field("key", pa.binary(20), nullable=False),

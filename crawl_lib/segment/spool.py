@@ -248,7 +248,7 @@ class PartWriter:
 
     @property
     def notes_path(self) -> Path:
-        """Where notes may be kept next to the parts."""
+        """The folder for notes next to the parts."""
         return self._directory / f"{self._prefix}.reading"
 
     def recovered(self, positions: Iterator[int] | None = None) -> Iterator[tuple[TakenUrl | None, Fetched, Position]]:
@@ -296,8 +296,8 @@ class PartWriter:
 
         Returns the position of its response, or of its metadata if there is no response.
 
-        `taken`: None for a robots.txt capture, which is no row of `pages`. A visit that found the page as it was is
-        marked as such in `fetched`, and its body is not written.
+        `taken`: None for a robots.txt capture, which is no row of `pages`. A visit without a change is marked as such
+        in `fetched`, and the body is not written.
         """
         if self._unfinished:
             raise RuntimeError("PartWriter.recovered() comes before append()")
@@ -318,7 +318,7 @@ class PartWriter:
 
     @property
     def part(self) -> OpenPart:
-        """Where the rows of a page go that was appended."""
+        """The part for the rows of a page that was appended."""
         if not isinstance(self._open, OpenPart):
             raise RuntimeError("rows come after the append of their page, in a writer with rows")
         return self._open

@@ -90,7 +90,7 @@ class StatisticsFiles:
 
     @property
     def folder(self) -> str:
-        """Where the folders of dates are."""
+        """The folder of the dates' folders."""
         return self.stores.crawl.at(FOLDER)
 
     def folder_of(self, period: Period) -> str:

@@ -34,8 +34,8 @@ class StatisticsReport:
 def update_statistics(stores: Stores, *, hour: datetime, now: datetime) -> StatisticsReport:
     """Make the missing statistics of an hour.
 
-    Hours with later rows in newer segments, and the days of all these hours, are made, too. An hour that has a version
-    gets a new one only for a segment that the version lacks. A day is made once it is over.
+    Hours with later rows in newer segments, and the days of all these hours, are made, too. An hour with a version gets
+    a new one only for a segment that the version lacks. A day is made once it is over.
 
     `hour`: any moment of the hour. `now`: an hour or day that ends later is not made. Raises InputError for an hour
     that is not over, DamagedFileError naming a segment or version, StorageError, NoRoomError, StoppedError,

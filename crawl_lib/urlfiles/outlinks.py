@@ -33,7 +33,7 @@ Line = TypeVar("Line", bytes, tuple[bytes, bytes])
 OUTLINKS_NAME = "outlinks"
 HANDED_ON = "h"
 HANDED_ON_MARK = b"\th\t"
-"""What a line has in it if, and only if, its flag says handed on: no other field can be `h`."""
+"""The mark in a line whose flag says handed on, and in no other line: no other field can be `h`."""
 REQUISITE_MARK = b"E"
 """The mark in the field `redirects` of a requisite, before its steps."""
 BARE_META = b"\t0\t0\t"
@@ -44,7 +44,7 @@ _GZIP_ERROR = cast(type[Exception], IsalError)
 _BLOCK_BYTES = 1 << 18
 _BLOCK_LINES = 2_000
 _INFLATED_BYTES = 1 << 20
-"""So much is unpacked at once: lines that are much alike shrink to a hundredth."""
+"""The number of bytes that are unpacked at once: lines that are much alike shrink to a hundredth."""
 _FEW_LINES = 250
 CHUNK_BYTES = 8 << 20
 """The bytes at which a chunk of lines ends: a page may have thousands of links of `urls.max_length_chars`."""
@@ -52,7 +52,7 @@ CHUNK_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class OutlinkPart:
-    """Where one owner's part lies in `outlinks`: bytes `offset` to `offset + length`; `count` lines in it."""
+    """The place of one owner's part in `outlinks`: bytes `offset` to `offset + length`; `count` lines in it."""
 
     offset: int
     length: int
@@ -323,7 +323,7 @@ def part_mapping(value: Any, where: str) -> OutlinkPart:
 
 @dataclass(frozen=True)
 class Source:
-    """Where URLs for this node come from: the part of one segment (or of injected seeds).
+    """A source of URLs for this node: the part of one segment (or of injected seeds).
 
     `open` streams outlink lines (bytes without newline), always the same ones.
     `nodes`: among which its lines were divided; none: among those by which the queue was filled. `is_empty`: no line

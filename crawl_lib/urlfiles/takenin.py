@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 _DIGEST_CHARS = 40
-"""Of the name of injected seeds."""
+"""The length of the name of injected seeds."""
 
 
 class TakenIn:
-    """Which (folder, node) pairs have been taken in. A folder whose segments are all taken in is one name."""
+    """The (folder, node) pairs that have been taken in. A folder whose segments are all taken in is one name."""
 
     def __init__(self, complete: Iterable[str] = (), partial: dict[str, list[str]] | None = None) -> None:
         self.complete: set[str] = set(complete)

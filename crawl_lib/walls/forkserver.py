@@ -1,9 +1,10 @@
 """Fetching processes are forked from a process that has loaded their modules already: that costs it 0.2 s of CPU once.
 
-Else each would load them again, and a small take, or one shared among many processes, would pay more for that than for
-its pages. Forking the task itself would be cheaper still, and wrong: it has threads, whose locks a fork leaves held,
-and it has secrets. The server is started by exec, with an environment of its own (`sandbox`), so its memory never held
-one. (That of `multiprocessing` has the environment and a tracker of its process, and what it forks may outlive it.)
+Otherwise each would load them again, and a small take, or one shared among many processes, would pay more for that than
+for its pages. Forking the task itself would be cheaper still, and wrong: it has threads, whose locks a fork leaves
+held, and it has secrets. The server is started by exec, with an environment of its own (`sandbox`), so its memory never
+held one. (That of `multiprocessing` has the environment and a tracker of its process, and what it forks may outlive
+it.)
 
 `ForkServer` is the task's side, `serve` the other process: no thread but that of an allocator, which knows of forks,
 and nothing open but its socket (SOCK_SEQPACKET, so a message stays whole). The task says `fork`, with four descriptors
@@ -195,7 +196,7 @@ class ForkServer:
     def _why_gone(self) -> str:
         """Say why a server ended.
 
-        That is its last line, or else its exit code.
+        The reason is its last line, or else its exit code.
         """
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(_ENDING_S)
@@ -276,7 +277,7 @@ def serve(parent: int, descriptor: int, run: Callable[[], int]) -> None:
 def _be(task: socket.socket, descriptors: Sequence[int], run: Callable[[], int]) -> int:
     """Turn into the new process.
 
-    Of the server's descriptors, it keeps the lock.
+    The process keeps the lock of the server's descriptors.
     """
     for number, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, number)

@@ -1,7 +1,7 @@
 """Set up a process that reads many pages: no packages without use, memory that stays, enough descriptors.
 
 Arrow imports numpy when it is loaded and pandas at its first array, where they are installed, and works without them.
-They would cost 0.1 and 1.7 s of CPU; a worker uses neither. So they are barred before anything else.
+They would cost 0.1 and 1.7 s of CPU; a worker uses neither. These packages are barred before anything else.
 
 And with an allocator that keeps what is freed: the tree of a page is some hundred KB, and a page comes after the next.
 glibc's own settings give such memory back to the kernel each time, and 30 page faults a page bring it again. Arrow
@@ -18,11 +18,11 @@ from contextlib import suppress
 
 BARRED = frozenset({"numpy", "pandas"})
 KEPT_BYTES = 64 << 20
-"""So much of what is freed at the end of the heap stays with the process."""
+"""The number of freed bytes at the end of the heap that stay with the process."""
 MAPPED_BYTES = 8 << 20
 """Larger pieces are asked of the kernel, and given back, one by one."""
 DESCRIPTORS = 1 << 16
-"""No config asks for more. What closes all there may be has to count to the limit, which may be a billion."""
+"""No config asks for more. A function that closes all descriptors has to count to the limit, which may be a billion."""
 # https://man7.org/linux/man-pages/man3/mallopt.3.html
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 

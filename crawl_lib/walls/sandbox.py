@@ -1,17 +1,17 @@
 """Walls around a process that reads what strangers wrote: what it is told, and which files it may still open.
 
-Such a process must have nothing worth stealing. The password of the key servers, Airflow's secrets and connections,
-cloud credentials: they are in variables of the task, under names that are not known here. So `LET_THROUGH` is a list of
-what it gets, not of what is kept away. Started by exec with it (`forkserver`), neither the fork server nor what it
-forks ever had anything else in its memory. What a fetching process is told comes by its standard input: the config,
-which has no password but the one that a proxy may ask for (`fetch.proxy`), since it speaks to the proxy.
+A fetching process must have nothing worth stealing. The password of the key servers, Airflow's secrets and connections,
+cloud credentials: they are in variables of the task, under names that are not known here. Therefore `LET_THROUGH` lists
+what the process gets, not what is kept away. Started by exec with it (`forkserver`), neither the fork server nor what
+it forks ever had anything else in its memory. A fetching process gets its task by its standard input: the config, which
+has no password but the one that a proxy may ask for (`fetch.proxy`), since it speaks to the proxy.
 
 Which files: decided before and for good, by Linux's Landlock (kernel 5.13 and later, where it is switched on), without
 rights of root. From `shut_in` on the process, its later threads and its children open what was named, and nothing else.
 They execute nothing, gain no rights by doing so, send no signal to processes outside, and speak to no abstract socket
-of others (both: kernel 6.12). What is open already stays open, the log and the node's lock among it. Looking at names
-and sizes (`stat`) is not prevented, nor are changes of mode and time of own files. `calls` refuses sockets and
-processes; `set_limits` limits memory, sizes of files and descriptors.
+of others (both: kernel 6.12). Open files stay open, the log and the node's lock among them. Looking at names and sizes
+(`stat`) is not prevented, nor are changes of mode and time of own files. `calls` refuses sockets and processes;
+`set_limits` limits memory, sizes of files and descriptors.
 
 Each version of Landlock (its ABI) knows more kinds of access; what a kernel does not know it cannot refuse.
 """
@@ -64,7 +64,7 @@ SYSTEM_FILES = (
     *("/etc/ld.so.cache", "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"),
     *("/etc/localtime", "/usr/share/zoneinfo", "/dev/null", "/dev/urandom"),
 )
-"""What names, certificates, libraries and times are looked up in. Missing ones are passed over."""
+"""Files in which names, certificates, libraries and times are looked up. Missing ones are passed over."""
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -156,8 +156,8 @@ def _let_in(rules: int, path: str, access: int) -> None:
 def _python_files() -> set[str]:
     """Return the files of Python and of installed packages.
 
-    Of other places in `sys.path` only the imported modules are returned. Such a place may be a project's folder, in
-    which the config, or the queues, lie too.
+    Other places in `sys.path` add only the imported modules. A place there may be a project's folder, in which the
+    config, or the queues, lie too.
     """
     installed = {str(Path(prefix) / "lib") for prefix in (sys.prefix, sys.exec_prefix, sys.base_prefix)}
     installed |= {entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")}

@@ -27,15 +27,15 @@ from crawl_lib.records import MAX_RECORD_BYTES
 
 BLOCK_BYTES = 1 << 18
 PROBE_BYTES = 1 << 10
-"""Of a place where a member may begin: enough for its header and the first lines of its record."""
+"""The length of a place where a member may begin: enough for its header and the first lines of its record."""
 PROBED_BYTES = 1 << 8
-"""Of the record that a probe inflates: enough for `WARC-Warcinfo-ID`, the fourth line of a record of ours."""
+"""The bytes of the record that a probe inflates: enough for `WARC-Warcinfo-ID`, the fourth line of a record of ours."""
 TIMES_INFLATED = 8
 """How many bytes are inflated at most, for each byte up to the last one that was looked at."""
 MAX_HEAD_BYTES = 1 << 17
-"""Of a record's own head: a URL of ours may have 65,535 characters."""
+"""The length of a record's own head: a URL of ours may have 65,535 characters."""
 MAX_ARC_LINE_BYTES = 1 << 19
-"""Of a record's head in an ARC file."""
+"""The length of a record's head in an ARC file."""
 NOT_OWN = "not_of_this_file"
 """The reason for which a record is not taken that does not carry the id of its file."""
 KEPT_BYTES = 1 << 20
@@ -97,7 +97,8 @@ class FileId:
     """The random id that all records of one of Krake's files share: the record id of the file's warcinfo record.
 
     A server cannot know the id, so a record that carries it is no part of a body. Files of older versions have records
-    without ids. Such records are trusted up to the first damage, but not where another record of the file has an id.
+    without ids. Records without an id are trusted up to the first damage, but not if another record of the file has an
+    id.
     """
 
     def __init__(self, named: str = "") -> None:
@@ -413,7 +414,7 @@ def _records(
     """Yield the records in a stream of plain bytes.
 
     `member`: what the stream is the content of, so that all its records have one offset, `start`; None for a plain
-    file. Where the member itself ends in damage, its reader says so, not the record that it cuts.
+    file. If the member itself ends in damage, its reader reports this, not the truncated record.
     """
     buffer = _Buffer(pieces)
     while buffer.fill(1):

@@ -1,6 +1,6 @@
 """Pages that would hold the loop: their answers are read aside, and links are written a slice at a time.
 
-Such a page waits here with the place of its records, not with its body. One at a time is read, while the loop goes on
+A large page waits here with the place of its records, not with its body. One at a time is read, while the loop goes on
 with others; `drain` takes over at any point, and waits.
 """
 
@@ -75,7 +75,7 @@ class ReadingNotes:
     def end(self, name: int | str) -> None:
         """Note the successful end of work on a page.
 
-        That work counts as not begun. Earlier work without an end still counts.
+        Finished work counts as not begun. Earlier work without an end still counts.
         """
         self._write([f"-{name}"])
 

@@ -5,7 +5,7 @@ does not tell how often its task was killed.
 
 Fetches whose records are written may wait for their rows, to be handled together, step by step. Between two pages of a
 lone handling the processor's caches are filled by something else: fetch, parser, digests, compressor. 1,500 real pages
-cost 1,160 us each that way, and 970 where 64 of them are handled in a row. Nothing is at stake: after a kill the rows
+cost 1,160 us each that way, and 970 where 64 of them are handled in a row. No record is at stake: after a kill the rows
 of an open part are made again from its records.
 """
 
@@ -45,7 +45,7 @@ from crawl_lib.worker.texts import Texts
 MOST_FETCHES = 64
 MOST_BYTES = 4 << 20
 MOST_S = 0.1
-"""So long fetches that waited may hold the loop; what is left then waits for the next one."""
+"""The time for which waiting fetches may hold the loop; what is left then waits for the next one."""
 _MOST_LINKS_BYTES = 8 << 20
 """Links of so many bytes wait for their rows at most."""
 
@@ -148,8 +148,8 @@ class PageHandler:
     def handle_all(self, fetches: Sequence[Handled], most_s: float = float("inf")) -> int:
         """Write the rows of fetches: first pages, then links.
 
-        Their records are written already. So each step finds its code in the caches. Ends after about `most_s`; returns
-        how many were handled.
+        Their records are written already. This way each step finds its code in the caches. Ends after about `most_s`;
+        returns how many were handled.
         """
         found: list[tuple[TakenUrl, ParsedPage, bool]] = []
         links_bytes = done = 0

@@ -1,10 +1,10 @@
 """Pages that are nearly the same, of a pattern with many URLs (`urls.pattern_of`): what ends the rule `similar`.
 
-The take names the patterns that have become large, and how many of each are fetched before it is known what their
-pages are like. Of those and of later ones the host store keeps 64 bytes a page (`parse.sketch`), by the time of the
-fetch: pages that are handled again after a kill change nothing. Where so many of the newest are nearly the same, the
-pattern's other URLs end without being fetched. Of a pattern that is large and no trap an eighth of the pages is looked
-at, since looking costs 0.1 ms.
+The take names the patterns that have become large, and how many of each are fetched before it is known what their pages
+are like. Of those and of later ones the host store keeps 64 bytes a page (`parse.sketch`), by the time of the fetch:
+pages that are handled again after a kill change nothing. If too many of the newest are nearly the same, the pattern's
+other URLs end without being fetched. An eighth of the pages is looked at if the pattern is large and no trap, since
+looking costs 0.1 ms.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ from crawl_lib.states import Outcome
 from crawl_lib.urls import Rejection, host_of, pattern_of
 
 SIMILAR = Rejection.SIMILAR.value
-"""What the rows of pages that ended so have as their error."""
+"""The error in the rows of pages that ended so."""
 _LIKENESS = 0.9
 _LOOKED_AT_BYTES = 64 << 10
 _ONE_IN = 8
@@ -58,7 +58,7 @@ def _alike(one: int, pages: Iterable[int]) -> int:
 def _likeness(one: int, other: int) -> float:
     """Estimate the share of words that two pages have in common.
 
-    That is the Jaccard index of the slots that either sketch has.
+    The estimate is the Jaccard index of the slots that either sketch has.
     """
     neither = (one | other).to_bytes(SKETCH_BYTES).count(0)
     equal = (one ^ other).to_bytes(SKETCH_BYTES).count(0) - neither

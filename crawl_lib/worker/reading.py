@@ -1,10 +1,10 @@
 """Reading one answer: its content, what type that is, and the page that it may be.
 
-What reading costs the loop is bounded by size. Per MiB: a body's digests and record 3 ms, its decoding up to 110 ms
-(chunks of one byte), its links 1.3 to 30 ms, where queries must be escaped in a charset other than UTF-8 up to 200 ms,
-and 3.4 us for each link that is different. So a page of more than `IN_PLACE_BYTES` (`LEGACY_IN_PLACE_BYTES` in another
-charset), and what is coded and has a body of more or decodes to more, is read by a process of its own (`aside`), and
-the links of every page are written by slices.
+The cost of reading for the loop is bounded by size. Per MiB: a body's digests and record 3 ms, its decoding up to 110
+ms (chunks of one byte), its links 1.3 to 30 ms, where queries must be escaped in a charset other than UTF-8 up to 200
+ms, and 3.4 us for each link that is different. So a page of more than `IN_PLACE_BYTES` (`LEGACY_IN_PLACE_BYTES` in
+another charset), and what is coded and has a body of more or decodes to more, is read by a process of its own
+(`aside`), and the links of every page are written by slices.
 """
 
 import re
@@ -55,7 +55,7 @@ Pieces = Iterator[tuple[int, ParsedPage]]
 
 
 class Reading(NamedTuple):
-    """What the content of one answer says. `error`: what could not be read, None if nothing; `page`: if it is one."""
+    """The facts in the content of one answer. `error`: the unreadable part, if any; `page`: if there is one."""
 
     mime: str | None
     length: int | None
@@ -65,9 +65,9 @@ class Reading(NamedTuple):
 
 
 UNREADABLE = Reading(None, None, None, BARRED, None)
-"""Where not even the content could be had."""
+"""The reading of an answer whose content is unreadable."""
 UNREAD = Reading(None, None, None, None, None)
-"""Of a visit that found the page as it was: the full capture says the rest."""
+"""The reading of a visit that found the page as it was: the full capture says the rest."""
 
 
 class _Common(TypedDict):
@@ -143,8 +143,9 @@ class Reader:
     ) -> ParsedPage:
         """Read the page or sitemap in the content.
 
-        Content of another type has only its Refresh field. What a limit, a break or a damaged coding cut off does not
-        count. `time`: POSIX seconds of the visit. Without `time`, or without `parse.facts`, the page has no metadata.
+        Content of another type has only its Refresh field. Content that a limit, a break or a damaged coding cut off
+        does not count. `time`: POSIX seconds of the visit. Without `time`, or without `parse.facts`, the page has no
+        metadata.
         """
         data, charset = content.data, headers.content_type[1]
         is_cut = content.truncated or content.broken

@@ -72,7 +72,7 @@ class Texts:
     def _found(self, store: HostStore, taken: TakenUrl) -> int | None:
         """Return the page that a URL was found on.
 
-        None for seeds, requisites, and URLs that people listed: these are always fetched.
+        The page is None for seeds, requisites, and URLs that people listed: these are always fetched.
         """
         queued = taken.queued
         if queued.requisite:

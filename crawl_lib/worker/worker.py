@@ -2,7 +2,7 @@
 
 It reads its task (one JSON line) from standard input, first takes back what an earlier attempt left in the spool, then
 fetches the rest, and writes JSON lines to standard output: progress, at the end `{"final": ...}` or `{"error": ...}`.
-What it wrote is in the spool, so it answers with counts only. SIGTERM stops it at the next turn of its loop. SIGUSR1,
+Its records are in the spool, so it answers with counts only. SIGTERM stops it at the next turn of its loop. SIGUSR1,
 once it has said its first line, has it begin nothing more, bring what is in flight to its end, and end.
 """
 
@@ -195,8 +195,8 @@ class _Worker:
     def pause(self) -> None:
         """Begin nothing more: the disk has less room than its watermark.
 
-        What is in flight may bring a quarter of the watermark, shared among the processes. The rest of it is abandoned,
-        and fetched when there is room again.
+        Requests in flight may bring a quarter of the watermark, shared among the processes. The rest of it is
+        abandoned, and fetched when there is room again.
         """
         self.pausing = True
         share = self.config.watermarks.min_free_local_bytes // (4 * self.task.processes)
@@ -267,8 +267,8 @@ def shared_spans(config: Config) -> Spans | None:
 def build_walls(node_dir: Path, spool: Path) -> None:
     """Restrict this process before it reads a stranger's byte.
 
-    A line is logged for what the kernel lacks. Of the node's directory that is the spool and what is known of hosts, to
-    write, and the take. Processes may still be forked, for `Aside`.
+    A line is logged for what the kernel lacks. It may open the spool and the host store of the node's directory for
+    writing, and the take. Processes may still be forked, for `Aside`.
     """
     boot_id()  # is kept; in /proc, where everything else is another process's
     lacking = shut_in(read=[NodeDirectory(node_dir).take], write=[spool, NodeDirectory(node_dir).hosts])

@@ -2,8 +2,8 @@
 
 A worker is a process of its own (forked by `forkserver`): it gets its task as one JSON line on standard input, answers
 with JSON lines on standard output (progress, then a last line), and logs to a file. It inherits the descriptor of the
-node's lock, so the lock is free only when the last writer is dead, and dies with its parent. Where nodes share turns,
-it asks for them in such lines too, and is told of them, line by line, on the same socket (`fetch.Spans`).
+node's lock, so the lock is free only when the last writer is dead, and dies with its parent. If nodes share turns, it
+asks for them in such lines too, and is told of them, line by line, on the same socket (`fetch.Spans`).
 """
 
 import json
@@ -30,12 +30,12 @@ POLL_S = 0.1
 
 
 MOST_UNREAD_BYTES = 1 << 20
-"""What a worker may leave unread of what it asked for."""
+"""The limit of a worker's unread answers."""
 
 
 @dataclass(frozen=True)
 class WorkerTask:
-    """What a worker is told. `number` of `processes`; `seconds_left`: until no fetch begins any more.
+    """The task of a worker. `number` of `processes`; `seconds_left`: until no fetch begins any more.
 
     `node_dir`: the node's directory, with the take and the politeness stores; `spool`: where its parts
     go. `info`: the facts of the warcinfo record.

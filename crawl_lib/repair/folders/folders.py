@@ -1,6 +1,6 @@
 """The small files of the crawl directory: each is looked at, and, if asked, made again from what else is there.
 
-Of an iteration's folder, in this order, since each needs what is before it:
+The parts of an iteration's folder come in this order, since each needs the earlier ones:
 
 1. `iteration.json` (`identity`), and the scope whose digest it has (`scope`);
 2. notes of what machines agreed on: one that cannot be read is set aside, since no task asks for it;
@@ -13,7 +13,7 @@ Of an iteration's folder, in this order, since each needs what is before it:
 Of seeds: `scope`, and its digest in `manifest.json`. Of all: choices of `start` (where the chosen folder has its name,
 any name of no attempt says that the choice is made), lists of hosts that outlive their folders, notes of settled nodes.
 
-What cannot be used is renamed to `.broken-<name>`. Each file is replaced by itself: killed or stopped anywhere, the
+An unusable file is renamed to `.broken-<name>`. Each file is replaced by itself: killed or stopped anywhere, the
 command is run again. No one may crawl meanwhile; while a file is away, stages fail and say so. Once it is to stop
 (`Stores.stop`) nothing more is changed, since what could not be read any more would look like damage.
 """

@@ -64,7 +64,7 @@ def check_nodes(stores: Stores) -> list[Finding]:
 
 
 class FolderIdentity:
-    """What can be known of a folder without its `iteration.json`."""
+    """The known facts about a folder without its `iteration.json`."""
 
     def __init__(self, stores: Stores, folder: str) -> None:
         self.stores, self.folder = stores, folder
@@ -86,7 +86,7 @@ class FolderIdentity:
     def mapping(self, scope: set[str]) -> dict[str, Any]:
         """Return the content of the file without the scope's digest.
 
-        `scope`: the known hosts of the folder. Where nothing says whose iteration it is, it becomes the first of a run
+        `scope`: the known hosts of the folder. A folder without any trace of a run becomes the first iteration of a run
         of its own name. Raises InputError where two do and differ.
         """
         if len(self._whose) > 1:
@@ -168,7 +168,7 @@ class FolderIdentity:
     def _seeds(self, scope: set[str], after: Iteration | None) -> set[str]:
         """Return injected folders whose hosts are all in the scope.
 
-        The iteration after it must have them too.
+        The next iteration must have these folders, too.
         """
         found = set()
         for digest in self.stores.until_stopped(self.stores.crawl.inbox.seeds() if after is None else after.seeds):

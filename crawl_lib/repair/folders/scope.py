@@ -27,8 +27,8 @@ def old_scope(stores: Stores, path: str) -> bytes:
 def lost_scope(stores: Stores, folder: str) -> bytes:
     """Guess the scope of a folder whose `iteration.json` is lost.
 
-    Each host is in the crawl's scope. A folder of an older version has the file. Else a scope that no other iteration
-    names is taken, or the scope of the next iteration, in which there may be more hosts.
+    Each host is in the crawl's scope. A folder of an older version has the file. Otherwise a scope that no other
+    iteration names is taken, or the scope of the next iteration, in which there may be more hosts.
     """
     if own := old_scope(stores, stores.crawl.at(folder, FileName.SCOPE)):
         return own
@@ -110,7 +110,7 @@ def _scopes(stores: Stores, iterations: list[Iteration]) -> set[str]:
 def _found_before(stores: Stores, iteration: Iteration) -> set[str]:
     """Compute the scope from which `start` begins.
 
-    Its hosts are those of the iteration before, of its seeds, and of older folders' additions.
+    Its hosts come from the iteration before, its seeds, and additions of older folders.
     """
     crawl, current = stores.crawl, int(iteration.folder)
     hosts = _scopes(stores, [one for one in readable_iterations(stores) if int(one.folder) < current][-1:])

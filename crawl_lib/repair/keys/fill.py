@@ -5,7 +5,7 @@ a key decides between CRAWLED and GONE; then, of the nodes of this machine, what
 handed on, here or on their way, and what an open intake has decided on. Not known become: links, seeds and undecided
 URLs that no intake has decided on (they would be dropped as known), and pages that `krake forget` forgot.
 
-Keys that are queued and whose URLs nothing holds are found last. With `drop_queued` a fill takes them out, so that they
+Keys that are queued and whose URLs nothing holds are found last. A fill with `drop_queued` takes them out, so that they
 are new when they are found again; and, before that, the nodes of this machine forget what they have taken in, so that
 the next intake finds them in the segments. What nothing holds is known where each node's queue is on this machine, or
 its keys are noted by `krake fsck --node NODE` (`held`); else nothing is done.
@@ -61,7 +61,7 @@ _NOT_COMPARED = "keys that are queued were not compared with the URLs that nodes
 
 @dataclass
 class KeysReport:
-    """What was read of pages and queues, and what the tables lacked: filled, unless it was a check or a dry run.
+    """Counts of pages and queues, and of keys that the tables lacked: filled, unless it was a check or a dry run.
 
     `pages`, `queued`: keys that were read. `added`: those of them that no server knew; `raised`: those that were
     queued, and their page was crawled. `dropped`: keys that are queued, and that nothing holds; `reread`: nodes that
@@ -187,7 +187,7 @@ def fill_keys(
 def take_all_in_again(stores: Stores, home: NodeHome) -> None:
     """Make a node's next intake read every segment.
 
-    For URLs whose keys were taken out. With a CrawlDb nothing is done: no queue is filled from segments.
+    For URLs whose keys were taken out. A crawl with a CrawlDb needs nothing: no queue is filled from segments.
     """
     if not stores.config.order.keeps_keys:
         return
@@ -227,7 +227,7 @@ class _Walk:
     def drop_foreign(self) -> None:
         """Delete the keys whose keyinfo Krake does not write.
 
-        Those that should be known are written afterwards.
+        Keys that should be known are written afterwards.
         """
         ours = set(KeyState)
         for server in self.store.servers:
@@ -242,7 +242,7 @@ class _Walk:
     def _if_readable(self, source: str = "") -> Iterator[None]:
         """Fill from a source, or note that it is unreadable.
 
-        Such a source is repaired first, or people have to choose.
+        An unreadable source is repaired first, or people have to choose.
         """
         before = len(self.report.unread)
         try:

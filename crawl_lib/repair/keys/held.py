@@ -5,7 +5,7 @@ write, or a line of `outlinks` that is handed on past the key check and has not 
 lost without a word: links to it are dropped as known. The file `undecided` and other lines of `outlinks`
 hold nothing, since they are dropped if their keys are known.
 
-What a node on another machine holds is known by the note that `krake fsck --node NODE` left (`crawldir.heldnotes`).
+The keys of a node on another machine are known by the note that `krake fsck --node NODE` left (`crawldir.heldnotes`).
 
 The other way round, a URL that waits and whose key is unknown is taken for new when the next link to it is found, and
 is fetched twice.
@@ -51,7 +51,7 @@ _MOVED_IN = (
 def page_states(stores: Stores, path: str, forgotten: Forgotten) -> Iterator[dict[KeyState, list[bytes]]]:
     """Yield the keys of a segment's pages by state, in pieces.
 
-    Those of pages that were taken out too: they stay known. None that was forgotten since.
+    Keys of pages that were taken out are included: they stay known. Keys that were forgotten since are left out.
     """
     reader = SegmentReader(stores.storage, path)
     for batch in reader.pages(["key", "time", "outcome", "retry_at"], with_dropped=True):
@@ -74,7 +74,7 @@ def page_states(stores: Stores, path: str, forgotten: Forgotten) -> Iterator[dic
 def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
     """Yield the URLs that a node's queue has made known.
 
-    They come in pieces, each with its file's name. The queue itself, URLs handed on, and those that an open intake has
+    URLs come in pieces, each with a file's name. The queue itself, URLs handed on, and those that an open intake has
     decided on and sent. Not the file `undecided`, nor the end of `new`: if those were known, the next intake would drop
     their URLs. A queue that has yet to be adopted, or has an open move, gives nothing: the next task inserts its keys.
     """
@@ -98,7 +98,7 @@ def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
 def urls_on_their_way(stores: Stores, node: str, taken_in: TakenIn | None = None) -> Iterator[list[bytes]]:
     """Yield URLs on their way to a node past the key check.
 
-    Other nodes, or this one, handed them on, and the node has not taken them in.
+    Other nodes, or this one, handed these URLs on, and the node has not taken them in.
 
     `taken_in`: None: what its queue on this machine says. Raises DamagedFileError: a finding of the segment, or of
     injected seeds.
@@ -119,8 +119,8 @@ def _taken_in(stores: Stores, node: str) -> TakenIn:
 def held_keys(stores: Stores, node: str) -> Iterator[list[bytes]]:
     """Yield the keys of all URLs in a node's directory.
 
-    The directory may be in any state. Keys come in pieces. What is processed by `state` counts as gone, unless a move
-    is open or `state` cannot be believed.
+    The directory may be in any state. Keys come in pieces. A URL that is processed according to `state` counts as gone,
+    unless a move is open or `state` cannot be trusted.
     """
     queue = Queue(stores.node_dir(node), node)
     if not queue.directory.is_dir():
@@ -170,7 +170,7 @@ def open_folder(stores: Stores, node: str) -> str:
 
 @dataclass(frozen=True)
 class Sight:
-    """What is known of the nodes of a crawl whose directories cannot be read here: see `look`.
+    """The known facts about the nodes of a crawl whose directories cannot be read here: see `look`.
 
     `notes`: of those that left one that still holds. `unknown`: of the others, what has to be done before it is known
     what they hold, in words. `damaged`: notes that cannot be read, by node, in words; these are `unknown` too.
@@ -187,7 +187,7 @@ class Sight:
     def began(self, stores: Stores) -> list[str]:
         """Return the nodes on which somebody began to work since.
 
-        What was read of the key tables does not cover these nodes.
+        The read of the key tables does not cover these nodes.
         """
         return [node for node, note in self.notes.items() if not note.is_there(stores.crawl)]
 

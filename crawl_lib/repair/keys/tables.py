@@ -1,6 +1,6 @@
 """Key tables that are missing or broken, made again: empty, and marked, so that no task asks them.
 
-Those of an older version only get the table of turns that they lack.
+Tables of an older version only get the table of turns that they lack.
 """
 
 from collections.abc import Callable

@@ -109,8 +109,8 @@ def restart_node(
 ) -> RepairReport:
     """Begin an empty queue for a node that lost its disk.
 
-    Every URL that the node was sent is found again. One that was begun so may be begun again. Raises ConfigError if a
-    queue is there, LockedError naming the holder.
+    Every URL that the node was sent is found again. A queue that was begun so may be begun again. Raises ConfigError if
+    a queue is there, LockedError naming the holder.
     """
     directory = stores.node_dir(node)
     waited, lost = SettledNotes(stores.crawl, node).urls_of_lost_queue() or 0, NodeDirectory(directory).lost
@@ -211,8 +211,8 @@ class _Node:
     def _crawled(self, keys: Sequence[bytes]) -> set[bytes]:
         """Return which keys the tables call crawled or gone.
 
-        No key is returned where the tables cannot be asked. Raises KeyTablesError. None with a CrawlDb, where they say
-        nothing.
+        No key is returned where the tables cannot be asked. Raises KeyTablesError. A crawl with a CrawlDb returns none,
+        since its tables say nothing.
         """
         if not self.stores.config.order.keeps_keys:
             return set()

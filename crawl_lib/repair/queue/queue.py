@@ -49,8 +49,8 @@ _OF_INTAKES = (NodeDirectory.new, NodeDirectory.new_meta, NodeDirectory.new_clai
 def aside(path: Path, data: bytes | None = None) -> Path:
     """Return a path for setting a file, or part of it, aside.
 
-    The names are `<name>.broken`, `<name>.broken-2` and so on. `data`: the part. So what is aside already stays; a
-    repair that was killed finds the place that has its data.
+    The names are `<name>.broken`, `<name>.broken-2` and so on. `data`: the part. A file that was set aside earlier
+    stays; a killed repair finds the file with its data.
     """
     names = chain([""], (f"-{number}" for number in count(2)))
     places = (path.with_name(f"{path.name}{BROKEN}{name}") for name in names)
@@ -63,7 +63,7 @@ def aside(path: Path, data: bytes | None = None) -> Path:
 
 @dataclass
 class RepairReport:
-    """What a repair did, in words, and the state that the queue has now. `lost`: URLs that no file holds any more."""
+    """The work of a repair, in words, and the queue's state after it. `lost`: URLs that no file holds any more."""
 
     done: list[str] = field(default_factory=list)
     state: State = field(default_factory=State)
@@ -81,8 +81,8 @@ def repair_queue(
 
     `crawled`: returns which keys are known as crawled or gone. `again`: what the node had taken in, as far as others
     know; used if its record is unreadable. Where `state` does not fit file 0, the record or the key tables say how many
-    of its URLs have been processed. Raises StoppedError once `stop` is set; a repair that was stopped is run again, as
-    one that was killed.
+    of its URLs have been processed. Raises StoppedError once `stop` is set; a stopped repair is run again, like a
+    killed one.
     """
     go_on(stop)
     repair = _Repair(home, stop)
@@ -221,7 +221,7 @@ class _Repair:
     def _is_other(self, path: Path, own: Collection[int], problem: str) -> bool:
         """Report a file of Krake's whose bytes have changed.
 
-        That is a data file, or its meta. `own`: the numbers of Krake's files.
+        The file is a data file, or its meta. `own`: the numbers of Krake's files.
         """
         said = self.record.digests().get(path.name, "") if int(path.stem) in own else ""
         if other := said not in {"", digest_of(path)}:
@@ -253,8 +253,8 @@ class _Repair:
     def _processed(self, number: int, count: int) -> int | None:
         """Return how many URLs of the first file are done.
 
-        `state` says so, or else the record. None: neither can. After a move that was half done it may be another file,
-        unless all sizes are those of before.
+        `state` says so, or else the record. None: neither can. After an unfinished move the file may be another one,
+        unless all sizes are the earlier ones.
         """
         record, path = self.record, self.files.data(number)
         sizes = tuple(self.files.data(number).stat().st_size for number in self.queue.files.data_files())
@@ -275,8 +275,8 @@ class _Repair:
     def _not_crawled(self, number: int, lines: Pairs, crawled: Crawled) -> Pairs:
         """Yield URLs that are not known as crawled, or were listed.
 
-        A list's meta counts even if it is not trusted. What takes passed over or put back is between the others, and
-        once more at the queue's end: adoption drops repeats.
+        A list's meta counts even if it is not trusted. URLs that takes passed over or put back are between the others,
+        and once more at the queue's end: adoption drops repeats.
         """
         done, metas = 0, chain(file_lines(self.files.meta(number)), repeat(b""))
         for some in some_lines(lines, ASKED):
@@ -290,8 +290,8 @@ class _Repair:
     def _intake(self) -> Pairs:
         """Yield the URLs of an intake whose journal is unusable.
 
-        The journal cannot be read, is missing, or contradicts its files. That is in no queue yet, and its keys may be
-        known. What it had not decided, or was undecided, is read again from its sources.
+        The journal cannot be read, is missing, or contradicts its files. These URLs are in no queue yet, and their keys
+        may be known. Undecided lines, and lines that the intake had not reached, are read again from their sources.
         """
         directory, new = self.queue.directory, self.files.new
         try:
@@ -397,7 +397,7 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
 def _pairs(path: Path, meta: Path | None, *, ends: bool = False) -> Pairs:
     """Yield URLs with their meta, which may be missing or malformed.
 
-    Such a URL is bare.
+    A URL without usable meta is bare.
 
     `ends`: people wrote the last line, perhaps, and its end is whole.
     """

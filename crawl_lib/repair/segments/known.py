@@ -41,7 +41,7 @@ def _place(warc_file: str, offset: int, url: str) -> bytes:
 
 
 class Known:
-    """What the files around a segment's records say."""
+    """The facts in the files around a segment's records."""
 
     def __init__(self, stores: Stores, name: SegmentRef) -> None:
         self.stores, self.storage, self.name = stores, stores.storage, name
@@ -58,7 +58,7 @@ class Known:
 
     @cached_property
     def iteration(self) -> Iteration:
-        """Whose iteration the folder is, which is repaired before. Raises PathNotFoundError, DamagedFileError."""
+        """The iteration of the folder, which is repaired earlier. Raises PathNotFoundError, DamagedFileError."""
         return self.stores.crawl.folder(self.name.folder).iteration()
 
     @cached_property
@@ -128,7 +128,7 @@ class Known:
         return [name for name in dropped_files(self.storage, self.path) if name not in listed]
 
     def facts(self, info: WarcInfo) -> Manifest:
-        """Return the manifest, or what it has to say."""
+        """Return the manifest, or the facts for a new one."""
         if self.manifest is not None:
             return self.manifest
         take_id, began = f"salvaged-{self.name.folder}-{self.name.node}", utc_text(int(self.name.folder))
@@ -194,8 +194,8 @@ class Known:
     def outlinks(self) -> Iterator[tuple[str, QueuedUrl, str]]:
         """Yield the readable lines of `outlinks`, in order.
 
-        Of each owner's part these are the lines before the damage. A line: the owner, the URL and its flags. Where no
-        manifest says the owner, it is the host's. What is no URL is left out: of a part that was compressed at once,
+        These are the lines before the damage in each owner's part. A line: the owner, the URL and its flags. If no
+        manifest says the owner, it is the host's. A malformed URL is left out: of a part that was compressed at once,
         damage shows only at its end.
         """
         where, owners = f"{self.path}/{OUTLINKS_NAME}", Owners(self.nodes)
@@ -229,8 +229,8 @@ def read_lost(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
 def lost_and_not_queued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
     """Return lost URLs that were neither queued again nor crawled.
 
-    Where the file that queues them again is damaged, all are returned. None with a CrawlDb: they are visited again in
-    any case.
+    If the file that queues them again is damaged, all are returned. A crawl with a CrawlDb has none: they are visited
+    again in any case.
     """
     lost = {key_of(queued.url): queued for queued in read_lost(stores, name)}
     if not lost or not stores.config.order.keeps_keys:
@@ -249,9 +249,9 @@ def lost_and_not_queued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
 def requeue_urls(stores: Stores, name: SegmentRef, urls: Sequence[QueuedUrl]) -> None:
     """Hand lost URLs of a segment to their owners.
 
-    They pass the key check, and their hosts do not become seeds. Their keys go before: while the key tables call them
-    crawled, a node that takes in everything again drops them. The same URLs again change nothing. Raises KeyStoreError,
-    StorageError.
+    They pass the key check, and their hosts do not become seeds. Their keys go before: while the key tables call the
+    URLs crawled, a node that takes in everything again drops them. The same URLs again change nothing. Raises
+    KeyStoreError, StorageError.
     """
     with stores.key_servers() as store:
         store.forget([key_of(queued.url) for queued in urls])

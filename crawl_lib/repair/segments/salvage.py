@@ -56,7 +56,7 @@ _ROWS = 10_000
 
 @dataclass
 class SalvageReport:
-    """What a salvage found and did.
+    """The findings and the work of a salvage.
 
     `pages`: those that are kept; `without_metadata`: those of them whose metadata record is lost. `damage`: places of
     the WARC files that are not kept, by reason. `lost`: how many pages are lost; `lost_urls`: of those whose URLs are
@@ -95,7 +95,7 @@ def salvage_segment(
 
 
 class _Salvage:
-    """What is kept of a segment, and what is lost; `carry_out` then does it."""
+    """The kept and the lost parts of a segment; `carry_out` then does it."""
 
     def __init__(self, stores: Stores, name: SegmentRef, report: SalvageReport, clock: Callable[[], float]) -> None:
         self.stores, self.storage, self.name, self.path = stores, stores.storage, name, name.path

@@ -27,7 +27,7 @@ from crawl_lib.segment import check_segment, file_entry, upload_built
 from crawl_lib.stores import Stores
 
 COMPACTED_PREFIX = ".compacted-"
-"""Of the name of an old segment that is deleted, in the place of `DAMAGED_PREFIX` of one that is kept."""
+"""The prefix of an old segment that is deleted; one that is kept has `DAMAGED_PREFIX`."""
 _SWAP = re.compile(rf"{re.escape(FileName.SWAP_PREFIX)}(.+){re.escape(FileName.SWAP_SUFFIX)}")
 _ASIDE = re.compile(rf"(?:{re.escape(FileName.DAMAGED_PREFIX)}|{re.escape(COMPACTED_PREFIX)})(.+)-(\d+)")
 
@@ -98,9 +98,9 @@ def replace_segment(
 
     Returns the name of the old segment, "" if it was deleted.
 
-    `built`: a folder as `build_segment` leaves it. `carried`: small files of the old segment that its manifest does not
-    list, and that the new one gets too. The caller holds the node's lock, where the node is of this machine, and has
-    called `finish_swaps`. Raises StorageError; run the tool again then.
+    `built`: a folder as `build_segment` leaves it. `carried`: small files of the old segment that the new one gets too,
+    though no manifest lists them. The caller holds the node's lock, where the node is of this machine, and has called
+    `finish_swaps`. Raises StorageError; run the tool again then.
     """
     storage, node, folder = stores.storage, segment.node, stores.crawl.folder(segment.folder)
     new = f".new-{node}-{file_entry(built / MANIFEST_FILE)['sha256'][:16]}"
@@ -123,8 +123,8 @@ def replace_segment(
 def finish_swaps(stores: Stores, folder_name: str) -> None:
     """Finish what a killed repair of a folder decided.
 
-    Raises DamagedFileError naming a malformed decision. A new segment that was damaged since is not put in the place of
-    one that is there: the decision is dropped.
+    Raises DamagedFileError naming a malformed decision. A damaged new segment does not replace an existing one: the
+    decision is dropped.
     """
     storage, folder = stores.storage, stores.crawl.folder(folder_name)
     for _, name in stores.until_stopped(swap_files(folder)):
@@ -140,7 +140,7 @@ def finish_swaps(stores: Stores, folder_name: str) -> None:
 def finish_all_swaps(stores: Stores) -> None:
     """Finish the swaps of all folders.
 
-    Tools that look for segments would miss one that was set aside.
+    Tools that look for segments would miss a segment that was set aside.
     """
     for folder in stores.until_stopped(stores.crawl.folders()):
         finish_swaps(stores, folder)
