@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from crawl_lib.rounds import status_of
     from crawl_lib.usable import require_usable
 else:
-    # What loads numpy and Arrow is loaded at its first use, here and below: they begin threads, so a process that is to
-    # be forked for each task must not have them, and they take a third of a second, which most tasks need not pay.
+    # Modules with numpy and Arrow are loaded at their first use, here and below. Both begin threads, so a process that
+    # is to be forked for each task must not have them. They take a third of a second, which most tasks need not pay.
     __getattr__ = loads_later(
         "crawl_lib",
         {

@@ -1,4 +1,4 @@
-"""Which options all nodes of a crawl must agree on, and where two configs differ.
+"""The options on which all nodes of a crawl must agree, and differences between two configs.
 
 Every option is one of them unless it is named here with the reason why it is not: an option that is added later must
 agree until someone has thought about it.

@@ -1,4 +1,6 @@
-"""What the CrawlDb and the visits say of each host. Nothing is kept: one query finds it out when it is asked for."""
+"""Statistics of each host in the CrawlDb and in the visits. Nothing is kept: one query finds it out when it is asked
+for.
+"""
 
 from collections.abc import Generator
 from dataclasses import dataclass

@@ -55,7 +55,7 @@ SEEN_OF_OUTCOME = dict.fromkeys(Outcome, str(Seen.GONE)) | {
     Outcome.REDIRECT: "redirect",
     Outcome.NOT_MODIFIED: str(Seen.NOT_MODIFIED),
 }
-"""What an outcome says where it is final; content and redirects are told apart by the query."""
+"""The meaning of a final outcome; content and redirects are told apart by the query."""
 
 MATRIX = """
 | seen | none | unfetched | fetched | not_modified | redirected_temporary | redirected_permanent | gone | parse_failed | duplicate | orphan | next visit | content |

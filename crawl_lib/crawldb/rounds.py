@@ -49,8 +49,9 @@ class Marks:
     _gained: Ints = field(default_factory=_ints)
     _is_open: Flags = field(default_factory=_flags)
     _is_fixing: Flags = field(default_factory=_flags)
-    """What links of the current round say: the highest score, whether some link may add a row, and whether a seed's
-    redirect leads there."""
+    """The effects of links of the current round: the highest score, whether some link may add a row, and whether a
+    seed's redirect leads there.
+    """
     _visits: list[Rows] = field(default_factory=list)
     _targets: list[Ints] = field(default_factory=list)
 

@@ -14,7 +14,7 @@ from crawl_lib.records import json_object
 from crawl_lib.versions import columns
 
 GONE_PART = 0.9
-"""Of `schedule.always_s`, the longest interval of what is gone."""
+"""The share of `schedule.always_s` that is the longest interval of a URL that is gone."""
 NEVER_S = 1 << 40
 KINDS_SCHEMA = columns("host text, mime text, metadata text, sort int32")
 LIMITS_SCHEMA = columns("sort int32, status text, fixed_s int64, least_s int64, most_s int64")

@@ -420,7 +420,7 @@ def _groups(segments: int, count: int) -> list[str]:
     return [f"segment >= {first} and segment < {end}" for first, end in pairwise(ends)]
 
 
-# Of a million hosts: keys have none of their order, so with fewer each would be looked up again for nearly each URL.
+# A million hosts: keys are not in hosts' order, so with fewer nearly each URL would cost a look-up.
 _domain_of = lru_cache(1 << 20)(domain_of.__wrapped__)
 
 

@@ -385,7 +385,7 @@ class CrawlDirectory:
 
 
 _MANIFEST_PARTS = {"counts": dict, "outlinks": dict, "scope_added": list}
-"""Of a segment's manifest, and of an index."""
+"""The parts of a segment's manifest, and of an index."""
 
 
 @dataclass(frozen=True)

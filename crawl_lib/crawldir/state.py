@@ -1,4 +1,4 @@
-"""What a folder's index and its segments say together, also where segments came after the commit."""
+"""The sum of a folder's index and segments, also of segments that came after the commit."""
 
 from collections import Counter
 from functools import cached_property

@@ -87,12 +87,12 @@ class SystemResolver:
         self._open += 1
         try:
             if self._ares is None:
-                # With a callback for its sockets it needs no thread, and no inotify, of which a user has few.
+                # A callback for sockets spares c-ares a thread, and inotify, of which a user has few.
                 self._ares = pycares.Channel(sock_state_cb=self._watch, servers=self._servers or None, tries=_TRIES)
             self._ares.getaddrinfo(host, None, type=socket.SOCK_STREAM, callback=partial(self._answered, then))
         except (UnicodeError, ValueError, pycares.AresError) as error:
             self._open -= 1
-            # Of c-ares: a file of the system cannot be read, or memory is short.
+            # An error of c-ares: a file of the system cannot be read, or memory is short.
             then(Resolved((), str(error), isinstance(error, pycares.AresError)))
         if self._timer is None and self._open:
             self._timer = self._loop.call_later(_CHANNEL_TICK_S, self._tick)

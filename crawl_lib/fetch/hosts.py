@@ -225,7 +225,7 @@ class Host:
     def is_done(self, now: float) -> bool:
         """Return whether a host can be forgotten.
 
-        Such a host has no work and nothing to save, waits for nothing, and its delay is over.
+        The host has no work and nothing to save, waits for nothing, and its delay is over.
         """
         busy = self.in_flight or self.in_heap or self.pages or self.urgent or self.later
         return not (busy or self.changed) and self.waits_for is None and self.ready_at() <= now

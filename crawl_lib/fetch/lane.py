@@ -73,7 +73,7 @@ class SlowLane:
             return LONG_HEAD
         least, before = self._config.min_bytes_per_s, exchange.received_before
         slow_s, got = self._time_s - exchange.quick_at, received - before
-        # What an answer begins with counts, however little it is; and the first look finds each one quick.
+        # The beginning of an answer counts, however small; and the first look finds each request quick.
         if slow_s < 0 or exchange.is_paused or (got and (not before or got >= least * slow_s)):
             exchange.received_before, exchange.quick_at = received, self._time_s
         elif least and before and slow_s >= self._config.min_speed_s:

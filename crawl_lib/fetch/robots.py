@@ -76,9 +76,9 @@ def row_of(authority: str, fetched: Fetched, hops: int, now: float, config: Fetc
 
 _READ = frozenset(Verdict)
 _UNAVAILABLE = (ERROR_ANSWERS | {Outcome.REDIRECT}) - {Outcome.SERVER_ERROR}
-# What happens before an answer, to robots.txt as it would to the host's pages.
+# Failures before an answer, to robots.txt as to the host's pages.
 _FAILURES = (Outcome.CONNECT_FAILED, Outcome.TIMEOUT, Outcome.TOO_SLOW, Outcome.PROTOCOL_ERROR)
-# What fails here is what every URL of the authority has too: its name, its address, its certificate.
+# Every URL of the authority would fail so too, by its name, its address or its certificate.
 _SHARED_ENDS = (Outcome.DNS_FAILED, Outcome.ADDRESS_REFUSED, Outcome.TLS_FAILED)
 _TOO_MANY_REQUESTS = 429
 

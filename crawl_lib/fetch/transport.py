@@ -93,7 +93,7 @@ class Transport:
         self._timer = Alarm(self._loop, self._on_time)
         self._deadline = Alarm(self._loop, self._on_deadline)
         self._kept = max(64, config.connections * 2)
-        # Where descriptors are few, connections would fail for want of them, and that looks like a failure of hosts.
+        # If descriptors are few, connections would fail for want of them, which looks like a failure of hosts.
         free = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - self._kept - config.connections - _OTHER_DESCRIPTORS
         lane_config = replace(config, slow_connections=max(0, min(config.slow_connections, free)))
         self._lane = SlowLane(lane_config, budget, self._running, partial(self._end, code=pycurl.E_OPERATION_TIMEDOUT))
@@ -246,7 +246,7 @@ class Transport:
 
 
 def _curl_events(mask: int) -> int:
-    # What an error is, curl finds out by reading.
+    # Curl finds out by reading what an error is.
     events = pycurl.CSELECT_ERR | pycurl.CSELECT_IN if mask & (select.EPOLLERR | select.EPOLLHUP) else 0
     events |= pycurl.CSELECT_IN if mask & select.EPOLLIN else 0
     return int(events | (pycurl.CSELECT_OUT if mask & select.EPOLLOUT else 0))

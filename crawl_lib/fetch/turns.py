@@ -48,7 +48,7 @@ def boot_id() -> bytes:
 START_S = 0.25
 """How long before the end of a span a request is begun at the latest: it takes time to connect.
 
-So long the next one to an address waits for it to be sent, where nodes share turns.
+The time for which the next turn of an address waits for the request, where nodes share turns.
 """
 _MOST_START_S = 8.0
 _MOST_SPANS = 10_000

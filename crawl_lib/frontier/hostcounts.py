@@ -246,7 +246,7 @@ def _lowered(base: sqlite3.Connection, counts: Mapping[bytes, int]) -> list[tupl
 def _count_domains(base: sqlite3.Connection) -> None:
     """Count the domains of an older version's file.
 
-    Such a file has hosts alone.
+    The file of an older version has hosts alone.
     """
     if base.execute(_SOME_DOMAIN).fetchone() is None:
         base.create_function("domain_of", 1, _domain_of, deterministic=True)

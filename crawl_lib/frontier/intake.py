@@ -191,7 +191,7 @@ class _IntakeRun:
     def _source(self, folder: str, node: str) -> Generator[bytes]:
         """Yield a source's lines, with `DROPPED` for some.
 
-        Such a line was handed on, and is to be dropped.
+        A dropped line was handed on, and its URL is known.
         """
         if (folder, node) == UNDECIDED:
             yield from self.queue.undecided()
@@ -364,8 +364,8 @@ class _PastCheck:
     """The choice of handed-on lines that are taken in without asking the key store.
 
     Their keys are known already, and only the line has their URL. A URL that waits in this queue is different: it came
-    by two ways, such as from a queue that was divided again, and once more when the node was retired as lost. Such a
-    line is dropped.
+    by two ways, such as from a queue that was divided again, and once more when the node was retired as lost. The line
+    is dropped then.
 
     A node that takes in everything again (`Record.taking_in_again`, a queue that was lost) looks for URLs that no queue
     holds any more. Whole queues that it once got from others would be queued again, most of it fetched long ago.

@@ -223,7 +223,7 @@ def _entries(ins: Ints, outs: Ints, sources: Ints, targets: Ints) -> Ints:
     words = np.empty(int((sizes + 2).sum()), dtype=np.int32)
     words[starts] = sizes
     words[starts + 1] = ins
-    # Where each neighbour goes: its place in its column, moved by how far its node's list is moved.
+    # The target of each neighbour: its place in its column, moved as far as its node's list is moved.
     moved_in = starts + 2 - (np.cumsum(ins) - ins)
     words[np.repeat(moved_in, ins) + np.arange(len(sources))] = sources
     moved_out = starts + 2 + ins - (np.cumsum(outs) - outs)

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-# What loads Arrow is named by its package: it is loaded at its first use, and settle mostly has none.
+# Modules that load Arrow are named by their package: each is loaded at its first use, and settle mostly has none.
 from crawl_lib import segment as segments
 from crawl_lib.config import to_mapping
 from crawl_lib.crawldir import FolderState, Iteration, SettledNotes
@@ -212,7 +212,7 @@ def _visit_hosts(task: NodeTask, take: Take, current: Iteration, hosts: HostStor
     Below a watermark they end, and begin again later.
     """
     config = task.stores.config
-    # Where hosts have another node now, the one before may just have asked them.
+    # If hosts have another node now, their earlier node may just have asked them.
     if hosts.begin(hold=nodes_changed(task.stores, current)):
         # After an unclean stop: turns that the dead processes held are free again, after one delay for everybody.
         with Turns.of(NodeDirectory(task.directory).hosts, config.fetch) as turns:
@@ -363,7 +363,7 @@ def mark_pages(stores: Stores, reader: "segments.SegmentReader", node: str | Non
     with stores.keys(node) as keys:
         for batch in reader.pages(["key", "outcome", "retry_at"], with_dropped=True):
             by_state: dict[KeyState, list[bytes]] = {}
-            # What a filter needs takes 30 ms to load.
+            # The modules of a filter take 30 ms to load.
             passes = batch.column(2).null_count < batch.num_rows
             final = batch.filter(batch.column(2).is_null()) if passes else batch
             columns: list[list[Any]] = [column.to_pylist() for column in final.columns[:2]]

@@ -1,6 +1,6 @@
 """The layer between uvicorn and the API: requests, answers, streams of events, and errors as answers.
 
-Half of the requests read a single URL, in a tenth of a millisecond. So there is a dictionary of routes, and no
+Half of the requests read a single URL, in a tenth of a millisecond. Therefore there is a dictionary of routes, and no
 framework: a stack of middlewares costs as much as the read.
 """
 

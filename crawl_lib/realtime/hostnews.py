@@ -1,4 +1,4 @@
-"""What fetchers on other machines know of hosts, for the next owner of a part: the table `krakehosts`.
+"""Facts about hosts from fetchers on other machines, for the next owner of a part: the table `krakehosts`.
 
 The first URL of an authority in the time of a lease goes to the fetcher with all that is known of the host. The answer
 to a URL brings what the fetcher has learned. A fetcher may be in the hands of an attacker, so an answer changes the

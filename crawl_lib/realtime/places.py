@@ -1,4 +1,4 @@
-"""Where the files of real time lie in a node's directory, and how a fetcher is named."""
+"""The places of real-time files in a node's directory, and the names of fetchers."""
 
 from pathlib import Path
 

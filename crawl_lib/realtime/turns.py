@@ -21,7 +21,7 @@ from crawl_lib.keys import SharedTurns
 from crawl_lib.realtime.protocol import AskTurn, Turn
 
 LINE_S = 0.1
-"""So much longer than in a batch crawl a span lasts: question and answer go over a line."""
+"""The seconds by which a span is longer than in a batch crawl: question and answer go over a line."""
 MOST_ASKED = 20_000
 MOST_UNREAD_BYTES = 64 << 20
 """A fetcher may leave so much unread; a hostile one may ask for turns, and read nothing."""

@@ -2,9 +2,9 @@
 
 A look changes nothing of the crawl. Queues are those of the nodes on this machine; a node at work is skipped and named,
 in a repair with its segments. A node's queue that is gone is missed where it has to be: where keys lie in files (there
-is no other machine), where the node's directory is, on the machine of the node's name, and where the caller says so.
-Where queues are on several machines, a check that is told which of its nodes are here leaves a note of the keys that
-they hold (`held.note_held`). Once every other node has one, it compares the queued keys of the whole crawl.
+is no other machine), where the node's directory is, on the machine of the node's name, and where the caller says so. If
+queues are on several machines, a check that is told which of its nodes are here leaves a note of the keys that they
+hold (`held.note_held`). Once every other node has one, it compares the queued keys of the whole crawl.
 
 A repair deletes or hides nothing that could hold a URL or a page, and marks nothing known that might not be; it may
 cost fetches, and how many at most is said first. In this order, since each part is read by the next:

@@ -28,11 +28,11 @@ from crawl_lib.durable import KILL_VARIABLE
 
 LET_THROUGH = frozenset(
     {
-        # Where Python and its libraries lie, and how names of files are encoded.
+        # The places of Python and its libraries, and the encoding of file names.
         *("HOME", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE"),
         *("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "PYTHONUTF8"),
         *("LANG", "LC_ALL", "LC_CTYPE", "TZ"),
-        # Whose certificates are believed, and how the system's resolver is set.
+        # Trusted certificates, and settings of the system's resolver.
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "LOCALDOMAIN", "RES_OPTIONS"),
         KILL_VARIABLE,
     }

@@ -121,7 +121,7 @@ def _pieces(file: IO[bytes]) -> Pieces:
 
 def _serve(task: socket.socket, reader: Reader, most_bytes: int) -> int:
     """Fork a child for each message, until the socket closes."""
-    # Nothing is open but the socket and standard error: the ends of the worker's pipes and locks say who is alive.
+    # Only the socket and standard error are open: the ends of the worker's pipes and locks say who is alive.
     for number, end in enumerate(os.pipe()):  # nothing is read or written there, and no file is opened for it
         os.dup2(end, number)
     os.closerange(3, task.fileno())

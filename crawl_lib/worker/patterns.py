@@ -1,10 +1,10 @@
 """Pages that are nearly the same, of a pattern with many URLs (`urls.pattern_of`): what ends the rule `similar`.
 
 The take names the patterns that have become large, and how many of each are fetched before it is known what their pages
-are like. Of those and of later ones the host store keeps 64 bytes a page (`parse.sketch`), by the time of the fetch:
-pages that are handled again after a kill change nothing. If too many of the newest are nearly the same, the pattern's
-other URLs end without being fetched. An eighth of the pages is looked at if the pattern is large and no trap, since
-looking costs 0.1 ms.
+are like. The host store keeps 64 bytes a page of these and later ones (`parse.sketch`), by the time of the fetch: pages
+that are handled again after a kill change nothing. If too many of the newest are nearly the same, the pattern's other
+URLs end without being fetched. An eighth of the pages is looked at if the pattern is large and no trap, since looking
+costs 0.1 ms.
 """
 
 from collections import defaultdict

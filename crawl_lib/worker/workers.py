@@ -81,7 +81,7 @@ class _WorkerProcess:
 def prepare_workers() -> None:
     """Start to load modules of fetching processes during other work.
 
-    That takes 0.2 s. An error is left for `run_workers`, which says what it means.
+    The start takes 0.2 s. An error is left for `run_workers`, which says what it means.
     """
     with suppress(OSError):
         fork_server()

@@ -56,7 +56,7 @@ from crawl_lib.urls import scope_bytes, whole_hosts
 
 BROKEN_PREFIX = ".broken-"
 CHOSEN_AGAIN = f"{FileName.START_PREFIX}{'0' * 40}-{'0' * 32}".encode()
-"""What to write in place of a choice that cannot be read, where the chosen folder has its name: no attempt's name."""
+"""The text in place of a choice that cannot be read, if the chosen folder has its name: no attempt's name."""
 
 
 class SmallFiles:

@@ -7,8 +7,8 @@ URLs that no intake has decided on (they would be dropped as known), and pages t
 
 Keys that are queued and whose URLs nothing holds are found last. A fill with `drop_queued` takes them out, so that they
 are new when they are found again; and, before that, the nodes of this machine forget what they have taken in, so that
-the next intake finds them in the segments. What nothing holds is known where each node's queue is on this machine, or
-its keys are noted by `krake fsck --node NODE` (`held`); else nothing is done.
+the next intake finds them in the segments. Keys that nothing holds are known if each node's queue is on this machine,
+or its keys are noted by `krake fsck --node NODE` (`held`); else nothing is done.
 
 Every statement may be repeated, and states only rise: killed anywhere, it is run again from the start.
 """

@@ -5,7 +5,8 @@ what a move that cannot be read left half done, what an intake that cannot go on
 like an adoption's: killed before it, nothing has changed but the note of what is gone. The next intake adopts the
 queue: it refuses what is no URL, drops repeats, hands on what other nodes own, and inserts the keys.
 
-What depends on segments (an open take whose segment is there, a spool, host counts) is in `repair.queue.node`.
+The repair of parts that depend on segments (an open take whose segment is there, a spool, host counts) is in
+`repair.queue.node`.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -178,7 +179,7 @@ class _Repair:
             self._set_aside(NodeDirectory.record)
             self.record = Record(again=again())
 
-    # What waits
+    # URLs that wait
 
     def _all(self, crawled: Crawled) -> Pairs:
         """Yield every readable URL with its meta, in the queue's order."""
@@ -317,7 +318,7 @@ class _Repair:
             decided = {NodeDirectory.new, NodeDirectory.new_claim} & damaged.keys()
             self.report.lost += max(journal.new_count - count, bool(decided))
 
-    # What else there is
+    # Other files
 
     def _keep_lines(self, name: str, others: Sequence[str]) -> None:
         """Keep the readable lines of a file and of its unfinished successors."""
