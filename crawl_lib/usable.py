@@ -49,9 +49,9 @@ Problems = Iterator[KrakeError]
 
 
 def require_usable(config: Config, secrets: Secrets, stop: Event | None = None, *, batch: bool = False) -> None:
-    """Raise ConfigError if a crawl of this config would be refused.
+    """Raise an error if a crawl of this config would be refused.
 
-    The error has a line for each problem; a single problem is raised itself.
+    A single problem is raised itself. Several problems become one ConfigError, with a line for each.
 
     `batch`: the batch stages run on this machine, as on that of `inject` in a DAG. A problem that may pass
     by itself is a warning in the log, if there is no other one. Raises StoppedError.

@@ -350,7 +350,7 @@ def _rooms(rooms: Mapping[str, int], settings: GenerateConfig) -> pa.Table:
 def _sort_values(work: VersionWork, basis: _Basis) -> None:
     """Make the table `worths` of URLs' sort values by plug-ins.
 
-    It is made only where scores decide the order.
+    Unless scores decide the order, the table is empty.
     """
     scoring = Scoring.of(work.stores.config, now=basis.now, version=basis.version.number)
     if basis.settings.order == "score" and scoring.wanting("sort_value"):

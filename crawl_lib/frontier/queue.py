@@ -59,7 +59,7 @@ class State:
         return hashlib.sha1(self.to_bytes()).hexdigest()
 
     def is_believed(self, record: Record) -> bool:
-        """Return whether Krake or people wrote the state as it is.
+        """Return whether the state is Krake's latest, or people's.
 
         A state by people begins with 0, or has no `state.krake`.
         """

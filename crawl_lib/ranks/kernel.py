@@ -73,7 +73,7 @@ def starts_of(degrees: Ints) -> Ints:
 def mapped(path: Path, blocks: Iterable[Ints]) -> Ints:
     """Map numbers of 32 bits from a local file.
 
-    The numbers take no memory so. Raises StorageError naming the file.
+    So mapped, the numbers take no memory. Raises StorageError naming the file.
     """
     with os_errors(path), path.open("wb") as file:
         for block in blocks:

@@ -249,9 +249,9 @@ class _Arrival:
         self.move()
 
     def require_room(self, line: PartsLine, entry: PartEntry) -> None:
-        """Raise an error where a part has no room.
+        """Raise NoRoomError if there is no room for a part.
 
-        NoRoomError: the disk is full. StorageError: the part is larger than any part of this config.
+        NoRoomError: the disk is full, or the part is larger than any part of this config.
         """
         config = self.stores.config
         if shortage := FreeSpace(config.watermarks, self.room).shortage():

@@ -285,7 +285,7 @@ class Scheduler:
     def begin(self, request: Request, row: Row) -> Visit | None:
         """Begin the work on a due row; return its context.
 
-        None: the work has begun already. Returns None where another scheduler has the fetcher with the part of the URL.
+        A row whose work has begun keeps its context. None: another scheduler has the fetcher with the part of the URL.
         """
         if row.key in self.visits:
             return self.visits[row.key]
@@ -394,7 +394,7 @@ class Scheduler:
     async def may_try_again(self, visit: Visit) -> bool:
         """Return whether to retry a URL after the fetcher died.
 
-        Only the first URL of a host is suspected, and not retried.
+        The first URL of a host is suspected: each death of a fetcher counts as a try of that URL.
         """
         if next(iter(self._hosts[visit.host])) == visit.key:
             visit.tries += 1

@@ -158,7 +158,7 @@ class Part:
     def positions(self) -> "array[int]":
         """Return the batch positions in a closed part.
 
-        Raises StorageError or DamagedFileError naming the file. They are believed: a wrong one would be taken for a
+        Raises StorageError or DamagedFileError naming the file. They are trusted: a wrong one would be taken for a
         fetch that was done.
         """
         self.require_whole(POSITIONS_SUFFIX)

@@ -124,7 +124,7 @@ def upload_checked(storage: Storage, local: Path, path: str, entry: dict[str, An
 
 
 def _require_ours(storage: Storage, target: str, take_id: str) -> None:
-    """Raise StorageError unless the target is this take's segment."""
+    """Raise OutputConflictError unless the target is this take's segment."""
     try:
         present = Manifest.from_bytes(storage.read_bytes(f"{target}/{MANIFEST_FILE}"), f"{target}/{MANIFEST_FILE}")
     except PathNotFoundError as error:

@@ -156,7 +156,7 @@ def read_one(data: bytes, offset: int, where: str) -> WarcRecord:
 def walk(file: BinaryIO, damage: Counter[str] | None = None, file_id: FileId | None = None) -> Iterator[WarcRecord]:
     """Yield the records of one of Krake's own files.
 
-    They come in file order, until its end or the first damage.
+    Records come in file order, until the file's end or the first damage.
 
     `damage` counts, by its reason, what the walk ended at. `file_id` learns the id of the file.
     """

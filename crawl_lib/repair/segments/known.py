@@ -263,7 +263,7 @@ def requeue_urls(stores: Stores, name: SegmentRef, urls: Sequence[QueuedUrl]) ->
 def _requeued(stores: Stores, name: SegmentRef) -> str:
     """Return the folder in `seeds` of a segment's lost URLs.
 
-    The same URLs have the same name.
+    The same URLs give the same name.
     """
     lines = [encode_line(queued, HANDED_ON) for queued in read_lost(stores, name)]
     return hashlib.sha1(b"\n".join([f"salvage {name}".encode(), *lines])).hexdigest()
