@@ -116,6 +116,7 @@ class Fetcher:
         self.is_leased = task.is_leased
         self.held = Held(config.fetch, store)
         self.spans = turns.spans
+        self._grant = 0
         may_send = self.held.may_send if task.is_leased else None
         self.run = LiveRun(
             config=config.fetch, retry=config.retry, store=store, turns=turns, caller=self, may_send=may_send
@@ -135,6 +136,7 @@ class Fetcher:
         """Carry out a line."""
         match message:
             case Grant():
+                self._grant = message.number
                 self.held.grant(message.parts, message.until_ms, message.unowned)
                 self._refuse_lapsed()
             case Rates():
@@ -325,7 +327,8 @@ class Fetcher:
         while True:
             if self.is_leased:
                 self._refuse_lapsed()
-                self.say(Clock(now_ms=own_ms()))
+                is_clear = all(self.held.has(one.wanted.part) for one in self._open.values())
+                self.say(Clock(now_ms=own_ms(), heard=self._grant if is_clear else 0))
             await asyncio.sleep(CLOCK_S)
 
     async def _close_parts(self) -> None:

@@ -33,12 +33,17 @@ _T = TypeVar("_T")
 
 @dataclass
 class Lessee:
-    """A line to a fetcher. `unowned`: the parts that no fetcher had had before this renewal."""
+    """A line to a fetcher.
+
+    `unowned`: the parts that no fetcher had had before this renewal. `asked`: the parts that the fetcher may ask now;
+    None while the scheduler cannot know.
+    """
 
     fetcher: str
     line: str = field(default_factory=lambda: token_hex(8))
     has_begun: bool = False
     unowned: frozenset[int] = frozenset()
+    asked: frozenset[int] | None = None
 
     @property
     def words(self) -> dict[str, str]:
@@ -84,8 +89,9 @@ class LeaseTable:
     def renew(self, lessee: Lessee) -> dict[int, int]:
         """Take and renew a fetcher's leases; return parts and epochs.
 
-        A lease on a part that another member should have ends by itself. A line that another line has replaced gets
-        nothing; if the replaced line is alive, the next call makes it the newest line again.
+        A lease on a part that another member should have ends once the fetcher is known to ask the part's hosts no
+        more, else by itself. A line that another line has replaced gets nothing; if the replaced line is alive, the
+        next call makes it the newest line again.
         """
         self._ensure()
         begins, lessee.has_begun = not lessee.has_begun, True
@@ -103,6 +109,8 @@ class LeaseTable:
             parts = ",".join(map(str, wanted))
             self.server.run("lease_take.sql", **lessee.words, lease=_ms(LEASE_S), parts=parts, begins=int(begins))
         held = {int(part): int(epoch) for part, epoch in self.server.ask("lease_held.sql", **lessee.words)}
+        if lessee.asked is not None and (left := held.keys() - lessee.asked - set(wanted)):
+            self.server.run("lease_leave.sql", **lessee.words, parts=",".join(map(str, sorted(left))))
         return {part: held[part] for part in wanted if part in held}
 
     def give_back(self, lessee: Lessee) -> None:

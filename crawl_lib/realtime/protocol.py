@@ -69,18 +69,23 @@ class Grant(Message, tag="grant", frozen=True, kw_only=True):
 
     `parts`: ranges of the parts 0 to 255, both ends included. A fetcher without a grant refuses each URL. `until_ms`:
     the end of the grant by the fetcher's own clock (`Clock`), None without an end. `unowned`: the parts among them that
-    no fetcher ever had.
+    no fetcher ever had. `number`: of the grant, for `Clock`; from 1 on in the lines of a fetcher on another machine.
     """
 
     parts: tuple[tuple[PartNumber, PartNumber], ...]
     until_ms: Count | None = None
     unowned: tuple[tuple[PartNumber, PartNumber], ...] = ()
+    number: Count = 0
 
 
 class Clock(Message, tag="clock", frozen=True, kw_only=True):
-    """The time by a fetcher's own clock, which never jumps, in milliseconds."""
+    """The time by a fetcher's own clock, which never jumps, in milliseconds.
+
+    `heard`: the number of the last grant; 0 while a request to a host without a grant is on its way.
+    """
 
     now_ms: Count
+    heard: Count = 0
 
 
 class AskTurn(Message, tag="ask_turn", frozen=True, kw_only=True):

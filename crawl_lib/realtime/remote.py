@@ -125,6 +125,7 @@ class RemoteLink(FetcherLink):
         self._hosts = HostNews(store)
         self._leases, self._lessee = leases, Lessee(fetcher.name)
         self._epochs: dict[int, int] = {}
+        self._grants = 0
         self._taken_s = -math.inf
         self._until_s = 0.0
         self._has_clock = False
@@ -152,7 +153,7 @@ class RemoteLink(FetcherLink):
 
     def _greet(self, writer: asyncio.StreamWriter) -> None:
         self.died, self._has_clock = LineLostError, False
-        self._lessee, self._epochs = Lessee(self.name), {}
+        self._lessee, self._epochs, self._grants = Lessee(self.name), {}, 0
         writer.write(Hello(version=PROTOCOL_VERSION, name="scheduler").to_line())
         writer.write(self._setup.to_line())
         writer.write(self._rates.to_line())
@@ -246,6 +247,8 @@ class RemoteLink(FetcherLink):
         Leases begin after the fetcher's time `clock`; the grant lasts until that time + `GRANT_S`.
         """
         lessee = self._lessee
+        is_heard = clock.heard > 0 and clock.heard == self._grants
+        lessee.asked = frozenset(self._epochs) if is_heard else None
         try:
             epochs = await self._leases.renew(lessee)
         except KeyStoreError as error:
@@ -253,9 +256,11 @@ class RemoteLink(FetcherLink):
             return
         if self._writer is writer:
             self._epochs, self._until_s = epochs, heard_s + GRANT_S
+            self._grants += 1
             until_ms = clock.now_ms + round(1000 * GRANT_S)
             unowned = ranges_of(lessee.unowned & epochs.keys())
-            writer.write(Grant(parts=ranges_of(epochs), until_ms=until_ms, unowned=unowned).to_line())
+            grant = Grant(parts=ranges_of(epochs), until_ms=until_ms, unowned=unowned, number=self._grants)
+            writer.write(grant.to_line())
             self.on_grant()
 
     def _on_parting(self, parting: Parting) -> None:

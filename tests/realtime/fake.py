@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from crawl_lib.realtime.tokens import RIGHTS, TokenFile
 from crawl_lib.urls import key_of
 
 LIMIT_S = 60.0
+_numbers = count()
 
 
 def page(wanted: Fetch, **fields: Any) -> Done:
@@ -189,7 +191,7 @@ class Served:
         for place in self.store.places:
             await self.store.ensure(place)
         self.service.start()
-        self.client = self.client_of(*RIGHTS, name=f"all-{id(self)}")
+        self.client = self.client_of(*RIGHTS, name=f"all-{next(_numbers)}")
         return self
 
     def client_of(self, *rights: str, name: str, **options: Any) -> httpx.AsyncClient:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import ssl
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,28 @@ def test_urls_of_a_grant_that_ended_are_refused_unsent(tmp_path: Path) -> None:
         talk.send(Grant(parts=((3, 3),), until_ms=clock.now_ms + 60_000))
         assert talk.hear(Done, Refused).rule == "not_granted"
     assert not web.paths()
+
+
+def test_a_smaller_grant_is_heard_once_no_request_is_outside_of_it(tmp_path: Path) -> None:
+    released = threading.Event()
+    with HostileWeb() as web, remote(tmp_path) as there, there.connect() as connection:
+        web.on("/late", lambda talk: released.wait(30) and talk.reply())
+        talk = Talk(connection)
+        talk.send(setup(tmp_path))
+        until_ms = talk.hear(Clock).now_ms + 60_000
+        talk.send(Grant(parts=(ALL_PARTS,), until_ms=until_ms, unowned=(ALL_PARTS,), number=1))
+        talk.send(wanted(web.url("/late")))
+        while talk.hear(Clock).heard != 1 or "/late" not in web.paths():
+            pass
+        talk.send(Grant(parts=(), until_ms=until_ms, number=2))
+        while (heard := talk.hear(Clock).heard) == 1:
+            pass
+        assert heard == 0
+        released.set()
+        assert talk.hear(Done).hop.status == 200
+        while (heard := talk.hear(Clock).heard) == 0:
+            pass
+        assert heard == 2
 
 
 @pytest.mark.parametrize("name", ["live-2", NAME])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import random
 import signal
@@ -53,17 +54,18 @@ ACTS = ("kill fetcher", "stop fetcher", "kill scheduler", "stop scheduler", "cut
 
 @dataclass
 class Site:
-    """A web of `SITES` loopback hosts. A path names the hosts that redirects lead through: `/c/3.17/name`.
+    """A web of `hosts` loopback hosts. A path names the hosts that redirects lead through: `/c/3.17/name`.
 
     `requests`: time, host and path of each, in order.
     """
 
     port: int = 0
+    hosts: int = SITES
     requests: list[tuple[float, str, str]] = field(default_factory=list)
 
     def url(self, rng: random.Random) -> str:
         """Return a new URL; half of all lead through other hosts."""
-        ways = [rng.randrange(SITES) for _ in range(1 + (rng.randrange(2) and rng.randrange(1, 4)))]
+        ways = [rng.randrange(self.hosts) for _ in range(1 + (rng.randrange(2) and rng.randrange(1, 4)))]
         return self._chain(ways, f"{rng.getrandbits(48):x}")
 
     def _chain(self, ways: list[int], name: str) -> str:
@@ -410,6 +412,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="krake-torture-"))
     with cluster(folder, given.seed) as found:
         found.rate = given.rate
+        found.site.hosts = math.ceil(SITES * min(1.0, given.rate / RATE))  # fewer URLs leave a host without work
         found.run(given.acts)
     if given.report and not found.findings:
         write_report(given.report, found.table(), f"CLUSTER={given.acts} SEED={given.seed}")
