@@ -91,6 +91,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "mark_duplicates": {},
     "retry_now": {"run_id": "run"},
     "make_output": {"output": "text"},
+    "make_statistics": {},
 }
 OF_CRAWLDB = {"generate", "update_crawldb", "update_score", "mark_duplicates"}
 
