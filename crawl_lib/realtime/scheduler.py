@@ -24,7 +24,7 @@ from crawl_lib.realtime.captures import NewestCaptures
 from crawl_lib.realtime.documents import Document, Request, decoded, encoded, joined, request_bytes, request_of
 from crawl_lib.realtime.fetchers import Fetchers
 from crawl_lib.realtime.link import FetcherLink
-from crawl_lib.realtime.pages import ALL_PARTS, LOOK_BACK_MS, Finished, Followed, Mark, Row, Wish, part_of
+from crawl_lib.realtime.pages import LOOK_BACK_MS, Finished, Followed, Mark, Row, Wish, part_of
 from crawl_lib.realtime.probes import Probes
 from crawl_lib.realtime.protocol import Done, Rate, Rates, Refused
 from crawl_lib.realtime.rates import is_blocked, rated, require_few
@@ -103,13 +103,15 @@ class Scheduler:
         self._newest_ms = dict.fromkeys(store.places, 0)
         self._turned_away: set[int] = set()
         self._wanted, self._room = asyncio.Event(), asyncio.Event()
+        self._looked: dict[int, asyncio.Event] = {place: asyncio.Event() for place in store.places}
 
     # -- from the start to the stop
 
     def start(self) -> None:
         """Begin: the fetcher, the recovery of due rows, and the sweep."""
         self._fetching.add(self.spawn(self._run_link()))
-        for work in (self._keep_recovering(), self._keep_sweeping(), self._keep_logging()):
+        going_on = (self._keep_going_on(place) for place in self.store.places)
+        for work in (self._keep_recovering(), self._keep_sweeping(), self._keep_logging(), *going_on):
             self.spawn(work)
         if self.link.is_shared:
             self.spawn(self._keep_counting())
@@ -697,23 +699,33 @@ class Scheduler:
         try:
             if is_whole:
                 await self.store.ensure(place)
-                await self.recover(place, parts)
+                await self._begin_due(place, parts, Mark())
+                self._looked[place].set()
             elif parts:
                 await self._begin_due(place, parts, Mark(max(0, self._newest_ms[place] - LOOK_BACK_MS)))
         except KeyStoreError as error:
             log.warning("due rows cannot be read yet: %s", error)
             self._wanted.set()
 
-    async def recover(self, place: int, parts: Collection[int] = ALL_PARTS) -> None:
-        """Take due and waiting rows of a server into memory. Raises KeyStoreError."""
-        if not parts:
-            return
-        await self._begin_due(place, parts, Mark())
+    async def _keep_going_on(self, place: int) -> None:
+        """Go on with the rows that wait for targets, after each look at all due rows of a server.
+
+        Each such row asks the table for its target. Looks for due rows do not wait for that.
+        """
+        while True:
+            await self._looked[place].wait()
+            self._looked[place].clear()
+            try:
+                await self.go_on(place)
+            except KeyStoreError as error:
+                self.note_problem(error)
+
+    async def go_on(self, place: int) -> None:
+        """Submit the targets of a server's waiting rows again, or finish these rows. Raises KeyStoreError."""
         target = key = b""
-        while rows := await self.store.waiting(place, target, key, parts):
+        while (parts := self.link.parts) and (rows := await self.store.waiting(place, target, key, parts)):
             target, key = rows[-1].waits_for or b"", rows[-1].key
-            for row in rows:
-                await self._go_on(row)
+            await asyncio.gather(*(self._go_on(row) for row in rows))
 
     async def _begin_due(self, place: int, parts: Collection[int], mark: Mark) -> None:
         """Begin the due rows of a server from a mark on."""

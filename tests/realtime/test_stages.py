@@ -10,8 +10,8 @@ import pytest
 import uvloop
 
 from crawl_lib.errors import KeyServerDownError
-from crawl_lib.realtime.documents import Document
-from crawl_lib.realtime.pages import ALL_PARTS, Followed, PageServer
+from crawl_lib.realtime.documents import Document, PageTarget, Request, request_bytes
+from crawl_lib.realtime.pages import ALL_PARTS, Followed, PageServer, Wish
 from crawl_lib.realtime.pages_sqlite import SqlitePages
 from crawl_lib.realtime.protocol import Done, Fetch, Place, Refused
 from crawl_lib.urls import key_of
@@ -377,6 +377,29 @@ def test_a_policy_limits_the_fetch_and_probes_the_picture(tmp_path: Path) -> Non
 
 
 class TestDeath:
+    def test_rows_that_wait_hold_no_due_rows_up(self, tmp_path: Path, monkeypatch) -> None:
+        """After a kill the rows of many chains may wait, and each asks the table for its target."""
+
+        async def test(served: Served) -> None:
+            going_on = asyncio.Event()
+
+            async def hold(*_: object) -> None:
+                going_on.set()
+                await asyncio.Event().wait()
+
+            monkeypatch.setattr(served.service, "_go_on", hold)
+            waiting = Request(url=A, target=PageTarget(url=B, key=key_of(B).hex(), how="redirect"))
+            await served.store.submit(Wish(key_of(A), 0, request_bytes(waiting)))
+            await served.store.follow(Followed(key_of(A), key_of(B), request_bytes(waiting), 1 << 60))
+            served.service.note_problem(KeyServerDownError("away"))
+            await going_on.wait()
+            await served.store.submit(Wish(key_of(C), 0, request_bytes(Request(url=C))))
+            served.service.note_problem(KeyServerDownError("away"))
+            while C not in served.web.urls:
+                await asyncio.sleep(0)
+
+        run(tmp_path, test)
+
     def test_a_picture_is_probed_after_a_restart(self, connect, tmp_path: Path, monkeypatch) -> None:
         """The row stays due until the probe has ended, and is known meanwhile. Only a restart begins the URL again."""
         image = "http://pictures.example/1.png"
@@ -396,7 +419,7 @@ class TestDeath:
                 await asyncio.sleep(0)
             [decision] = await served.submit(A, policy="cards")
             assert decision["decision"] == "known"
-            await served.service.recover(0)
+            await served.service.go_on(0)
             assert served.service.visits == {}
             assert (await served.store.queue(0)).due == 0, "nobody waits for the document"
 
