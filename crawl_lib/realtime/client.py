@@ -42,10 +42,7 @@ class Client:
         max_age_s: float | None = None,
         idempotency_key: str | None = None,
     ) -> list[Decision]:
-        """Submit 1 to 300 URLs; return a decision for each.
-
-        `max_age_s`: an older document is fetched again.
-        """
+        """Submit 1 to 300 URLs; a document older than `max_age_s` is refetched."""
         body = Submission(urls=list(urls), policy=policy, max_age_s=max_age_s)
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
         return self._said("POST", "/v1/urls", Decisions, body, headers=headers).decisions
@@ -69,10 +66,7 @@ class Client:
         return self._said("POST", "/v1/fetch", BareAnswer, BareRequest(url=url, policy=policy))
 
     def events(self, last_id: str | None = None) -> Iterator[tuple[str, Page]]:
-        """Yield new documents with their ids, until the stream ends.
-
-        A client goes on after the last id. Some documents come twice.
-        """
+        """Yield new documents, some twice, with the ids for `last_id`."""
         headers = {"Last-Event-ID": last_id} if last_id else {}
         event_id, data = "", ""
         with self._ask("GET", "/v1/events", headers=headers, stream=True) as answer:

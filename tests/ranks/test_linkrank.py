@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from crawl_lib import parquet
 from crawl_lib.config import Config, LinkRankConfig
 from crawl_lib.crawldb import update
 from crawl_lib.duplicates import mark_duplicates
@@ -20,7 +21,6 @@ from crawl_lib.engine import duck
 from crawl_lib.errors import InputError, KrakeError
 from crawl_lib.linkdb import OUTLINKS, OUTLINKS_SCHEMA, update_outlinks
 from crawl_lib.ranks import LINKRANK, arcs, update_linkrank
-from crawl_lib.segment import tables
 from crawl_lib.storage import open_storage
 from crawl_lib.urls import domain_of, host_of
 from crawl_lib.versions import Versions, writing
@@ -185,7 +185,7 @@ def test_links_in_small_parts_give_the_same_bytes(
         else:
             for name in ("SORTED_ARCS", "BLOCK_ARCS", "_PLACES"):
                 monkeypatch.setattr(arcs, name, most)
-            monkeypatch.setattr(tables, "BATCH_ROWS", 61)
+            monkeypatch.setattr(parquet, "BATCH_ROWS", 61)
             shutil.rmtree(crawl.root / "linkrank")
         update_linkrank(crawl.stores, now=NOW)
         found.append(sums(crawl, LINKRANK))

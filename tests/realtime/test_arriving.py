@@ -22,6 +22,7 @@ from crawl_lib.realtime.leases import Leases
 from crawl_lib.realtime.protocol import Fetch
 from crawl_lib.realtime.remote import RemoteLink, setup_of
 from crawl_lib.realtime.spooling import SUFFIXES, Backlog
+from crawl_lib.realtime.store import PageStore
 from crawl_lib.records import TakenUrl
 from crawl_lib.segment import ROWLESS_SUFFIX, PartWriter, WarcInfo, list_parts
 from crawl_lib.urls import key_of
@@ -161,7 +162,7 @@ def backlogs(config: Config, there: Remote) -> tuple[Backlog | None, Backlog | N
     setup = setup_of(config, "", NAME)
     identity = Identity(there.home, SCHEDULER)
     links = [
-        RemoteLink(replace(there.config, address=address), identity, setup, cast(Leases, None))
+        RemoteLink(replace(there.config, address=address), identity, setup, cast(Leases, None), cast(PageStore, None))
         for address in (there.address, f"127.0.0.1:{free_port()}")
     ]
 
