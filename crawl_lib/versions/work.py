@@ -155,8 +155,9 @@ class VersionWork:
         if not first:
             return None
         path = f"{self.folder}/{name}.parquet"
-        # Without dictionaries: most texts are URLs, for which these take twice as long, and more room.
-        options: dict[str, Any] = {"compression": "zstd", "use_dictionary": False}
+        # Without dictionaries: most texts are URLs, for which these take twice as long, and more room. Without
+        # statistics: where a column has one text and nulls, DuckDB 1.5 takes each row for a null (`is null`).
+        options: dict[str, Any] = {"compression": "zstd", "use_dictionary": False, "write_statistics": False}
         with self.tables.open_write(path) as file, pq.ParquetWriter(file, schema, **options) as writer:
             for rows in chain(first, waiting):
                 writer.write_table(rows.cast(schema))
