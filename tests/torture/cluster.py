@@ -73,15 +73,17 @@ class Site:
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of a connection."""
-        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                now_s = time.monotonic()
-                path = head.split(b" ", 2)[1].decode()
-                host = writer.get_extra_info("sockname")[0]
-                self.requests.append((now_s, host, path))
-                writer.write(self._response(host, path))
-                await writer.drain()
-        writer.close()
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                while head := await reader.readuntil(b"\r\n\r\n"):
+                    now_s = time.monotonic()
+                    path = head.split(b" ", 2)[1].decode()
+                    host = writer.get_extra_info("sockname")[0]
+                    self.requests.append((now_s, host, path))
+                    writer.write(self._response(host, path))
+                    await writer.drain()
+        finally:
+            writer.close()
 
     def _response(self, host: str, path: str) -> bytes:
         if path == "/robots.txt":
@@ -113,6 +115,7 @@ class Loop:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self._servers: list[asyncio.Server] = []
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
 
@@ -120,13 +123,25 @@ class Loop:
         """Serve connections; return the port."""
         starting = asyncio.start_server(answer, host, port, limit=1 << 16)
         server = asyncio.run_coroutine_threadsafe(starting, self.loop).result()
+        self._servers.append(server)
         found: int = server.sockets[0].getsockname()[1]
         return found
 
     def close(self) -> None:
-        """End the loop."""
+        """Close the servers with their connections, and end the loop."""
+        asyncio.run_coroutine_threadsafe(self._close_all(), self.loop).result(10)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(10)
+        self.loop.close()
+
+    async def _close_all(self) -> None:
+        for server in self._servers:
+            server.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0)  # closed connections give their sockets back
 
 
 class Relay:
@@ -146,13 +161,15 @@ class Relay:
         await asyncio.gather(self._carry(reader, back), self._carry(there, writer))
 
     async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while data := await source.read(1 << 16):
-                while self.is_cut:
-                    await asyncio.sleep(0.02)
-                target.write(data)
-                await target.drain()
-        target.close()
+        try:
+            with suppress(OSError):
+                while data := await source.read(1 << 16):
+                    while self.is_cut:
+                        await asyncio.sleep(0.02)
+                    target.write(data)
+                    await target.drain()
+        finally:
+            target.close()
 
 
 class Program:
