@@ -116,6 +116,7 @@ class HeldQueue(Queue):
 
         An unfinished attempt is completed.
         """
+        self.lock.require_held()
         if self.files.state.exists() or self.files.move.exists():
             return
         files = self.files.data_files()
@@ -163,6 +164,7 @@ class HeldQueue(Queue):
         Returns the number of lines. Without lines nothing is synced: the move that follows deletes both files. Raises
         StorageError naming the path.
         """
+        self.lock.require_held()
         count = 0
         path = self.directory / name
         meta_path = self.files.meta_of(path)

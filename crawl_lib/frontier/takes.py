@@ -83,6 +83,7 @@ class Takes:
 
         `positions`: the URLs of the take that were not fetched.
         """
+        self._queue.lock.require_held()
         decision = {"take_id": take.take_id, "runs": runs_of(sorted(positions))}
         write_durable(self._queue.files.leftover, sealed_json(decision))
         reached("take.leftover")
@@ -92,6 +93,7 @@ class Takes:
 
         The caller deletes the spool afterwards.
         """
+        self._queue.lock.require_held()
         delete_durable(self._queue.files.take)
         reached("take.deleted")
         delete_durable(self._queue.files.leftover)
@@ -138,6 +140,7 @@ class Takes:
 
         The decision holds in all attempts. Raises StorageError naming the path.
         """
+        self._queue.lock.require_held()
         sealed, known = take.header.lines_sha1, sorted(hosts)
         lines = "".join(f"{host}\n" for host in known)
         write_durable(take.scope_path, sealed_json({"hosts": known}) if sealed else lines.encode())

@@ -8,12 +8,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from crawl_lib.errors import LockedError, StorageError
-from crawl_lib.frontier import NodeLock
+from crawl_lib.frontier import Change, NodeHome, NodeLock, Record, State, Take, TakeHeader
 
 
 def lock(path: Path, timeout_s: float = 0.0, **options) -> NodeLock:
@@ -30,6 +31,34 @@ def test_a_second_holder_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
         assert "crawl of iteration 3" in told[0]
     with lock(tmp_path):
         pass
+
+
+TAKE = Take(Path("take"), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1))
+CHANGES: dict[str, Callable[[NodeHome], object]] = {
+    "create": lambda home: home.queue.create(),
+    "write_record": lambda home: home.queue.write_record(Record()),
+    "write_lines": lambda home: home.queue.write_lines("new", []),
+    "finish_open_move": lambda home: home.queue.finish_open_move(),
+    "change": lambda home: home.queue.change(Change(move_id="m", state=State(), record=Record(), ours=True)),
+    "take": lambda home: home.takes.write(TAKE.header, []),
+    "leave_over": lambda home: home.takes.leave_over(TAKE, [0]),
+    "write_scope": lambda home: home.takes.write_scope(TAKE, ["h.example"]),
+    "close": lambda home: home.takes.close(),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_home_whose_lock_is_released_refuses_changes(tmp_path: Path, name: str) -> None:
+    with lock(tmp_path) as home:
+        home.queue.create()
+    before = files_of(tmp_path)
+    with pytest.raises(LockedError, match="its lock is not held"):
+        CHANGES[name](home)
+    assert files_of(tmp_path) == before
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def test_waiting_ends_when_the_holder_does(tmp_path: Path) -> None:
