@@ -3,9 +3,8 @@
 Each function takes opened stores (`open_stores`), does one stage, and returns a small mapping of paths and counts that
 can be written as JSON. Each may be run again at any time: it goes on where it stopped, or finds its work done and says
 so. Once the stores' `stop` is set, the stage ends within seconds and raises StoppedError; what it had is durable, and
-the next run goes on there. A crawl flushes what it fetched; the others give up the step they are at, interrupt the
-queries of their engine, and leave nothing but files that exist whole and hidden ones, which no one reads. All raise
-KrakeError, never anything else.
+the next run goes on there. A crawl flushes its fetched pages. All other stages give up their current step and interrupt
+the queries of their engine. Whole files stay, and hidden files that no reader opens. All raise KrakeError alone.
 
     inject -> (crawl_node per node -> commit_iteration) x N -> settle_node per node, maintain_keys at the same time
            -> export_pages -> link_export -> finalize_export

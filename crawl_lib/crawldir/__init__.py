@@ -8,8 +8,8 @@ holds (`HeldNotes`): so other machines know of a queue that is not on their disk
 all nodes (`RetryNowNotes`). `Unfilled` names the sources that new key tables lack, `Forgotten` the keys that people
 forgot. `NodeProgress` reports the work of a task.
 
-Each file is written once, under a hidden name, and renamed; a rename refuses a target that exists. So after a crash a
-file that has its name is whole, and of two writers the second one uses what the first wrote.
+Each file is written once, under a hidden name, and renamed; a rename refuses a target that exists. A file with its
+final name is therefore whole after a crash, and a second writer uses the file of the first.
 """
 
 from typing import TYPE_CHECKING

@@ -42,13 +42,12 @@ log = logging.getLogger(__name__)
 def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str, Any]:
     """Check that an iteration's segments exist, and write the index.
 
-    Segments of all nodes, or of `crawl.min_nodes` of them. Returns its counts, those of segments that came late
-    included, the folder's name, as `urls` how many URLs ended, as `missing` the nodes whose segments do not exist, as
-    `budgets` which hosts and domains reached the limit of which option, as `ended` why the run's iterations end with
-    this one (`ending`). The last ones, where they apply, are `waiting`, which hosts are in back-off and what waits on
-    this machine, and `warning`, that few URLs were answered, or that the run has fetched nothing so far. Raises
-    PathNotFoundError naming the nodes that are missing where they are too many: run their crawl task again, then this.
-    Raises FewAnswersError, where it wrote the index, for fewer answers than `crawl.min_success`.
+    All nodes must have segments, or `crawl.min_nodes` of the nodes. Returns the counts of the iteration, late segments
+    included, and the folder's name. `urls`: the number of URLs that ended. `missing`: nodes without a segment.
+    `budgets`: hosts and domains at the limit of an option. `ended`: why the run's iterations end (`ending`). Where
+    needed also `waiting`, about hosts in back-off and the queues of this machine, and `warning`, about few answers or
+    a run without any fetch. Raises PathNotFoundError for too many missing nodes: run their crawl tasks again, then
+    commit. Raises FewAnswersError after the index is written, for fewer answers than `crawl.min_success`.
     """
     found = stores.crawl.find(run_id, iteration)
     if found is None:

@@ -177,7 +177,7 @@ def _keep_scope(stores: Stores, scope: bytes) -> str:
 def _sum_up(stores: Stores, folders: list[str], seeds: list[str]) -> _Sums:
     """Return sums over all older folders.
 
-    Those that the newest one has summed up already, and the rest one by one.
+    The newest folder has the sums of most older ones. The rest are read one by one.
     """
     crawl = stores.crawl
     sums, known_seeds = _Sums(0, set(), []), set[str]()

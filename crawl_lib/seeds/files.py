@@ -157,7 +157,7 @@ def _names_of_directory(path: Path, root: Path | None) -> list[str] | None:
 def _reached(path: Path, below: Path | None) -> Iterator[tuple[int, os.stat_result]]:
     """Open a path without reading; yield descriptor and status.
 
-    With `below` each step is taken from the one before it, and a link is what it is: no file, and no folder.
+    With `below` each folder is opened from its parent, and a link on the way is refused.
     """
     flags = os.O_PATH | os.O_CLOEXEC
     descriptor = os.open(path if below is None else below, flags)

@@ -3,8 +3,8 @@
 Otherwise each would load them again, and a small take, or one shared among many processes, would pay more for that than
 for its pages. Forking the task itself would be cheaper still, and wrong: it has threads, whose locks a fork leaves
 held, and it has secrets. The server is started by exec, with an environment of its own (`sandbox`), so its memory never
-held one. (That of `multiprocessing` has the environment and a tracker of its process, and what it forks may outlive
-it.)
+held one. The fork server of `multiprocessing` keeps the environment of its process and a tracker, and its children may
+outlive the server.
 
 `ForkServer` is the task's side, `serve` the other process: no thread but that of an allocator, which knows of forks,
 and nothing open but its socket (SOCK_SEQPACKET, so a message stays whole). The task says `fork`, with four descriptors

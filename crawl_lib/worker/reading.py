@@ -2,9 +2,9 @@
 
 The cost of reading for the loop is bounded by size. Per MiB: a body's digests and record 3 ms, its decoding up to 110
 ms (chunks of one byte), its links 1.3 to 30 ms, where queries must be escaped in a charset other than UTF-8 up to 200
-ms, and 3.4 us for each link that is different. So a page of more than `IN_PLACE_BYTES` (`LEGACY_IN_PLACE_BYTES` in
-another charset), and what is coded and has a body of more or decodes to more, is read by a process of its own
-(`aside`), and the links of every page are written by slices.
+ms, and 3.4 us for each link that is different. A process of its own (`aside`) therefore reads a page of more than
+`IN_PLACE_BYTES` (`LEGACY_IN_PLACE_BYTES` in another charset), before or after its content codings are undone. The links
+of every page are written by slices.
 """
 
 import re
