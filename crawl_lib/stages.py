@@ -40,6 +40,7 @@ from crawl_lib.urlfiles import OUTLINKS_NAME, read_outlinks, url_of_line
 from crawl_lib.urls import UrlFilter, host_of
 
 __all__ = [
+    "collect_realtime",
     "commit_iteration",
     "crawl_node",
     "ended_before",

@@ -92,6 +92,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "retry_now": {"run_id": "run"},
     "make_output": {"output": "text"},
     "make_statistics": {},
+    "collect_realtime": {},
 }
 OF_CRAWLDB = {"generate", "update_crawldb", "update_score", "mark_duplicates"}
 
